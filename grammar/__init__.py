@@ -1,0 +1,1 @@
+"""The experiment language: text to tree, and back. Knows no machine learning."""

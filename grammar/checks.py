@@ -1,0 +1,196 @@
+"""Words in the wrong place. The parser takes `for` after `with` for a name; this is where it is told from one."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from xpc.grammar import codes
+from xpc.grammar.codes import Code
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Block, Budget, Call, Clause, File, Name, Number, Ref, Setting, Train, Value
+
+WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
+_BELONGS = {
+    "on": "`on` belongs to the sentence: train MODEL on DATA",
+    "for": "`for` belongs to the sentence: train MODEL on DATA for 3 epochs",
+    "with": "`with` belongs to the sentence; here settings go into a block or a call",
+    "x": "`x` stands between a number and a name: 8 x h100-80gb",
+    "train": "a specification has one sentence, on its own line before the clauses",
+    "extends": 'extends "base.xp" stands on its own line before `train`',
+    "xpc": "`xpc 1` is the first line",
+}
+
+
+def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
+    """The file without what is misplaced, and the findings. A budget after `with` is read as the budget it is."""
+    checker = _Checker(file)
+    return checker.run(), tuple(checker.diagnostics)
+
+
+class _Checker:
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.diagnostics: list[Diagnostic] = []
+
+    def _error(
+        self,
+        code: Code,
+        span: Span,
+        message: str,
+        remedy: str,
+        related: tuple[Label, ...] = (),
+        edits: tuple[Edit, ...] = (),
+    ) -> None:
+        label = Label(self.file.source, span)
+        self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, related, remedy, edits))
+
+    def run(self) -> File:
+        file = self.file
+        edition = file.edition
+        if edition is not None and (edition.value != 1 or edition.unit is not None):
+            self._error(
+                codes.UNKNOWN_EDITION,
+                edition.span,
+                f"this compiler does not know edition {edition.text}",
+                "write `xpc 1`",
+            )
+        train = None if file.train is None else self._train(file.train)
+        return evolve(file, train=train, statements=self._statements(file.statements))
+
+    def _text(self, span: Span) -> str:
+        return self.file.source.text[span.start : span.end]
+
+    def _train(self, train: Train) -> Train:
+        for place, value in (("model", train.model), ("dataset", train.data)):
+            if _word(value) is not None:
+                remedy = "write `train MODEL on DATA`"
+                self._error(
+                    codes.RESERVED_WORD, value.span, f"expected a {place}, found the word `{_word(value)}`", remedy
+                )
+        for at, option in enumerate(train.options):
+            if _word(option) == "for":
+                return self._late_budget(train, at)
+        for option in train.options:
+            word = _word(option)
+            if word == "with":
+                self._error(
+                    codes.RESERVED_WORD,
+                    option.span,
+                    "a second `with`",
+                    "one `with` introduces all choices and settings",
+                )
+            else:
+                self._operand(option)
+        return train
+
+    def _late_budget(self, train: Train, at: int) -> Train:
+        """`with zero2 for 3 epochs`: the message holds the sentence put right, the tree the budget that was meant."""
+        amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
+        word = train.options[at]
+        if not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
+            self._error(
+                codes.MISPLACED_BUDGET, word.span, "the budget goes before `with`", "train M on D for 3 epochs with ..."
+            )
+            return evolve(train, options=train.options[:at])
+        options = train.options[:at] + train.options[at + 3 :]
+        span = Span(word.span.start, unit.span.end)
+        head = f"train {self._text(train.model.span)} on {self._text(train.data.span)}"
+        tail = " with " + " ".join(self._text(option.span) for option in options) if options else ""
+        if train.budget is not None:
+            related = (Label(self.file.source, train.budget.span, "the first one"),)
+            self._error(codes.MISPLACED_BUDGET, span, "a second budget", "the sentence has one", related)
+        else:
+            sentence = f"{head} {self._text(span)}{tail}"
+            edits = (Edit(train.span, sentence),)
+            label = Label(self.file.source, span)
+            code = codes.MISPLACED_BUDGET
+            remedy = f"write `{sentence}`"
+            # The edit replaces the whole sentence: its span is stated in the edit itself.
+            self.diagnostics.append(
+                Diagnostic(
+                    code.code, code.slug, ERROR, "the budget goes before `with`", label, help=remedy, edits=edits
+                )
+            )
+        budget = train.budget or Budget(span, amount, Name(unit.span, unit.name))
+        return self._train(evolve(train, budget=budget, options=options))
+
+    def _statements(self, statements: tuple[Setting | Clause, ...]) -> tuple[Setting | Clause, ...]:
+        return tuple(kept for kept in (self._statement(each) for each in statements) if kept is not None)
+
+    def _statement(self, statement: Setting | Clause) -> Setting | Clause | None:
+        if isinstance(statement, Setting):
+            self._operand(statement)
+            return statement
+        word = _word(statement.head)
+        block = statement.block
+        if block is not None:
+            block = Block(block.span, self._statements(block.statements))
+        if word is not None:
+            self._misplaced(word, statement)
+            return None
+        for operand in statement.operands:
+            self._operand(operand)
+        if isinstance(statement.head, Call):
+            self._operand(statement.head)
+        return evolve(statement, block=block)
+
+    def _misplaced(self, word: str, clause: Clause) -> None:
+        file, span = self.file, clause.head.span
+        if word == "train":
+            if file.train is not None:
+                related = (Label(file.source, file.train.span, "the first one"),)
+                self._error(
+                    codes.SECOND_SENTENCE,
+                    span,
+                    "a second `train` sentence",
+                    "a specification describes one run",
+                    related,
+                )
+            else:
+                remedy = "move it above the clauses, outside of every block"
+                self._error(codes.SECOND_SENTENCE, span, "the `train` sentence comes first", remedy)
+        elif word == "extends":
+            if file.extends is not None:
+                related = (Label(file.source, file.extends.span, "the first one"),)
+                self._error(
+                    codes.MISPLACED_EXTENDS, span, "a second `extends`", "a specification has one base", related
+                )
+            else:
+                self._error(
+                    codes.MISPLACED_EXTENDS, span, "`extends` comes before `train` and the clauses", "move it up"
+                )
+        elif word == "xpc":
+            self._error(
+                codes.MISPLACED_EDITION,
+                span,
+                "`xpc` is not on the first line",
+                "move it to the first line, or delete it",
+            )
+        else:
+            remedy = "the sentence is one line: write it behind `train`" if word != "x" else _BELONGS["x"]
+            self._error(codes.RESERVED_WORD, span, f"a statement cannot begin with `{word}`", remedy)
+
+    def _operand(self, operand: Setting | Value) -> None:
+        name = operand.name if isinstance(operand, (Setting, Call)) else None
+        word = _word(operand) if name is None else name.text
+        if word in WORDS:
+            span = operand.span if name is None else name.span
+            self._error(
+                codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", _BELONGS[word]
+            )
+        if isinstance(operand, Call):
+            for argument in operand.args:
+                # Values between the parentheses are free: only names of settings and calls are looked at.
+                if isinstance(argument, (Setting, Call)):
+                    self._operand(argument)
+        elif isinstance(operand, Setting) and isinstance(operand.value, Call):
+            self._operand(operand.value)
+
+
+def _word(value: object) -> str | None:
+    if isinstance(value, Ref) and value.is_name and value.name in WORDS:
+        return value.name
+    if isinstance(value, Call) and value.name.text in WORDS:
+        return value.name.text
+    return None

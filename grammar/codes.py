@@ -1,0 +1,170 @@
+"""Every code that the grammar reports: its slug, and the paragraph that `xpc explain` prints."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Code:
+    """One kind of syntax finding."""
+
+    code: str
+    slug: str
+    text: str
+
+
+INVALID_UTF8 = Code(
+    "XP001",
+    "invalid-utf8",
+    "A specification is UTF-8 text. These bytes are not, so what they were meant to say cannot be known. Save "
+    "the file as UTF-8.",
+)
+CONTROL_CHARACTER = Code(
+    "XP002",
+    "control-character",
+    "NUL, other control characters and the Unicode line separators are invisible, or move lines about in one "
+    "editor and not in the next, so that a place in the file means two things. Tabs and newlines are the only "
+    "ones that belong here.",
+)
+BIDI_CONTROL = Code(
+    "XP003",
+    "bidi-control",
+    "Bidirectional control characters make a text read differently from what it says: a reviewer sees one "
+    "setting and the compiler another. None is allowed, not even in a comment.",
+)
+TOO_LARGE = Code(
+    "XP004",
+    "too-large",
+    "A specification is written by hand and stays small. A text over the limit is a mistake in what was "
+    'passed; long texts such as chat templates go in files of their own: `file("template.jinja")`.',
+)
+TOO_DEEP = Code(
+    "XP005",
+    "too-deep",
+    "Blocks, lists and calls nest a few levels deep in practice. The limit keeps a hostile text from "
+    "exhausting the compiler.",
+)
+TOO_MANY_ERRORS = Code(
+    "XP006",
+    "more-errors",
+    "Only the first syntax errors are shown. Correct them and check again.",
+)
+UNCLOSED_STRING = Code(
+    "XP010",
+    "unclosed-string",
+    "A text between double quotes ends on the line that it begins on. Write a newline inside it as `\\n`, and "
+    'a quote as `\\"`.',
+)
+BAD_ESCAPE = Code(
+    "XP011",
+    "bad-escape",
+    'Four escapes exist between quotes: `\\"`, `\\\\`, `\\n` and `\\t`. A backslash that means itself is written '
+    "twice.",
+)
+UNCLOSED_BRACKET = Code(
+    "XP012",
+    "unclosed-bracket",
+    "Each `{`, `[` and `(` needs its closing partner. A block ends with `}` on a line of its own.",
+)
+STRAY_BRACKET = Code(
+    "XP013",
+    "stray-bracket",
+    "This closing bracket has no partner before it. Often a line above lost its opening one.",
+)
+UNEXPECTED_CHARACTER = Code(
+    "XP014",
+    "unexpected-character",
+    "Outside quotes and comments the language uses ASCII letters, digits, `_ - . : / @ %`, brackets, `=`, `,` and `#`.",
+)
+INCOMPLETE_SENTENCE = Code(
+    "XP020",
+    "incomplete-sentence",
+    "The header is one sentence on one line: `train MODEL on DATA`, then perhaps `for 3 epochs`, then perhaps "
+    "`with` and choices or settings.",
+)
+MISSING_VALUE = Code(
+    "XP021",
+    "missing-value",
+    "A setting is `name = value`. The value is a number, a text in quotes, a name or reference, a list, a "
+    "call, or a count such as `8 x h100-80gb`.",
+)
+ONE_LINE_BLOCK = Code(
+    "XP022",
+    "one-line-block",
+    "A block holds one setting a line, so its `{` ends a line. What fits on one line is written as a call: "
+    "`batch(gbs=528)`.",
+)
+TRAILING_TEXT = Code(
+    "XP023",
+    "trailing-text",
+    "A newline ends a statement, and each statement stands on its own line.",
+)
+BAD_LIST = Code(
+    "XP024",
+    "bad-list",
+    "Lists and call arguments are separated by commas: `[0.9, 0.95]`, `lora(rank=16, alpha=32)`. A trailing "
+    "comma is fine.",
+)
+UNEXPECTED = Code(
+    "XP025",
+    "unexpected",
+    "A statement is `name = value`, or a name with choices and values on its line and perhaps a block: "
+    "`optimizer adamw { ... }`.",
+)
+RESERVED_WORD = Code(
+    "XP030",
+    "reserved-word",
+    "`train`, `on`, `for`, `with`, `extends`, `x` and `xpc` are words of the language and name nothing else. "
+    "As the value of a setting (`split = train`) they are free.",
+)
+MISPLACED_BUDGET = Code(
+    "XP031",
+    "misplaced-budget",
+    "The budget comes before the choices: `train MODEL on DATA for 3 epochs with ...`.",
+)
+SECOND_SENTENCE = Code(
+    "XP032",
+    "misplaced-sentence",
+    "A specification describes one run: it has one `train` sentence, before all clauses and outside of every block.",
+)
+MISPLACED_EXTENDS = Code(
+    "XP033",
+    "misplaced-extends",
+    "`extends` names the base before anything else is said, so that what follows can replace it: it stands "
+    "once, before `train` and the clauses.",
+)
+MISPLACED_EDITION = Code(
+    "XP034",
+    "misplaced-edition",
+    "The edition decides how everything after it is read, so `xpc 1` is the first line.",
+)
+UNKNOWN_EDITION = Code(
+    "XP035",
+    "unknown-edition",
+    "An edition fixes what a text means. This compiler knows edition 1.",
+)
+MALFORMED_NUMBER = Code(
+    "XP040",
+    "malformed-number",
+    "Numbers are `528`, `1_000`, `0.95`, `1e-5` or `-1`, perhaps with a unit of letters or `%` directly "
+    "behind: `500M`, `10%`, `14400s`. A name begins with a letter.",
+)
+INFINITE_NUMBER = Code(
+    "XP041",
+    "infinite-number",
+    "This number is larger than a double can hold, so it would silently become infinity.",
+)
+LONG_NUMBER = Code(
+    "XP042",
+    "long-number",
+    "No quantity of an experiment needs this many characters; the number is a mistake in what was pasted.",
+)
+COUNT_SPACING = Code(
+    "XP043",
+    "count-spacing",
+    "A count is a number, the word `x` and a name, with spaces between: `8 x h100-80gb`. Without the space, "
+    "`8x` is the number 8 with a unit `x`, which does not exist.",
+)
+
+CODES: dict[str, Code] = {value.code: value for value in list(globals().values()) if isinstance(value, Code)}

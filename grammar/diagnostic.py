@@ -1,0 +1,42 @@
+"""What is wrong with a text, and where. Every stage reports in this one type; `xpc.compiler.render` prints it."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from xpc.grammar.source import Source, Span
+
+ERROR = "error"
+WARNING = "warning"
+NOTE = "note"
+
+
+@frozen
+class Label:
+    """A place in a source and what to say about it (a fact or the arithmetic)."""
+
+    source: Source
+    span: Span
+    text: str = ""
+
+
+@frozen
+class Edit:
+    """A replacement in the primary label's source that, applied, answers the diagnostic."""
+
+    span: Span
+    text: str
+
+
+@frozen
+class Diagnostic:
+    """One finding: a code and slug, one clause, both places of a conflict, and a legal value to type."""
+
+    code: str
+    slug: str
+    severity: str
+    message: str
+    primary: Label | None = None
+    related: tuple[Label, ...] = ()
+    help: str | None = None
+    edits: tuple[Edit, ...] = ()

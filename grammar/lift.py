@@ -1,0 +1,210 @@
+"""Lark's tree to ours, after the parse. Depth is bounded by the scan, so recursion is too."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from xpc.grammar import codes
+from xpc.grammar._lark import Token, Tree
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import (
+    Block,
+    Budget,
+    Call,
+    Clause,
+    Comment,
+    Count,
+    File,
+    List,
+    Name,
+    Number,
+    Ref,
+    Setting,
+    String,
+    Train,
+    Value,
+)
+
+LONGEST_NUMBER = 64
+_NUMBER = re.compile(r"([+-]?)([0-9]+(?:_[0-9]+)*(\.[0-9]+(?:_[0-9]+)*)?([eE][+-]?[0-9]+)?)([A-Za-z]+|%)?")
+_COUNT = re.compile(r"([0-9_]+)x(.*)", re.DOTALL)
+_REF = re.compile(r"([^:\[@]+)(?::([^\[@]+))?(?:\[([^:\]]+)(?::([^\]]+))?\])?(?:@(.+))?")
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+
+Node = Any  # lark.Tree | lark.Token
+
+
+class Lifter:
+    """Builds the tree of one source and collects what is wrong inside tokens."""
+
+    def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+        self._broken = sorted(broken)
+        self._dropped = tuple(dropped)
+
+    def file(self, tree: Node | None, comments: tuple[Comment, ...]) -> File:
+        """The whole; an empty file where nothing could be parsed."""
+        edition = extends = train = None
+        statements: list[Setting | Clause] = []
+        for node in tree.children if tree is not None else ():
+            if node.data == "edition":
+                edition = self._number(node.children[0])
+            elif node.data == "extends":
+                extends = None if self._is_broken(self._span(node)) else self._string(node.children[0])
+            elif node.data == "train":
+                train = None if self._is_broken(self._span(node)) else self._train(node)
+            else:
+                statements.extend(self._statement(node))
+        span = Span(0, len(self.source.text))
+        return File(span, self.source, edition, extends, train, tuple(statements), comments)
+
+    def _error(self, code: codes.Code, span: Span, message: str, remedy: str, replacement: str | None = None) -> None:
+        edits = () if replacement is None else (Edit(span, replacement),)
+        label = Label(self.source, span)
+        self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
+
+    def _span(self, node: Node) -> Span:
+        place: Any = node if isinstance(node, Token) else node.meta
+        end = len(self.source.text)
+        # The scan closes open blocks behind the end of the text.
+        return Span(min(place.start_pos, end), min(place.end_pos, end))
+
+    def _is_broken(self, span: Span) -> bool:
+        first = bisect_left(self._broken, span.start)
+        return first < len(self._broken) and self._broken[first] < span.end
+
+    def _statement(self, node: Node) -> tuple[Setting | Clause, ...]:
+        span = self._span(node)
+        if any(start < span.start < end for start, end in self._dropped):
+            return ()
+        block = next((child for child in node.children if not isinstance(child, Token) and child.data == "block"), None)
+        own = span if block is None else Span(span.start, self._span(block).start)
+        if self._is_broken(own):
+            return ()
+        return (self._setting(node) if node.data == "setting" else self._clause(node, span, block),)
+
+    def _clause(self, node: Node, span: Span, block: Node | None) -> Clause:
+        head, *operands = (child for child in node.children if child is not block)
+        values = tuple(self._operand(child) for child in operands)
+        lifted = None if block is None else self._block(block)
+        # Lark's alternatives for a head are those three.
+        return Clause(span, self._value(head), values, lifted)  # type: ignore[arg-type]
+
+    def _block(self, node: Node) -> Block:
+        return Block(self._span(node), tuple(each for child in node.children for each in self._statement(child)))
+
+    def _train(self, node: Node) -> Train:
+        model, data, *rest = node.children
+        budget: Budget | None = None
+        options: tuple[Setting | Value, ...] = ()
+        for child in rest:
+            if child.data == "budget":
+                amount, unit = child.children
+                budget = Budget(self._span(child), self._number(amount), self._name(unit))
+            else:
+                options = tuple(self._operand(each) for each in child.children)
+        return Train(self._span(node), self._value(model), self._value(data), budget, options)  # type: ignore[arg-type]
+
+    def _operand(self, node: Node) -> Setting | Value:
+        return self._setting(node) if isinstance(node, Tree) and node.data == "setting" else self._value(node)
+
+    def _setting(self, node: Node) -> Setting:
+        name, value = node.children
+        return Setting(self._span(node), self._name(name), self._value(value))
+
+    def _value(self, node: Node) -> Value:
+        if isinstance(node, Token):
+            return self._number(node) if node.type == "NUMBER" else self._string(node)
+        span = self._span(node)
+        if node.data == "ref":
+            return self._ref(node.children[0])
+        if node.data == "list":
+            return List(span, tuple(self._value(child) for child in node.children))
+        if node.data == "call":
+            name, *args = node.children
+            return Call(span, self._name(name), tuple(self._operand(child) for child in args))
+        n, what = node.children
+        return Count(span, self._number(n), self._ref(what.children[0]))
+
+    def _name(self, token: Token) -> Name:
+        return Name(self._span(token), str(token))
+
+    def _ref(self, token: Token) -> Ref:
+        match = _REF.fullmatch(token)
+        if match is None:
+            raise AssertionError(f"not a reference: {token!r}")
+        return Ref(self._span(token), *match.groups())
+
+    def _string(self, token: Token) -> String:
+        span, body = self._span(token), str(token)[1:-1]
+        if "\\" not in body:
+            return String(span, body)
+        pieces: list[str] = []
+        at = 0
+        while at < len(body):
+            if body[at] != "\\":
+                stop = body.find("\\", at)
+                stop = len(body) if stop < 0 else stop
+                pieces.append(body[at:stop])
+                at = stop
+                continue
+            letter = body[at + 1]
+            if letter not in _ESCAPES:
+                place = Span(span.start + 1 + at, span.start + 3 + at)
+                remedy = f"write `\\\\{letter}` for a backslash and `{letter}`"
+                self._error(codes.BAD_ESCAPE, place, f"`\\{letter}` is no escape", remedy, f"\\\\{letter}")
+            pieces.append(_ESCAPES.get(letter, letter))
+            at += 2
+        return String(span, "".join(pieces))
+
+    def _number(self, token: Token) -> Number:
+        span, text = self._span(token), str(token)
+        if len(text) > LONGEST_NUMBER:
+            message = f"a number of {len(text)} characters"
+            self._error(codes.LONG_NUMBER, span, message, f"a number has at most {LONGEST_NUMBER} characters")
+            return Number(span, text, 0)
+        match = _NUMBER.fullmatch(text)
+        count = _COUNT.fullmatch(text)
+        if count and (match is None or match[5] == "x" or match[5].startswith("x")):
+            self._count_spacing(span, text, count)
+            return Number(span, text, 0)
+        if match is None:
+            self._error(codes.MALFORMED_NUMBER, span, f"`{text}` is not a number", *_number_remedy(text))
+            return Number(span, text, 0)
+        sign, digits, fraction, exponent, unit = match.groups()
+        bare = (sign + digits).replace("_", "")
+        value: int | float = float(bare) if fraction or exponent else int(bare)
+        if math.isinf(value):
+            self._error(codes.INFINITE_NUMBER, span, f"`{text}` is too large for a number", "write a finite number")
+            value = 0
+        return Number(span, text, value, unit)
+
+    def _count_spacing(self, span: Span, text: str, count: re.Match[str]) -> None:
+        """`8x v100-32gb` or `8xv100-32gb`."""
+        n, rest = count[1], count[2]
+        line = self.source.line(self.source.position(span.start)[0])
+        after = line[self.source.position(span.end)[1] - 1 :].split()
+        what = rest or (after[0] if after else "h100-80gb")
+        self._error(
+            codes.COUNT_SPACING,
+            span,
+            f"`{text}` is no number",
+            f"write `{n} x {what}`",
+            f"{n} x {rest}" if rest else f"{n} x",
+        )
+
+
+def _number_remedy(text: str) -> tuple[str, str | None]:
+    if text.lstrip("+-").startswith(".") and _NUMBER.fullmatch(fixed := text.replace(".", "0.", 1)):
+        return f"write `{fixed}`", fixed
+    if text.endswith(".") and _NUMBER.fullmatch(text[:-1]):
+        return f"write `{text[:-1]}`", text[:-1]
+    if any(letter.isalpha() for letter in text):
+        return "a name begins with a letter; put other text in double quotes", None
+    return "numbers are written `528`, `1_000`, `0.95` or `1e-5`", None

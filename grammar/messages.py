@@ -1,0 +1,252 @@
+"""A failed parse in words: where the parser stood and what it met decide the message, never a list of token names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from attrs import frozen
+
+from xpc.grammar import codes
+from xpc.grammar._lark import Token, UnexpectedCharacters, UnexpectedInput
+from xpc.grammar.codes import Code
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.source import Source, Span
+
+# What must follow a word or mark, when it does not.
+_AFTER = {
+    "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
+    "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
+    "FOR": (codes.INCOMPLETE_SENTENCE, "expected a number after `for`", "for 3 epochs"),
+    "WITH": (codes.INCOMPLETE_SENTENCE, "expected a choice or a setting after `with`", "with zero2 gbs=528"),
+    "XPC": (codes.UNKNOWN_EDITION, "expected the number of the edition after `xpc`", "xpc 1"),
+    "EXTENDS": (codes.MISPLACED_EXTENDS, "expected a path in double quotes after `extends`", 'extends "base.xp"'),
+    "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
+}
+_COUNT = re.compile(r"([0-9_]+)x(.*)")
+
+
+@frozen
+class Failure:
+    """A diagnostic, and the offset whose line the parser could not go past."""
+
+    offset: int
+    diagnostic: Diagnostic
+
+
+@frozen
+class _Place:
+    """Where the parser stood: `before` is the last word it took on this line; `shown` is what it met, as typed."""
+
+    source: Source
+    span: Span
+    shown: str
+    met: str
+    before: Span | None
+    stack: tuple[Any, ...]
+
+    @property
+    def last(self) -> str:
+        """The name of the token on top of the stack; of the rule, where a whole phrase is on top."""
+        return _kind(self.stack[-1]) if self.stack else ""
+
+    def error(
+        self,
+        code: Code,
+        message: str,
+        remedy: str | None = None,
+        *,
+        at_last: bool = False,
+        edits: tuple[Edit, ...] = (),
+    ) -> Diagnostic:
+        span = self.before if self.before and (at_last or self.met == "_NL") else self.span
+        return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)
+
+
+def _kind(item: Any) -> str:
+    return item.type if isinstance(item, Token) else str(getattr(item, "data", ""))
+
+
+def explain(source: Source, text: str, error: UnexpectedInput) -> Failure:
+    """Why Lark could not parse `text`, the repaired text of `source`."""
+    if isinstance(error, UnexpectedCharacters):
+        offset = error.pos_in_stream or 0
+        shown, met = text[offset], "?"
+        span = Span(offset, offset + 1)
+        stack = tuple(error.state.value_stack)
+    else:
+        failed: Any = error
+        token = failed.token
+        # `$END` carries the place of the last token.
+        offset, met = (len(text) - 1, "$END") if token.type == "$END" else (token.start_pos, token.type)
+        shown = "the end of the line" if met in ("_NL", "$END") else f"`{token}`"
+        span = Span(offset, offset if met in ("_NL", "$END") else token.end_pos)
+        stack = tuple(failed.state.value_stack)
+    end = len(source.text)
+    span = Span(min(span.start, end), min(span.end, end))
+    place = _Place(source, span, shown, met, _before(text, offset), stack)
+    return Failure(offset, _character(place, text) if met == "?" else _token(place, text))
+
+
+def _before(text: str, offset: int) -> Span | None:
+    """The word that ends before `offset` on its line."""
+    line = text.rfind("\n", 0, offset) + 1
+    words = list(re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset]))
+    return Span(line + words[-1].start(), line + words[-1].end()) if words else None
+
+
+def _word(place: _Place) -> str:
+    return place.source.text[place.before.start : place.before.end] if place.before else ""
+
+
+def _character(place: _Place, text: str) -> Diagnostic:
+    character, at = place.shown, place.span.start
+    code = codes.UNEXPECTED_CHARACTER
+    if character == "'":
+        end = text.find("'", at + 1, (text + "\n").index("\n", at))
+        edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
+        return place.error(code, "texts take double quotes", 'write `"..."`', edits=edits)
+    if character == ":" and place.before and place.before.end == at:
+        return place.error(code, "unexpected `:`", f"a setting is written `{_word(place)} = value`")
+    if character == ";":
+        return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
+    if text.startswith("//", at):
+        return place.error(code, "unexpected `//`", "comments begin with `#`")
+    if character in "“”„«»‘’":
+        return place.error(code, f"`{character}` is no quote here", 'write `"`', edits=(Edit(place.span, '"'),))
+    if character.isspace():
+        edits = (Edit(place.span, " "),)
+        return place.error(code, f"U+{ord(character):04X} is no space here", "use a plain space", edits=edits)
+    if not character.isascii():
+        remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
+        return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
+    return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
+
+
+def _token(place: _Place, text: str) -> Diagnostic:
+    last = place.last
+    count = _COUNT.fullmatch(_word(place))
+    if count and place.met in ("NAME", "REF"):
+        spaced = f"write `{count[1]} x {count[2] or place.shown.strip('`')}`"
+        return place.error(codes.COUNT_SPACING, f"`{count[0]}` is no number", spaced, at_last=True)
+    if last == "EQUAL":
+        remedy = "a block follows its name without `=`" if place.met == "LBRACE" else None
+        return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True)
+    if last in _AFTER:
+        code, message, example = _AFTER[last]
+        return place.error(code, message, f"write `{example}`", at_last=place.met != "NUMBER")
+    for item in reversed(place.stack):
+        kind = _kind(item)
+        if kind in ("LSQB", "LPAR"):
+            return _in_brackets(place, kind)
+        if kind == "TRAIN":
+            return _in_sentence(place)
+        if kind == "LBRACE":
+            break
+    return _in_statement(place, text)
+
+
+def _in_brackets(place: _Place, kind: str) -> Diagnostic:
+    close, whole = ("`]`", "list") if kind == "LSQB" else ("`)`", "call")
+    if place.last in ("LSQB", "LPAR", "COMMA", "_NL") and place.met != "EQUAL":
+        if place.met == "COMMA":
+            return place.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
+        if place.met == "LBRACE":
+            return place.error(codes.BAD_LIST, f"a {whole} holds no block")
+        if place.last != "_NL":
+            return place.error(codes.BAD_LIST, f"expected a value or {close}, found {place.shown}")
+    if place.met == "EQUAL":
+        remedy = f"a {whole} holds {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
+        return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
+    edits: tuple[Edit, ...] = ()
+    if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
+        edits = (Edit(Span(place.before.end, place.before.end), ","),)
+    return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", edits=edits)
+
+
+def _in_sentence(place: _Place) -> Diagnostic:
+    code = codes.INCOMPLETE_SENTENCE
+    kinds = [_kind(item) for item in place.stack]
+    since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
+    if place.met == "LBRACE":
+        return place.error(code, "the sentence takes no block", "write clauses on the lines below")
+    if "FOR" in since and since[-1] == "NUMBER":
+        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", _word(place))
+        if joined and place.before:
+            remedy = f"{joined[1]} {joined[2]}"
+            edits = (Edit(place.before, remedy),)
+            message = "the budget is a number, a space and a unit"
+            return place.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
+        message = f"expected `epochs` or `steps` after `for {_word(place)}`"
+        return place.error(code, message, "write `for 3 epochs`", at_last=True)
+    if "ON" not in since:
+        if _word(place) == "on":
+            return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+        return place.error(
+            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {_word(place)} on DATA`"
+        )
+    if place.met == "LSQB":
+        return place.error(code, "a list is the value of a setting", "write `name=[...]`")
+    if place.met == "EQUAL":
+        return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
+    if place.met == "COMMA":
+        return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
+    if "WITH" not in since:
+        message = f"expected `for`, `with` or the end of the line, found {place.shown}"
+        return place.error(code, message, "choices go after `with`")
+    return place.error(code, f"expected a choice, a setting or the end of the line, found {place.shown}")
+
+
+def _in_statement(place: _Place, text: str) -> Diagnostic:
+    last, met = place.last, place.met
+    if last == "LBRACE":
+        return _one_line_block(place, text)
+    if met == "RBRACE":
+        return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", "a block holds one setting a line")
+    if last == "setting" and met == "LBRACE":
+        return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
+    last = "block" if last == "RBRACE" else last
+    words = [_kind(item) for item in place.stack[-2:]]
+    if last in ("setting", "block", "edition", "extends") or words in (["XPC", "NUMBER"], ["EXTENDS", "STRING"]):
+        special = {"EQUAL": None, "LBRACE": None, "COMMA": "settings are separated by newlines"}
+        ended = f"this {last}" if last in ("setting", "block") else f"`{_word(place)}`"
+        message = f"expected the end of the line after {ended}, found {place.shown}"
+        return place.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
+    if met == "EQUAL":
+        return place.error(codes.UNEXPECTED, "`=` follows a plain name", "write `name = value`")
+    if met == "LBRACE":
+        return place.error(codes.UNEXPECTED, "a block needs a name before its `{`")
+    if met == "LSQB":
+        return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
+    if met == "LPAR":
+        return place.error(codes.UNEXPECTED, "only a plain name takes arguments", "write `name(setting=value)`")
+    if met == "COMMA":
+        return place.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
+    if met == "NUMBER" and place.before is None:
+        return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
+    return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
+
+
+def _one_line_block(place: _Place, text: str) -> Diagnostic:
+    """`batch { gbs = 1 }`: offer `batch(gbs=1)`, and the block written out."""
+    start = text.rfind("\n", 0, place.span.start) + 1
+    end = text.find("\n", place.span.start)
+    line = text[start:end]
+    whole = re.fullmatch(r"(\s*)([A-Za-z_][\w.\-]*)((?: [^{}]*)?)\{([^{}#]*)\}\s*(#.*)?", line)
+    message = "a block holds one setting a line"
+    if whole is None:
+        return place.error(codes.ONE_LINE_BLOCK, message, "end the line after `{`")
+    indent, name, operands, body = whole[1], whole[2], whole[3].strip(), whole[4].strip()
+    settings = re.findall(r'[\w.\-]+\s*=\s*(?:"[^"]*"|\[[^\]]*\]|[^\s,]+)|[^\s,=]+', body)
+    head = f"{name} {operands}".rstrip()
+    inner = "".join(f"{indent}  {_spaced(each)}\n" for each in settings)
+    edit = Edit(Span(start + len(indent), start + line.index("}") + 1), f"{head} {{\n{inner}{indent}}}")
+    inline = ", ".join(re.sub(r"\s*=\s*", "=", each, count=1) for each in settings)
+    remedy = "end the line after `{`, and after each setting"
+    if not operands:
+        remedy = f"write `{name}({inline})`, or one setting a line"
+    return place.error(codes.ONE_LINE_BLOCK, message, remedy, edits=(edit,))
+
+
+def _spaced(setting: str) -> str:
+    return re.sub(r"\s*=\s*", " = ", setting, count=1)

@@ -1,0 +1,110 @@
+"""Text to tree, with every syntax error of the text in one run."""
+
+from __future__ import annotations
+
+from xpc.grammar import _tables, codes
+from xpc.grammar._lark import Lark, UnexpectedInput, load
+from xpc.grammar.checks import check
+from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
+from xpc.grammar.lift import Lifter, Node
+from xpc.grammar.messages import explain
+from xpc.grammar.read import describe_hidden, hidden_characters
+from xpc.grammar.scan import Scan, line_bounds, scan, spaces
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import File
+
+MAX_SIZE = 65_536
+MAX_ERRORS = 20
+# Each error costs another parse up to it. This many characters in all keep the worst file under a few seconds.
+_MAX_WORK = 2 * MAX_SIZE
+
+_PARSER: Lark = load(_tables.DATA, _tables.MEMO)
+
+
+def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
+    """The tree of a text and what is wrong with it, in the order of the text. Never raises.
+
+    A statement with a syntax error is left out of the tree; the others are in it. A text over 65,536 characters or
+    64 levels of brackets is not parsed. At most 20 syntax errors are reported, then a note.
+    """
+    if len(source.text) > MAX_SIZE:
+        code = codes.TOO_LARGE
+        message = f"{len(source.text):,} characters are too many for a specification (limit {MAX_SIZE:,})"
+        remedy = 'put long texts in their own file: `file("template.jinja")`'
+        label = Label(source, Span(0, 0))
+        return _empty(source), (Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy),)
+    hidden = hidden_characters(source.text)
+    seen = scan(source)
+    tree, dropped, errors = _parse_all(source, seen, _without(seen.text, (*hidden, *source.damage)))
+    broken = (*seen.broken, *(span.start for span in (*hidden, *source.damage)))
+    lifter = Lifter(source, broken, dropped)
+    file, misplaced = check(lifter.file(tree, seen.comments))
+    found = [*describe_hidden(source, hidden, source.text), *seen.diagnostics, *errors, *lifter.diagnostics, *misplaced]
+    found.sort(key=lambda each: each.primary.span.start if each.primary else 0)
+    return file, _first(found)
+
+
+def _empty(source: Source) -> File:
+    return File(Span(0, len(source.text)), source)
+
+
+def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    if len(found) <= MAX_ERRORS:
+        return tuple(found)
+    code = codes.TOO_MANY_ERRORS
+    note = Diagnostic(code.code, code.slug, NOTE, "more syntax errors follow", found[MAX_ERRORS].primary)
+    return (*found[:MAX_ERRORS], note)
+
+
+def _without(text: str, hidden: tuple[Span, ...]) -> str:
+    """The text with spaces for characters that are reported already, so that they are no second error."""
+    if not hidden:
+        return text
+    characters = list(text)
+    for span in hidden:
+        characters[span.start : span.end] = " " * (span.end - span.start)
+    return "".join(characters)
+
+
+def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
+    """Lark's tree of what can be parsed, the insides of blocks that lost their head, and the errors."""
+    found: list[Diagnostic] = []
+    dropped: list[tuple[int, int]] = []
+    work = 0
+    while True:
+        try:
+            return _PARSER.parse(text), dropped, found
+        except UnexpectedInput as error:
+            failure = explain(source, text, error)
+            found.append(failure.diagnostic)
+            work += failure.offset
+            start, end = _region(text, seen, failure.offset)
+            if len(found) > MAX_ERRORS or work > _MAX_WORK or not text[start:end].strip():
+                return None, dropped, found
+            text = _blank(text, seen, start, end, dropped)
+
+
+def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
+    """The lines of the statement that holds `offset`: one, or more where a list or call spans lines."""
+    start, end = line_bounds(text, offset, offset)
+    for opened, closed in sorted(seen.pairs):
+        if text[opened] in "[(" and opened < end and closed >= start:
+            start = min(start, line_bounds(text, opened, opened)[0])
+            end = max(end, line_bounds(text, closed, closed)[1])
+    return start, end
+
+
+def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
+    """The text without these lines. Blocks stay balanced: a `}` from above stays, a `{` goes together with its partner,
+    and what stood between them is still parsed for its own errors but is no part of the tree."""
+    characters = list(text)
+    characters[start:end] = spaces(text[start:end])
+    for opened, closed in seen.pairs:
+        if text[opened] != "{":
+            continue
+        if opened < start <= closed < end and text[closed] == "}":
+            characters[closed] = "}"
+        elif start <= opened < end <= closed:
+            characters[closed] = " "
+            dropped.append((opened, closed))
+    return "".join(characters)

@@ -1,0 +1,78 @@
+"""Bytes to text. What cannot be seen, or reads differently from what it says, is an error with a place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from xpc.grammar import codes
+from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
+from xpc.grammar.source import Source, Span
+
+REPLACEMENT = "\ufffd"
+# Everything of Unicode category Cc but tab and newline, the two line separators, and the bidirectional controls.
+_HIDDEN = re.compile(
+    "[\udc80-\udcff]+|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_NAMES = {
+    "\x00": "NUL",
+    "\x0b": "vertical tab",
+    "\x0c": "form feed",
+    "\r": "carriage return",
+    "\x1b": "escape",
+    "\x7f": "delete",
+    "\x85": "next line",
+    "\u2028": "line separator",
+    "\u2029": "paragraph separator",
+}
+
+
+MAX_ERRORS = 20
+
+
+def hidden_characters(text: str) -> list[Span]:
+    """The places of characters that no text may hold, in order; bytes that are not UTF-8 make one place a run."""
+    return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
+
+
+def describe_hidden(source: Source, spans: Iterable[Span], text: str) -> tuple[Diagnostic, ...]:
+    """Diagnostics for the hidden characters that `text` (unrepaired) holds at `spans`; bounded in number."""
+    found: list[Diagnostic] = []
+    for span in spans:
+        if len(found) == MAX_ERRORS:
+            code, message = codes.TOO_MANY_ERRORS, "more characters of this kind follow"
+            found.append(Diagnostic(code.code, code.slug, NOTE, message, Label(source, span)))
+            break
+        code, message, remedy = _describe(text[span.start : span.end])
+        found.append(Diagnostic(code.code, code.slug, ERROR, message, Label(source, span), help=remedy))
+    return tuple(found)
+
+
+def _describe(hidden: str) -> tuple[codes.Code, str, str]:
+    character = hidden[0]
+    if "\udc80" <= character <= "\udcff":
+        count = len(hidden)
+        shown = " ".join(f"{ord(each) - 0xDC00:02X}" for each in hidden[:8]) + (" ..." if count > 8 else "")
+        return codes.INVALID_UTF8, f"byte{'s' if count > 1 else ''} {shown}: not UTF-8", "save the file as UTF-8"
+    point = f"U+{ord(character):04X}"
+    remedy = "delete it: it cannot be seen in an editor"
+    if character in _BIDI:
+        return codes.BIDI_CONTROL, f"bidirectional control character {point}", remedy
+    known = f" ({_NAMES[character]})" if character in _NAMES else ""
+    return codes.CONTROL_CHARACTER, f"control character {point}{known}", remedy
+
+
+def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
+    """The text of a file, and what is wrong with its characters.
+
+    A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported, and
+    stand as U+FFFD in the source's text, which remembers them (`Source.damage`): `parse` does not report them again.
+    """
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    spans = hidden_characters(text)
+    if not spans:
+        return Source(name, text), ()
+    source = Source(name, _HIDDEN.sub(lambda match: REPLACEMENT * len(match[0]), text), damage=tuple(spans))
+    return source, describe_hidden(source, spans, text)

@@ -1,0 +1,166 @@
+"""One cheap pass over a text before it is parsed: comments, strings, brackets.
+
+What it finds wrong it repairs in a copy with the same offsets, so that one unclosed bracket costs one diagnostic and
+the parser still sees every other statement at its place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from attrs import frozen
+
+from xpc.grammar import codes
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Comment
+
+MAX_DEPTH = 64
+# More than is ever shown: a text of brackets alone should not cost a diagnostic each.
+_MOST = 100
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
+_PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
+
+
+@frozen
+class Scan:
+    """What the pass saw. `text` is the repaired text, which ends with a newline.
+
+    `pairs` are its matching brackets by offset, in no order. A statement that holds one of the offsets `broken` was
+    repaired, does not say what its author meant, and is left out of the tree.
+    """
+
+    text: str
+    comments: tuple[Comment, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    broken: tuple[int, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def spaces(text: str) -> str:
+    """The text with everything but its newlines replaced by spaces."""
+    return "\n".join(" " * len(line) for line in text.split("\n"))
+
+
+def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """The lines that hold [start, end), as offsets, without the last newline."""
+    stop = text.find("\n", end)
+    return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
+
+
+def scan(source: Source) -> Scan:
+    """Comments, bracket pairs, and what is wrong with strings and brackets. Linear in the text."""
+    return _Scanner(source).run()
+
+
+class _Scanner:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.text = source.text
+        self.comments: list[Comment] = []
+        self.found: list[Diagnostic] = []
+        self.pairs: list[tuple[int, int]] = []
+        self.open: list[int] = []
+        # Replacements of the same length, by offset.
+        self.patches: list[tuple[int, str]] = []
+        self.broken: list[int] = []
+
+    def run(self) -> Scan:
+        text, at = self.text, 0
+        while match := _TOKEN.search(text, at):
+            start, at = match.span()
+            mark = text[start]
+            if mark == "#":
+                self.comments.append(Comment(Span(start, at), match[0]))
+            elif mark == '"':
+                if not match[1]:
+                    at = self._unclosed_string(start, at)
+            elif mark in "{[(":
+                self.open.append(start)
+                if len(self.open) > MAX_DEPTH:
+                    self.found = []
+                    self._report(codes.TOO_DEEP, start, f"brackets nest deeper than {MAX_DEPTH} levels")
+                    return Scan("\n", tuple(self.comments), diagnostics=tuple(self.found))
+            else:
+                self._close(mark, start)
+        tail = "\n"
+        while self.open:
+            start = self.open.pop()
+            if text[start] == "{":
+                self.pairs.append((start, len(text) + len(tail)))
+                tail += "}\n"
+            self._unclosed(start, None)
+        self.found.sort(key=lambda each: each.primary.span if each.primary else Span(0, 0))
+        repaired = self._patched()
+        pairs = tuple(pair for pair in self.pairs if pair[0] >= len(text) or repaired[pair[0]] == text[pair[0]])
+        return Scan(repaired + tail, tuple(self.comments), pairs, tuple(self.broken), tuple(self.found))
+
+    def _report(self, code: codes.Code, start: int, message: str, text: str = "", **rest: Any) -> None:
+        if len(self.found) >= _MOST:
+            return
+        label = Label(self.source, Span(start, start + 1), text)
+        self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
+
+    def _unclosed_string(self, start: int, end: int) -> int:
+        """Report; the offset where the scan goes on. Brackets that end the line most likely stand outside of it."""
+        body = self.text[start + 1 : end].rstrip()
+        body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
+        end = start + 1 + len(body)
+        self._report(
+            codes.UNCLOSED_STRING,
+            start,
+            "this string is never closed",
+            "opened here",
+            help='end it with `"` on the same line',
+            edits=(Edit(Span(end, end), '"'),),
+        )
+        self.patches.append((start, '"' + " " * (len(body) - 1) + '"' if body else "_"))
+        self.broken.append(start)
+        return end
+
+    def _close(self, mark: str, start: int) -> None:
+        depth = len(self.open) - 1
+        while depth >= 0 and self.text[self.open[depth]] != _PARTNER[mark]:
+            # A `]` or `)` closes nothing across the `{` of a block.
+            depth = -1 if mark != "}" and self.text[self.open[depth]] == "{" else depth - 1
+        if depth < 0:
+            edit = Edit(Span(start, start + 1), "")
+            self._report(codes.STRAY_BRACKET, start, f"this `{mark}` closes nothing", help="delete it", edits=(edit,))
+            self.patches.append((start, " "))
+            return
+        while len(self.open) > depth + 1:
+            self._unclosed(self.open.pop(), start)
+        self.pairs.append((self.open.pop(), start))
+
+    def _unclosed(self, start: int, before: int | None) -> None:
+        """Report the bracket at `start`; `before` is the closing one that came too early, None the file's end."""
+        mark = self.text[start]
+        place = len(self.text.rstrip()) if before is None else before
+        wanted = _PARTNER[mark]
+        note = f"the file ends without its `{wanted}`" if before is None else f"`{self.text[place]}` comes first"
+        self._report(
+            codes.UNCLOSED_BRACKET,
+            start,
+            f"this `{mark}` is never closed",
+            "opened here",
+            related=(Label(self.source, Span(place, place + (before is not None)), note),),
+            help="close it with `}` on a line of its own" if mark == "{" else f"close it with `{wanted}`",
+        )
+        if mark == "{":
+            return
+        # What follows the bracket on its line cannot be understood, but a block that opens or closes there stays.
+        stop = line_bounds(self.text, start, start)[1]
+        braces = (self.text.find(each, start, stop) for each in "{}")
+        stop = min((brace for brace in braces if brace >= 0), default=stop)
+        self.patches.append((start, "_" + " " * (stop - start - 1)))
+        self.broken.append(start)
+
+    def _patched(self) -> str:
+        if not self.patches:
+            return self.text
+        characters = list(self.text)
+        for start, text in self.patches:
+            characters[start : start + len(text)] = text
+        return "".join(characters)

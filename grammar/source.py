@@ -1,0 +1,51 @@
+"""A text and places in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from attrs import field, frozen
+
+
+@frozen(order=True)
+class Span:
+    """Code point offsets into `Source.text`; `end` is exclusive."""
+
+    start: int
+    end: int
+
+
+def _line_starts(text: str) -> list[int]:
+    starts = [0]
+    at = text.find("\n")
+    while at >= 0:
+        starts.append(at + 1)
+        at = text.find("\n", at + 1)
+    return starts
+
+
+@frozen(eq=False)
+class Source:
+    """A named text. The name is what diagnostics show; it is never opened.
+
+    `damage` are places that `read.decode` had to repair and has reported.
+    """
+
+    name: str
+    text: str = field(repr=False)
+    damage: tuple[Span, ...] = field(default=(), kw_only=True, repr=False)
+    _starts: list[int] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "_starts", _line_starts(self.text))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both counted from 1."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of line `number` (from 1), without its newline."""
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end]

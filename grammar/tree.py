@@ -1,0 +1,153 @@
+"""The syntax tree of a specification. Nodes know their place and nothing of what the names mean."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from xpc.grammar.source import Source, Span
+
+
+@frozen
+class Name:
+    """A plain name: letters, digits, `_`, `-` and `.`."""
+
+    span: Span
+    text: str
+
+
+@frozen
+class Number:
+    """A number as typed: `10%` has value 10 and unit `%`."""
+
+    span: Span
+    text: str
+    value: int | float
+    unit: str | None = None
+
+
+@frozen
+class String:
+    """A quoted text with its escapes decoded."""
+
+    span: Span
+    value: str
+
+
+@frozen
+class Ref:
+    """`BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2` has only a name."""
+
+    span: Span
+    name: str
+    config: str | None = None
+    split: str | None = None
+    slice: str | None = None
+    revision: str | None = None
+
+    @property
+    def is_name(self) -> bool:
+        """Whether only a plain name was written."""
+        return (
+            self.config is None
+            and self.split is None
+            and self.slice is None
+            and self.revision is None
+            and "/" not in self.name
+        )
+
+
+@frozen
+class Count:
+    """`8 x h100-80gb`."""
+
+    span: Span
+    n: Number
+    what: Ref
+
+
+@frozen
+class Call:
+    """`packing(isolate=mask)`: the name, and what a block of that name would hold."""
+
+    span: Span
+    name: Name
+    args: tuple[Setting | Value, ...]
+
+
+@frozen
+class List:
+    """`[0.9, 0.95]`."""
+
+    span: Span
+    items: tuple[Value, ...]
+
+
+@frozen
+class Setting:
+    """`gbs = 528`."""
+
+    span: Span
+    name: Name
+    value: Value
+
+
+@frozen
+class Block:
+    """The braces of a clause and what stands in them."""
+
+    span: Span
+    statements: tuple[Setting | Clause, ...]
+
+
+@frozen
+class Clause:
+    """A head, operands on its line, and perhaps a block: `optimizer adamw { ... }`."""
+
+    span: Span
+    head: Call | Ref | String
+    operands: tuple[Setting | Value, ...] = ()
+    block: Block | None = None
+
+
+@frozen
+class Budget:
+    """`for 3 epochs`."""
+
+    span: Span
+    amount: Number
+    unit: Name
+
+
+@frozen
+class Train:
+    """The header sentence."""
+
+    span: Span
+    model: Ref | String
+    data: Ref | String
+    budget: Budget | None = None
+    options: tuple[Setting | Value, ...] = ()
+
+
+@frozen
+class Comment:
+    """A comment with its `#`."""
+
+    span: Span
+    text: str
+
+
+@frozen
+class File:
+    """A whole specification or fragment."""
+
+    span: Span
+    source: Source = field(repr=False)
+    edition: Number | None = None
+    extends: String | None = None
+    train: Train | None = None
+    statements: tuple[Setting | Clause, ...] = ()
+    comments: tuple[Comment, ...] = ()
+
+
+Value = Number | String | List | Count | Call | Ref
