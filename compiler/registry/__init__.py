@@ -1,0 +1,112 @@
+"""What xpc knows by name: models, model families, GPUs and datasets.
+
+The TOML files beside this module are the source; `python -m xpc.compiler.registry.build` writes `tables.json` from
+them. Importing this package reads nothing: the first look-up loads the tables, and a row becomes an object when it is
+asked for.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from xpc.compiler.registry.types import DatasetFacts, Family, Gpu, ModelFacts
+
+__all__ = [
+    "DatasetFacts",
+    "Family",
+    "Gpu",
+    "ModelFacts",
+    "alias_key",
+    "dataset_names",
+    "facts_from_config",
+    "families",
+    "find_dataset",
+    "find_family",
+    "find_gpu",
+    "find_model",
+    "gpu_names",
+    "model_names",
+]
+
+_tables: dict[str, Any] = {}
+
+
+def _table(name: str) -> dict[str, Any]:
+    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) where the table has hub ids."""
+    if not _tables:
+        with open(os.path.join(os.path.dirname(__file__), "tables.json"), encoding="utf-8") as file:
+            _tables.update(json.load(file))
+    table: dict[str, Any] = _tables[name]
+    return table
+
+
+def _row(table: dict[str, Any], alias: str) -> dict[str, Any] | None:
+    row = table["rows"].get(alias)
+    return None if row is None else dict(zip(table["columns"], row))
+
+
+def alias_key(name: str) -> str:
+    """Return a name as the tables write it: lower case, and dashes where the Hub's names have underscores."""
+    return name.lower().replace("_", "-")
+
+
+def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Look a name up as a hub id (case counts, as on the Hub) or as an alias (case does not)."""
+    return _row(table, table["ids"].get(name) or alias_key(name))
+
+
+def find_model(name: str) -> ModelFacts | None:
+    """Return the model with this alias (any case) or hub id (exact), or None."""
+    row = _named(_table("models"), name)
+    return None if row is None else ModelFacts(**row)
+
+
+def find_dataset(name: str) -> DatasetFacts | None:
+    """Return the dataset with this alias (any case) or hub id (exact), or None."""
+    row = _named(_table("datasets"), name)
+    return None if row is None else DatasetFacts(**{**row, "columns": tuple(row["columns"])})
+
+
+def find_gpu(name: str) -> Gpu | None:
+    """Return the GPU with this name (any case), or None."""
+    row = _row(_table("gpus"), alias_key(name))
+    if row is None:
+        return None
+    major, minor = row["capability"]
+    return Gpu(**{**row, "capability": (major, minor), "device_names": tuple(row["device_names"])})
+
+
+def find_family(model_type: str) -> Family | None:
+    """Return what the target's stack can do with this `model_type`, or None for one that is not in the table."""
+    row = _row(_table("families"), model_type)
+    return None if row is None else Family(**row)
+
+
+def model_names() -> tuple[str, ...]:
+    """Return every model alias, sorted."""
+    return tuple(_table("models")["rows"])
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Return every GPU name, sorted."""
+    return tuple(_table("gpus")["rows"])
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Return every dataset alias, sorted."""
+    return tuple(_table("datasets")["rows"])
+
+
+def families() -> tuple[str, ...]:
+    """Return every `model_type` of the family table, sorted."""
+    return tuple(_table("families")["rows"])
+
+
+def facts_from_config(
+    config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
+) -> ModelFacts | str:
+    """Read a Hugging Face `config.json`: see `architecture.facts_from_config`, which this loads on demand."""
+    from xpc.compiler.registry.architecture import facts_from_config
+
+    return facts_from_config(config, alias, id, chat=chat, gated=gated)

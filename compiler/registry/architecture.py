@@ -1,0 +1,371 @@
+"""From a Hugging Face `config.json` to exact facts: one closed form of the parameter count per model family.
+
+The forms are checked against the real modules of transformers 5.23 on the meta device (tests/registry/test_meta.py).
+Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` intermediate.
+"""
+
+from collections.abc import Callable, Mapping
+
+from attrs import evolve, frozen
+
+from xpc.compiler.registry.types import ModelFacts
+
+# Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
+_FOREIGN_KEYS = (
+    "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
+    "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
+    "encoder_layers", "num_decoder_layers", "cross_attention_layers", "block_configs", "hidden_size_per_layer_input",
+)  # fmt: skip
+
+# Causal language models of transformers 5.23 whose configuration has Llama's keys, or may have, and whose layers hold
+# something else (another norm, no gate, more biases): no closed form here, and the generic one would be wrong.
+_OTHER_SHAPES = frozenset(
+    ["apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert", "codegen", "cohere", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama", "electra", "ernie", "gpt-sw3", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text", "hunyuan_v1_dense", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen", "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma", "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv", "seed_oss", "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod"]
+)
+
+
+class _ConfigError(Exception):
+    """A configuration that the closed form cannot count; the message is the sentence for the user."""
+
+
+class _Config:
+    """Typed reads of a configuration; a null counts as absent, as it does in transformers."""
+
+    def __init__(self, values: Mapping[str, object], model_type: str) -> None:
+        self.values = values
+        self.model_type = model_type
+
+    def integer(self, *keys: str, default: int | None = None) -> int:
+        """Return the first of `keys` that is a whole number (it must be at least 1), else the default, else raise."""
+        for key in keys:
+            value = self.values.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                if value < 1:
+                    raise _ConfigError(
+                        f"`{key}` must be at least 1 in the configuration of this `{self.model_type}` model"
+                    )
+                return value
+        if default is None:
+            raise _ConfigError(f"the configuration of this `{self.model_type}` model has no `{keys[0]}`")
+        return default
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return a boolean key, or the default where it is absent."""
+        value = self.values.get(key)
+        return value if isinstance(value, bool) else default
+
+    def text(self, key: str) -> str | None:
+        """Return a text key, or None."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+
+@frozen
+class _Shape:
+    """The dimensions of a decoder, and what one layer and everything outside the layers hold."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    context: int
+    tied: bool
+    layer: int = 0
+    outside: int = 0
+    gated_mlp: bool = True
+    experts: int = 0
+    experts_per_token: int = 0
+    expert: int = 0
+    """Parameters of one expert."""
+    dense_layers: int = 0
+    dense_layer: int = 0
+    """Layers of a mixture of experts that have a plain MLP, and what one of them holds."""
+
+    @property
+    def q(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv(self) -> int:
+        return self.kv_heads * self.head_dim
+
+
+def _dimensions(c: _Config, tied: bool = False, head_dim: int | None = None) -> _Shape:
+    hidden = c.integer("hidden_size")
+    heads = c.integer("num_attention_heads")
+    return _Shape(
+        layers=c.integer("num_hidden_layers"),
+        hidden=hidden,
+        intermediate=c.integer("intermediate_size"),
+        heads=heads,
+        kv_heads=c.integer("num_key_value_heads", default=heads),
+        head_dim=c.integer("head_dim", default=head_dim or hidden // heads),
+        vocab=c.integer("vocab_size"),
+        context=c.integer("max_position_embeddings"),
+        tied=c.flag("tie_word_embeddings", tied),
+    )
+
+
+def _attention(s: _Shape, qkv_bias: bool = False, out_bias: bool = False) -> int:
+    weights = 2 * s.hidden * s.q + 2 * s.hidden * s.kv
+    return weights + (s.q + 2 * s.kv) * qkv_bias + s.hidden * out_bias
+
+
+def _mlp(s: _Shape, bias: bool = False) -> int:
+    matrices = 3 if s.gated_mlp else 2
+    return matrices * s.hidden * s.intermediate + (s.intermediate * (matrices - 1) + s.hidden) * bias
+
+
+def _embeddings(s: _Shape) -> int:
+    return s.vocab * s.hidden * (1 if s.tied else 2)
+
+
+def _llama(
+    c: _Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
+) -> _Shape:
+    """RMSNorm, gated MLP, one switch for all four attention biases."""
+    s = _dimensions(c, tied, head_dim)
+    bias = c.flag("attention_bias", False)
+    layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
+    return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
+
+
+def _plain(c: _Config) -> _Shape:
+    """Mistral, Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
+    s = _dimensions(c)
+    return evolve(s, layer=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
+
+
+def _qwen2(c: _Config) -> _Shape:
+    """Biases on q, k and v always, none on the output."""
+    s = _dimensions(c)
+    return evolve(s, layer=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
+
+
+def _qwen3(c: _Config, head_dim: int | None = 128) -> _Shape:
+    """A norm of one head's width on q and on k."""
+    s = _llama(c, mlp_bias=False, head_dim=head_dim)
+    return evolve(s, layer=s.layer + 2 * s.head_dim)
+
+
+def _gemma(c: _Config) -> _Shape:
+    return _llama(c, tied=True, mlp_bias=False, head_dim=256)
+
+
+def _gemma2(c: _Config) -> _Shape:
+    """Norms before and after attention and MLP."""
+    return _llama(c, tied=True, norms=4, mlp_bias=False, head_dim=256)
+
+
+def _gemma3(c: _Config) -> _Shape:
+    s = _gemma2(c)
+    return evolve(s, layer=s.layer + 2 * s.head_dim)
+
+
+def _olmo2(c: _Config) -> _Shape:
+    """Norms over the whole of q and of k."""
+    s = _llama(c, mlp_bias=False)
+    return evolve(s, layer=s.layer + s.q + s.kv)
+
+
+def _glm(c: _Config, norms: int = 2) -> _Shape:
+    s = _dimensions(c, head_dim=128)
+    layer = _attention(s, qkv_bias=c.flag("attention_bias", True)) + _mlp(s) + norms * s.hidden
+    return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
+
+
+def _experts(
+    s: _Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
+) -> _Shape:
+    """Replace the MLP by `experts` of them and a router without bias."""
+    expert = _mlp(s)
+    return evolve(
+        s,
+        layer=layer_without_mlp + experts * expert + experts * s.hidden,
+        experts=experts,
+        experts_per_token=min(per_token, experts),
+        expert=expert,
+        dense_layers=dense_layers,
+        dense_layer=layer_without_mlp + dense,
+    )
+
+
+def _mixtral(c: _Config) -> _Shape:
+    s = _plain(c)
+    per_token = c.integer("num_experts_per_tok", default=2)
+    return _experts(s, s.layer - _mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
+
+
+def _qwen3_moe(c: _Config) -> _Shape:
+    s = _qwen3(c, head_dim=None)
+    without = s.layer - _mlp(s)
+    dense = _mlp(s)
+    s = evolve(s, intermediate=c.integer("moe_intermediate_size"))
+    experts = c.integer("num_experts", "num_local_experts")
+    step = c.integer("decoder_sparse_step", default=1)
+    listed = c.values.get("mlp_only_layers")
+    only = listed if isinstance(listed, list) else []
+    plain = sum(1 for n in range(s.layers) if n in only or experts == 0 or (n + 1) % step)
+    return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
+
+
+def _starcoder2(c: _Config) -> _Shape:
+    """LayerNorms with bias, two MLP matrices, one switch for all biases."""
+    s = evolve(_dimensions(c, tied=True), gated_mlp=False)
+    bias = c.flag("use_bias", True)
+    return evolve(
+        s, layer=_attention(s, bias, bias) + _mlp(s, bias) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+    )
+
+
+def _gpt2(c: _Config) -> _Shape:
+    hidden, heads = c.integer("n_embd", "hidden_size"), c.integer("n_head", "num_attention_heads")
+    context = c.integer("n_positions", "max_position_embeddings")
+    s = _Shape(
+        layers=c.integer("n_layer", "num_hidden_layers"),
+        hidden=hidden,
+        intermediate=c.integer("n_inner", default=4 * hidden),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        vocab=c.integer("vocab_size"),
+        context=context,
+        tied=c.flag("tie_word_embeddings", True),
+        gated_mlp=False,
+    )
+    layer = _attention(s, True, True) + _mlp(s, True) + 4 * hidden
+    return evolve(s, layer=layer, outside=_embeddings(s) + context * hidden + 2 * hidden)
+
+
+def _gpt_neox(c: _Config) -> _Shape:
+    """All heads have keys and values, whatever `num_key_value_heads` says."""
+    s = _dimensions(c)
+    s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
+    bias = c.flag("attention_bias", True)
+    return evolve(
+        s, layer=_attention(s, bias, bias) + _mlp(s, True) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+    )
+
+
+def _opt(c: _Config) -> _Shape:
+    """Learned positions (two more than the context), projections where the embedding is narrower than the model."""
+    hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
+    s = _Shape(
+        layers=c.integer("num_hidden_layers"),
+        hidden=hidden,
+        intermediate=c.integer("ffn_dim"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        vocab=c.integer("vocab_size"),
+        context=c.integer("max_position_embeddings"),
+        tied=c.flag("tie_word_embeddings", True),
+        gated_mlp=False,
+    )
+    bias, norm = c.flag("enable_bias", True), 2 * hidden * c.flag("layer_norm_elementwise_affine", True)
+    width = c.integer("word_embed_proj_dim", default=hidden)
+    outside = s.vocab * width * (1 if s.tied else 2) + (s.context + 2) * hidden + 2 * width * hidden * (width != hidden)
+    final = c.flag("do_layer_norm_before", True) and not c.flag("_remove_final_layer_norm", False)
+    return evolve(s, layer=_attention(s, bias, bias) + _mlp(s, bias) + 2 * norm, outside=outside + norm * final)
+
+
+def _falcon(c: _Config) -> _Shape:
+    """One key and value head (7B), grouped ones with two norms (40B), or all of them (RW)."""
+    hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads", "n_head")
+    new = c.flag("new_decoder_architecture", False)
+    grouped = c.integer("num_kv_heads", default=heads) if new else 1 if c.flag("multi_query", True) else heads
+    s = _Shape(
+        layers=c.integer("num_hidden_layers", "n_layer"),
+        hidden=hidden,
+        intermediate=c.integer("ffn_hidden_size", default=4 * hidden),
+        heads=heads,
+        kv_heads=grouped,
+        head_dim=hidden // heads,
+        vocab=c.integer("vocab_size"),
+        context=c.integer("max_position_embeddings", default=2048),
+        tied=c.flag("tie_word_embeddings", True),
+        gated_mlp=False,
+    )
+    bias = c.flag("bias", False)
+    two = c.integer("num_ln_in_parallel_attn", default=2) == 2 if new else not c.flag("parallel_attn", True)
+    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * hidden * (2 if two else 1)
+    return evolve(s, layer=layer, outside=_embeddings(s) + 2 * hidden)
+
+
+_FAMILIES: dict[str, Callable[[_Config], _Shape]] = {
+    "falcon": _falcon,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "glm": _glm,
+    "glm4": lambda c: _glm(c, norms=4),
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "granite": _llama,
+    "llama": _llama,
+    "mistral": _plain,
+    "mixtral": _mixtral,
+    "olmo2": _olmo2,
+    "opt": _opt,
+    "phi3": _plain,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    "smollm3": lambda c: _llama(c, tied=True),
+    "starcoder2": _starcoder2,
+}
+
+
+def facts_from_config(
+    config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
+) -> ModelFacts | str:
+    """Read a Hugging Face `config.json` and compute the exact parameter count from it.
+
+    A `model_type` without a closed form of its own is taken for a Llama-shaped decoder where all of Llama's keys are
+    there and none that means another shape. `chat` and `gated` are not in a config.json. Returns a sentence that says
+    what is missing where the facts cannot be known.
+    """
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        return "the configuration has no `model_type`"
+    form = _FAMILIES.get(model_type)
+    if form is None:
+        if model_type in _OTHER_SHAPES:
+            return f"`{model_type}` models are not counted here"
+        foreign = [key for key in _FOREIGN_KEYS if config.get(key)]
+        if foreign:
+            return f"`{model_type}` models are not counted here: `{foreign[0]}` means another shape than Llama's"
+        form = _llama
+    reader = _Config(config, model_type)
+    try:
+        s = form(reader)
+    except _ConfigError as error:
+        return str(error)
+    params = s.layer * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
+    idle = s.expert * (s.experts - s.experts_per_token) * (s.layers - s.dense_layers)
+    return ModelFacts(
+        alias=alias,
+        id=id,
+        model_type=model_type,
+        params=params,
+        layers=s.layers,
+        hidden=s.hidden,
+        intermediate=s.intermediate,
+        heads=s.heads,
+        kv_heads=s.kv_heads,
+        head_dim=s.head_dim,
+        vocab=s.vocab,
+        context=s.context,
+        tied=s.tied,
+        dtype=reader.text("dtype") or reader.text("torch_dtype") or "float32",
+        chat=chat,
+        gated=gated,
+        experts=s.experts,
+        active_params=params - idle if s.experts else None,
+        experts_per_token=s.experts_per_token,
+        gated_mlp=s.gated_mlp,
+        layer_params=s.layer,
+    )

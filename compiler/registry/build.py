@@ -1,0 +1,86 @@
+"""`python -m xpc.compiler.registry.build`: compile the TOML files of the registry into `tables.json`.
+
+Parsing the TOML takes tens of milliseconds, which every start of `xpc` would pay; the compiled table takes one.
+A test holds that the committed file is what this module writes.
+"""
+
+import json
+import os
+import tomllib
+from typing import Any
+
+from attrs import asdict, fields
+
+from xpc.compiler.registry import alias_key
+from xpc.compiler.registry.architecture import facts_from_config
+from xpc.compiler.registry.types import DatasetFacts, Family, Gpu, ModelFacts
+
+HERE = os.path.dirname(__file__)
+
+
+def read(name: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of one TOML file by alias."""
+    with open(os.path.join(HERE, name), "rb") as file:
+        return tomllib.load(file)
+
+
+def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
+    """Return the `config.json` keys of a model: its own over those of the model that it is `like`."""
+    entry = models[alias]
+    base = model_config(models, entry["like"]) if "like" in entry else {}
+    return {**base, **entry.get("config", {})}
+
+
+def models() -> list[ModelFacts]:
+    """Compute the facts of every model; raises ValueError for an entry whose configuration is not complete."""
+    entries = read("models.toml")
+    facts = []
+    for alias, entry in entries.items():
+        one = facts_from_config(
+            model_config(entries, alias),
+            alias,
+            entry["id"],
+            chat=entry.get("chat", False),
+            gated=entry.get("gated", False),
+        )
+        if isinstance(one, str):
+            raise ValueError(f"models.toml, {alias}: {one}")
+        facts.append(one)
+    return facts
+
+
+def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one table: the columns once, the rows as lists under their key, hub ids as an index."""
+    columns = [field.name for field in fields(kind)]
+    rows = sorted(rows, key=lambda row: str(row[key]))
+    table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}
+    if "id" in columns:
+        table["ids"] = {row["id"]: row[key] for row in rows}
+    if any(str(name) != alias_key(str(name)) for name in table["rows"]) and kind is not Family:
+        raise ValueError(f"an alias of {kind.__name__} is not written as it is looked up: lower case, dashes")
+    if len(table["rows"]) != len(rows) or len(table.get("ids", rows)) != len(rows):
+        raise ValueError(f"two entries of {kind.__name__} share a name")
+    return table
+
+
+def tables() -> str:
+    """Return the text of `tables.json`."""
+    gpus = [Gpu(name=name, **{"bf16_tflops": None, **entry}) for name, entry in read("gpus.toml").items()]
+    datasets = [
+        DatasetFacts(alias=alias, **{"config": None, "rows": None, **entry})
+        for alias, entry in read("datasets.toml").items()
+    ]
+    families = [Family(model_type=name, **entry) for name, entry in read("families.toml").items()]
+    parts = {
+        "datasets": _compact(DatasetFacts, "alias", [asdict(d) for d in datasets]),
+        "families": _compact(Family, "model_type", [asdict(f) for f in families]),
+        "gpus": _compact(Gpu, "name", [asdict(g) for g in gpus]),
+        "models": _compact(ModelFacts, "alias", [asdict(m) for m in models()]),
+    }
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).replace('],"', '],\n"') + "\n"
+
+
+if __name__ == "__main__":
+    text = tables()
+    with open(os.path.join(HERE, "tables.json"), "w", encoding="utf-8", newline="\n") as output:
+        output.write(text)

@@ -1,0 +1,210 @@
+"""The stacks that a bundle can be written for: one table a target, what its names and defaults are, what it can do.
+
+A table is `NAME.json`: its "library" half is read from the real classes by `generate.py`, its "policy" half is written
+by hand in `NAME.toml`. To add a target, write the TOML file, run the script in an environment with those versions, and
+name it in TARGETS.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+
+from attrs import frozen
+
+DEFAULT = "trl-1.16"
+TARGETS = ("trl-0.18", "trl-1.16")
+
+SFT = "trl.SFTConfig"
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@frozen(eq=False)
+class Field:
+    """One argument of a configuration class.
+
+    `declared` is the default that the class shows, `effective` the one that takes effect once an instance is built
+    (TRL turns an unset bf16 on, for one). `machine` marks an effective default that depends on the machine; it then
+    holds the value of a GPU machine where that is known, else the declared one. `choices` is empty where any value of
+    the type will do.
+    """
+
+    name: str
+    type: str
+    declared: Json
+    effective: Json
+    choices: tuple[Json, ...]
+    deprecated: bool
+    machine: bool
+
+
+@frozen(eq=False, repr=False)  # one instance a name; printing it would print the table
+class Target:
+    """A supported stack. Configuration classes are named by their dotted path, `trl.SFTConfig`."""
+
+    name: str
+    table: Mapping[str, Mapping[str, Json]]
+
+    @property
+    def title(self) -> str:
+        """The stack in words."""
+        return str(self.table["policy"]["title"])
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """The configuration classes that the target has."""
+        return tuple(_mapping(self.table["library"]["configs"]))
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Package to exact version, for every package that a bundle of this target can need."""
+        return {package: str(version) for package, version in self._policy("pins").items()}
+
+    def requirements(self, *extras: str) -> Mapping[str, str]:
+        """The pins of a bundle: the packages of every bundle and those of the extras (`liger`, `lora`, `zero`)."""
+        optional = {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
+        left_out = {name for extra, names in optional.items() if extra not in extras for name in names}
+        return {package: version for package, version in self.pins.items() if package not in left_out}
+
+    @property
+    def facts(self) -> Mapping[str, Json]:
+        """What the target can and cannot do; the keys are explained in its TOML file."""
+        return self._policy("facts")
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        """The argument that carries a meaning whose name moved between targets (`checkpointing`, `warmup_ratio`)."""
+        return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
+
+    @property
+    def optimizers(self) -> Mapping[str, str]:
+        """The value of `optim` for each optimizer of the language."""
+        return {choice: str(name) for choice, name in self._policy("optimizers").items()}
+
+    @property
+    def packing(self) -> tuple[str, ...]:
+        """The packing strategies that the target's trainer has."""
+        return tuple(self._policy("packing"))
+
+    @property
+    def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
+        """For each schedule the `lr_scheduler_kwargs` that reach it: `required` names, `optional` name to default."""
+        return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
+
+    @property
+    def removed(self) -> Mapping[str, str]:
+        """Names of other versions that this target has no successor for, with what became of them."""
+        return {name: str(reason) for name, reason in self._policy("removed").items()}
+
+    def rename(self, old: str) -> str | None:
+        """The name that carries the meaning of `old` here; None where `old` was not renamed."""
+        new = self._policy("renames").get(old)
+        return None if new is None else str(new)
+
+    def fields(self, config: str = SFT) -> Mapping[str, Field]:
+        """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
+        return {name: _field(name, record) for name, record in self._records(config).items()}
+
+    def omitted(self, config: str = SFT) -> Mapping[str, str]:
+        """The arguments of the class that a bundle does not state, each with its reason."""
+        known = self._records(config)
+        return {name: str(reason) for name, reason in self._policy("omitted").items() if name in known}
+
+    def base_arguments(self, config: str = SFT) -> dict[str, Json]:
+        """Every argument that a bundle states, with the value it has when the spec says nothing.
+
+        These are the library's effective defaults, save where they depend on the machine. The result is the caller's
+        to change.
+        """
+        omitted, base = self._policy("omitted"), self._policy("base")
+        arguments: dict[str, Json] = {}
+        for name, record in self._records(config).items():
+            if name not in omitted:
+                value = base[name] if name in base else record.get("effective", record["default"])
+                arguments[name] = _copy(value)
+        return arguments
+
+    def keys(self, where: str) -> frozenset[str]:
+        """The keys that a part of the launch configuration accepts, and really reads.
+
+        `where` is `accelerate` (top level of the YAML file), `fsdp_config`, `parallelism_config` or `deepspeed_config`
+        (its blocks), `deepspeed` (top level of the JSON file), `zero_optimization`, `offload_optimizer`,
+        `offload_param`; `deepspeed_removed` and `zero_removed` are the keys of older versions whose mere presence this
+        one refuses. Keys of fsdp_config and parallelism_config carry their full prefix.
+        """
+        accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
+        match where:
+            case "accelerate":
+                return frozenset(_mapping(_mapping(accelerate)["cluster"]))
+            case "fsdp_config" | "parallelism_config" | "deepspeed_config":
+                return frozenset(_strings(_mapping(accelerate)[where]))
+            case "deepspeed":
+                return frozenset(_strings(_mapping(deepspeed)["top"]))
+            case "deepspeed_removed":
+                return frozenset(_strings(_mapping(deepspeed)["top_removed"]))
+            case "zero_removed":
+                return frozenset(_strings(_mapping(deepspeed)["zero_removed"]))
+            case "zero_optimization" | "offload_optimizer" | "offload_param":
+                return frozenset(_mapping(_mapping(deepspeed)[where]))
+        raise KeyError(where)
+
+    def zero_defaults(self, block: str = "zero_optimization") -> dict[str, Json]:
+        """DeepSpeed's defaults of `zero_optimization` (or an offload block), without the deprecated keys."""
+        records = _mapping(_mapping(self.table["library"]["deepspeed"])[block])
+        entries = {key: _mapping(record) for key, record in records.items()}
+        return {key: _copy(record["default"]) for key, record in entries.items() if "deprecated" not in record}
+
+    def _policy(self, section: str) -> Mapping[str, Json]:
+        return _mapping(self.table["policy"][section])
+
+    def _records(self, config: str) -> Mapping[str, Mapping[str, Json]]:
+        """The raw fields of a class over those of its base class."""
+        entry = _mapping(_mapping(self.table["library"]["configs"])[config])
+        own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
+        return {**self._records(str(entry["base"])), **own} if entry["base"] is not None else own
+
+
+def names() -> tuple[str, ...]:
+    """The supported targets."""
+    return TARGETS
+
+
+@cache
+def load(name: str) -> Target | None:
+    """The target of that name, None where there is none."""
+    if name not in TARGETS:
+        return None
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".json")
+    with open(path, encoding="utf-8") as file:
+        return Target(name, json.load(file))
+
+
+def _field(name: str, record: Mapping[str, Json]) -> Field:
+    choices = record.get("choices", [])
+    return Field(
+        name=name,
+        type=str(record["type"]),
+        declared=record["default"],
+        effective=record.get("effective", record["default"]),
+        choices=tuple(choices) if isinstance(choices, list) else (),
+        deprecated=bool(record.get("deprecated")),
+        machine=bool(record.get("machine")),
+    )
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    assert isinstance(value, dict)
+    return value
+
+
+def _strings(value: Json) -> tuple[str, ...]:
+    assert isinstance(value, list)
+    return tuple(str(item) for item in value)
+
+
+def _copy(value: Json) -> Json:
+    """A value of its own: lists and dictionaries are the only ones that could be shared."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Write a target's table, from the classes that its versions really have and from its written policy.
+
+Run it with the interpreter of an environment that holds the target's versions:
+
+    python compiler/targets/generate.py trl-1.16           # introspect, fold in trl-1.16.toml, write trl-1.16.json
+    python compiler/targets/generate.py trl-1.16 --fold    # fold the policy in again; needs no library
+    python compiler/targets/generate.py trl-1.16 -o FILE   # write elsewhere (- for standard output)
+
+The table is what the compiler loads. Its part under "library" comes from the classes, its part under "policy" from the
+TOML file beside this script, so that the compiler never parses TOML. The output is the same on every machine: what
+depends on the machine is named (`"machine": true`) and carries no value.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+FORMAT = 1
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
+    """The text of the table: what was read from the libraries, with the policy folded in."""
+    return render({"format": FORMAT, "library": library, "policy": policy}) + "\n"
+
+
+def read_policy(name: str) -> dict[str, Any]:
+    """The written policy of a target; raises FileNotFoundError where there is no such target."""
+    with open(os.path.join(HERE, name + ".toml"), "rb") as file:
+        return tomllib.load(file)
+
+
+def render(value: Any, indent: int = 0) -> str:
+    """JSON with sorted keys and one entry a line; a record (a field with its type, a leaf list) stays on its line."""
+    if not isinstance(value, dict) or "type" in value or not value:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    pad = " " * (indent + 1)
+    lines = [f"{pad}{json.dumps(key)}: {render(value[key], indent + 1)}" for key in sorted(value)]
+    return "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
+
+
+def main(argv: list[str]) -> int:
+    """Run the script; 0 when the table was written."""
+    parser = argparse.ArgumentParser(description="Write the table of a target.")
+    parser.add_argument("target", help="name of a policy file beside this script, such as trl-1.16")
+    parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")
+    parser.add_argument("-o", "--output", help="where to write; - is standard output")
+    options = parser.parse_args(argv)
+    path = os.path.join(HERE, options.target + ".json")
+    policy = read_policy(options.target)
+    if options.fold:
+        with open(path, encoding="utf-8") as file:
+            library = json.load(file)["library"]
+    else:
+        sys.path.insert(0, HERE)
+        from introspect import introspect  # type: ignore[import-not-found, unused-ignore]
+
+        library = introspect()
+    text = fold(library, policy)
+    if options.output == "-":
+        sys.stdout.write(text)
+        return 0
+    with open(options.output or path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
