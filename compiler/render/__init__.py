@@ -1,0 +1,43 @@
+"""Diagnostics to text. One module a format, imported only when that format is asked for: start-up is counted.
+
+Every format gets the same list: duplicates removed, sorted by file, line, column and severity; findings without a place
+come last, in the order in which they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.render.place import ordered
+from xpc.grammar.diagnostic import Diagnostic
+
+FORMATS = ("full", "concise", "json", "github", "sarif")
+
+
+def render(diagnostics: Sequence[Diagnostic], format: str, *, color: bool = False) -> str:
+    """The text to print: empty, or ending in a newline.
+
+    `color` adds ANSI codes to `full` and `concise` and changes nothing else. Raises ValueError for an unknown format.
+    """
+    found = ordered(diagnostics)
+    if format == "full":
+        from xpc.compiler.render import full
+
+        return full.render(found, color)
+    if format == "concise":
+        from xpc.compiler.render import concise
+
+        return concise.render(found, color)
+    if format == "json":
+        from xpc.compiler.render import json_array
+
+        return json_array.render(found)
+    if format == "github":
+        from xpc.compiler.render import github
+
+        return github.render(found)
+    if format == "sarif":
+        from xpc.compiler.render import sarif
+
+        return sarif.render(found)
+    raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")

@@ -1,0 +1,34 @@
+"""ANSI colours, or nothing."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from xpc.grammar.diagnostic import ERROR, WARNING
+
+_RED, _YELLOW, _CYAN, _BLUE, _BOLD = "1;31", "1;33", "1;36", "1;34", "1"
+
+
+@frozen
+class Paint:
+    """Wraps text in SGR codes when `on`, else hands it back."""
+
+    on: bool
+
+    def severity(self, severity: str, text: str) -> str:
+        """Red for errors, yellow for warnings, cyan for the rest."""
+        return self._wrap(_RED if severity == ERROR else _YELLOW if severity == WARNING else _CYAN, text)
+
+    def gutter(self, text: str) -> str:
+        """Arrows, line numbers and the bar."""
+        return self._wrap(_BLUE, text)
+
+    def help(self, text: str) -> str:
+        """The word `help:`."""
+        return self._wrap(_CYAN, text)
+
+    def bold(self, text: str) -> str:
+        """The message."""
+        return self._wrap(_BOLD, text)
+
+    def _wrap(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.on else text

@@ -1,0 +1,66 @@
+"""The format for people: what, where with carets, and a legal value to type.
+
+    XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
+     --> v100.xp:1:50
+      |
+    1 | train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre
+      |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
+    help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
+
+An error's first line begins with its code; a warning and a note say so first. The other places of a conflict follow
+behind `:::`. The last line counts what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.render.color import Paint
+from xpc.compiler.render.snippet import Snippet, snippet
+from xpc.compiler.render.visible import LONGEST, visible
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic
+
+
+def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
+    """Blocks with an empty line between them, then the count; empty where nothing was found."""
+    if not diagnostics:
+        return ""
+    paint = Paint(color)
+    blocks = [_block(diagnostic, paint) for diagnostic in diagnostics]
+    return "\n".join([*blocks, _summary(diagnostics) + "\n"])
+
+
+def _block(diagnostic: Diagnostic, paint: Paint) -> str:
+    severity = diagnostic.severity
+    word = "" if severity == ERROR else f"{visible(severity)} "
+    name = paint.severity(severity, f"{word}{visible(diagnostic.code)} {visible(diagnostic.slug)}")
+    lines = [f"{name}{paint.bold(': ' + visible(diagnostic.message, LONGEST))}"]
+    primary = [] if diagnostic.primary is None else [snippet(diagnostic.primary)]
+    related = [snippet(label) for label in diagnostic.related]
+    width = max((len(str(s.number)) for s in primary + related), default=1)
+    for shown in primary:
+        lines += _lines(shown, "-->", width, paint, severity)
+    for shown in related:
+        lines += _lines(shown, ":::", width, paint, NOTE)
+    if diagnostic.help is not None:
+        first, *rest = diagnostic.help.split("\n")
+        lines.append(f"{paint.help('help:')} {visible(first, LONGEST)}".rstrip())
+        lines += [f"      {visible(line, LONGEST)}".rstrip() for line in rest]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(shown: Snippet, arrow: str, width: int, paint: Paint, severity: str) -> list[str]:
+    margin = " " * width
+    marks = paint.severity(severity, f"{shown.marks.lstrip()} {shown.label}".rstrip())
+    indent = " " * (len(shown.marks) - len(shown.marks.lstrip()))
+    return [
+        f"{margin}{paint.gutter(arrow)} {shown.file}:{shown.number}:{shown.column}",
+        f"{margin} {paint.gutter('|')}",
+        f"{paint.gutter(f'{shown.number:>{width}} |')} {shown.text}".rstrip(),
+        f"{margin} {paint.gutter('|')} {indent}{marks}",
+    ]
+
+
+def _summary(diagnostics: Sequence[Diagnostic]) -> str:
+    counts = ((word, sum(d.severity == word for d in diagnostics)) for word in (ERROR, WARNING, NOTE))
+    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count)

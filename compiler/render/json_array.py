@@ -1,0 +1,49 @@
+"""A JSON array, one object a finding, for programs.
+
+Lines and columns count from 1, columns in code points; `end_line` and `end_column` are where the span ends, the column
+exclusive. A finding without a place has null in all five and no label. `related` are the other places of a conflict;
+`edits` are replacements in `file` that, applied together, answer the finding. Nothing is shortened. The text is pure
+ASCII (JSON's own escapes), so it survives any locale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from xpc.compiler.render.place import place
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.source import Source, Span
+
+
+def render(diagnostics: Sequence[Diagnostic]) -> str:
+    """The array and a newline; `[]` where nothing was found."""
+    return json.dumps([_object(diagnostic) for diagnostic in diagnostics], indent=2) + "\n"
+
+
+def _object(diagnostic: Diagnostic) -> dict[str, object]:
+    primary = diagnostic.primary
+    where: dict[str, object] = dict.fromkeys(("file", "line", "column", "end_line", "end_column"))
+    edits: list[dict[str, object]] = []
+    if primary is not None:
+        where = {"file": primary.source.name, **_region(primary.source, primary.span)}
+        edits = [{**_region(primary.source, edit.span), "text": edit.text} for edit in diagnostic.edits]
+    return {
+        "code": diagnostic.code,
+        "slug": diagnostic.slug,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        **where,
+        "label": (primary.text or None) if primary is not None else None,
+        "help": diagnostic.help,
+        "related": [
+            {"file": label.source.name, **_region(label.source, label.span), "label": label.text or None}
+            for label in diagnostic.related
+        ],
+        "edits": edits,
+    }
+
+
+def _region(source: Source, span: Span) -> dict[str, object]:
+    at = place(source, span)
+    return {"line": at.line, "column": at.column, "end_line": at.end_line, "end_column": at.end_column}

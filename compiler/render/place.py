@@ -1,0 +1,69 @@
+"""Where a label is, in lines and columns, and the one order that every format prints in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
+from xpc.grammar.source import Source, Span
+
+_RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
+
+
+@frozen(order=True)
+class Place:
+    """Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def clamp(source: Source, span: Span) -> Span:
+    """The part of a span that lies inside the text, so that a stage's off-by-one never costs the reader the message."""
+    start = min(max(span.start, 0), len(source.text))
+    return Span(start, min(max(span.end, start), len(source.text)))
+
+
+def place(source: Source, span: Span) -> Place:
+    """The place of a span."""
+    span = clamp(source, span)
+    return Place(source.name, *source.position(span.start), *source.position(span.end))
+
+
+def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Without duplicates, by file, line, column and severity; findings without a place last. Ties keep their order."""
+    unique: dict[object, Diagnostic] = {}
+    for diagnostic in diagnostics:
+        unique.setdefault(_identity(diagnostic), diagnostic)
+    return sorted(unique.values(), key=_order)
+
+
+def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, int]:
+    rank = _RANK.get(diagnostic.severity, len(_RANK))
+    if diagnostic.primary is None:
+        return True, "", 0, 0, rank
+    where = place(diagnostic.primary.source, diagnostic.primary.span)
+    return False, where.file, where.line, where.column, rank
+
+
+def _identity(diagnostic: Diagnostic) -> object:
+    # A Source compares by identity; two reads of one file are the same finding when the places agree.
+    labels = tuple((place(label.source, label.span), label.text) for label in _labels(diagnostic))
+    return (
+        diagnostic.code,
+        diagnostic.slug,
+        diagnostic.severity,
+        diagnostic.message,
+        diagnostic.primary is None,
+        labels,
+        diagnostic.help,
+    )
+
+
+def _labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
+    primary = () if diagnostic.primary is None else (diagnostic.primary,)
+    return primary + diagnostic.related

@@ -1,0 +1,85 @@
+"""SARIF 2.1.0 (OASIS), for code scanning services and editors.
+
+The log holds no time, host or directory: the same findings give the same bytes. Files are named as they were given:
+a relative name stays a relative reference, an absolute one becomes a `file:` URI.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from xpc.compiler import __version__
+from xpc.compiler.render.place import place
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
+from xpc.grammar.source import Source, Span
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+
+
+def render(diagnostics: Sequence[Diagnostic]) -> str:
+    """A log of one run; its rules are those of the findings, by code."""
+    slugs: dict[str, str] = {}
+    for diagnostic in diagnostics:
+        slugs.setdefault(diagnostic.code, diagnostic.slug)
+    codes = sorted(slugs)
+    rules = [{"id": code, "name": slugs[code]} for code in codes]
+    run = {
+        "tool": {"driver": {"name": "xpc", "version": __version__, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(diagnostic, codes.index(diagnostic.code)) for diagnostic in diagnostics],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _result(diagnostic: Diagnostic, rule: int) -> dict[str, object]:
+    text = diagnostic.message if diagnostic.help is None else f"{diagnostic.message}\nhelp: {diagnostic.help}"
+    result: dict[str, object] = {
+        "ruleId": diagnostic.code,
+        "ruleIndex": rule,
+        "level": diagnostic.severity if diagnostic.severity in (ERROR, WARNING, NOTE) else "none",
+        "message": {"text": text},
+    }
+    if diagnostic.primary is not None:
+        result["locations"] = [_location(diagnostic.primary)]
+    if diagnostic.related:
+        result["relatedLocations"] = [{"id": i, **_location(label)} for i, label in enumerate(diagnostic.related, 1)]
+    if diagnostic.primary is not None and diagnostic.edits:
+        source = diagnostic.primary.source
+        replacements = [
+            {"deletedRegion": _region(source, edit.span), "insertedContent": {"text": edit.text}}
+            for edit in diagnostic.edits
+        ]
+        change = {"artifactLocation": {"uri": uri(source.name)}, "replacements": replacements}
+        description = diagnostic.help or diagnostic.message
+        result["fixes"] = [{"description": {"text": description}, "artifactChanges": [change]}]
+    return result
+
+
+def _location(label: Label) -> dict[str, object]:
+    physical = {
+        "artifactLocation": {"uri": uri(label.source.name)},
+        "region": _region(label.source, label.span),
+    }
+    location: dict[str, object] = {"physicalLocation": physical}
+    if label.text:
+        location["message"] = {"text": label.text}
+    return location
+
+
+def _region(source: Source, span: Span) -> dict[str, object]:
+    # SARIF's endColumn is the column behind the last character (3.30.8), as ours is.
+    at = place(source, span)
+    return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
+
+
+def uri(name: str) -> str:
+    """A file name as a URI reference (RFC 3986); bytes of a name that is no UTF-8 are kept."""
+    # Python hands undecodable bytes of a name over as surrogates U+DC80..U+DCFF; any other surrogate has no bytes.
+    try:
+        data = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = name.encode("utf-8", "surrogatepass")
+    quoted = "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in data])
+    return f"file://{quoted}" if quoted.startswith("/") else quoted

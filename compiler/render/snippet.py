@@ -1,0 +1,55 @@
+"""A source line with carets under a span."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from xpc.compiler.render.place import clamp
+from xpc.compiler.render.visible import LONGEST, cells, visible
+from xpc.grammar.diagnostic import Label
+
+WIDEST = 200
+"""Longer source lines are shown as a window of this many code points around the span."""
+
+BEFORE = 60
+"""Code points of a windowed line that are kept before the span."""
+
+_CUT = "..."
+
+
+@frozen
+class Snippet:
+    """One label's line: `number` and `column` from 1; `text` and `marks` are ready to print, one under the other."""
+
+    file: str
+    number: int
+    column: int
+    text: str
+    marks: str
+    label: str
+
+
+def snippet(label: Label) -> Snippet:
+    """The first line of the label's span. Works on offsets: a line of a megabyte is never copied."""
+    source, span = label.source, clamp(label.source, label.span)
+    number, column = source.position(span.start)
+    first = span.start - (column - 1)
+    last = source.text.find("\n", span.start)
+    if last < 0:
+        last = len(source.text)
+    left, right = first, last
+    if last - first > WIDEST:
+        right = min(last, max(first, span.start - BEFORE) + WIDEST)
+        left = max(first, right - WIDEST)
+    text, columns = cells(source.text[left:right])
+    before = _CUT if left > first else ""
+    after = _CUT if right < last else ""
+    start = columns[span.start - left]
+    end = columns[min(span.end, right) - left]
+    return Snippet(
+        file=visible(source.name),
+        number=number,
+        column=column,
+        text=before + text + after,
+        marks=" " * (len(before) + start) + "^" * max(1, end - start),
+        label=visible(label.text, LONGEST),
+    )
