@@ -1,0 +1,208 @@
+"""The command line. Exit status: 0 clean (warnings and notes allowed), 1 the spec is wrong, 2 the tool was used wrongly.
+
+The edge of the compiler: files are read and written here and in `files.py`, `bundle.py` and `cache.py`, nowhere else.
+Imports stand inside the functions because start-up is counted in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from xpc.compiler.files import Workspace
+    from xpc.grammar.diagnostic import Diagnostic
+
+FORMATS = ("full", "concise", "json", "github", "sarif")
+LATER = ("fmt", "plan", "diff", "lock", "verify", "import", "upgrade", "sweep", "report", "doctor")
+MAX_SPEC = 16 * 2**20
+"""Largest spec that is read, bytes."""
+
+
+class UsageError(Exception):
+    """The tool was used wrongly, or a file could not be read; one sentence for the user."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit status."""
+    import gc
+
+    gc.disable()  # a short process: collecting would cost more than it frees
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        status = _cached_check(arguments) if arguments[:1] == ["check"] and "-" not in arguments else _run(arguments)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        print(f"xpc: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if os.environ.get("XPC_DEBUG"):
+            raise
+        print(f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and the "
+              "spec that did it belongs into a bug report", file=sys.stderr)  # fmt: skip
+        return 2
+
+
+def _cached_check(arguments: list[str]) -> int:
+    from xpc.compiler import cache
+
+    name = cache.key(arguments, _color())
+    answer = cache.lookup(name)
+    if answer is not None:
+        sys.stdout.write(answer[0])
+        return answer[1]
+    seen: list[str] = []
+    output, status = _check(_parser().parse_args(arguments), seen)
+    cache.store(name, seen, output, status)
+    sys.stdout.write(output)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command in LATER:
+        raise UsageError(f"`{options.command}` is reserved and comes with a later version; this one has check, compile and "
+                         "explain")  # fmt: skip
+    if options.command == "check":
+        output, status = _check(options, [])
+        sys.stdout.write(output)
+        return status
+    if options.command == "compile":
+        return _compile(options)
+    from xpc.compiler.explain import explain
+
+    text = explain(options.what)
+    if text is None:
+        raise UsageError(f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), or FILE:SETTING")
+    sys.stdout.write(text)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    from xpc.compiler import __version__
+
+    parser = argparse.ArgumentParser("xpc", description="Compile training experiments: check a spec, write its bundle.")
+    parser.add_argument("--version", action="version", version=f"xpc {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = commands.add_parser("check", help="say what is wrong with specs, and write nothing")
+    check.add_argument("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
+    compiled = commands.add_parser("compile", help="check a spec and write its bundle")
+    compiled.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
+    compiled.add_argument("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
+    compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
+    for one in (check, compiled):
+        one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
+    told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
+    told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
+    for name in LATER:
+        commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
+    return parser
+
+
+def _color() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def read_spec(path: str) -> tuple[bytes, str, Workspace]:
+    """The bytes of a spec, the name that diagnostics and bundles know it by, and the workspace around it.
+
+    Raises UsageError where it cannot be read.
+    """
+    from xpc.compiler.files import Workspace
+
+    if path == "-":
+        return sys.stdin.buffer.read(MAX_SPEC + 1), "stdin.xp", Workspace(os.getcwd())
+    try:
+        if os.path.getsize(path) > MAX_SPEC:
+            raise UsageError(f"{path} is larger than {MAX_SPEC // 2**20} MiB")
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    full = os.path.abspath(path)
+    workspace = Workspace(os.path.dirname(full))
+    workspace.seen[full] = ""
+    return data, os.path.basename(full), workspace
+
+
+def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
+    from xpc.compiler.pipeline import check_text
+    from xpc.compiler.render import render
+
+    found: list[Diagnostic] = []
+    wrong = False
+    for path in options.files:
+        data, name, workspace = read_spec(path)
+        checked = check_text(data, name, workspace)
+        found += located(checked.problems, path)
+        wrong = wrong or checked.spec is None
+        seen += workspace.seen
+    return render(found, options.format, color=_color()), int(wrong)
+
+
+def _compile(options: argparse.Namespace) -> int:
+    from xpc.compiler.bundle import BundleError, write
+    from xpc.compiler.pipeline import compile_text
+    from xpc.compiler.render import render
+
+    data, name, workspace = read_spec(options.file)
+    files, checked = compile_text(data, name, workspace)
+    sys.stdout.write(render(located(checked.problems, options.file), options.format, color=_color()))
+    if files is None:
+        return 1
+    out = options.output or os.path.join(".", f"{name.removesuffix('.xp')}.bundle")
+    try:
+        moved = write(files, out, options.force)
+    except BundleError as error:
+        raise UsageError(str(error)) from error
+    import shlex
+
+    to = sys.stdout if options.format in ("full", "concise") else sys.stderr
+    if moved is not None:
+        print(f"moved what stood there to {moved}", file=to)
+    print(f"wrote {out}; launch it with", file=to)
+    print(f"  {shlex.quote(os.path.join(out, 'launch.sh'))}", file=to)
+    return 0
+
+
+def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
+    """The diagnostics with the names of their sources as the user's working directory sees them."""
+    base = os.path.dirname(path)
+    if not base:
+        return list(problems)
+    from attrs import evolve
+
+    from xpc.grammar.diagnostic import Label
+    from xpc.grammar.source import Source
+
+    renamed: dict[int, Source] = {}
+
+    def move(label: Label) -> Label:
+        old = label.source
+        if id(old) not in renamed:
+            renamed[id(old)] = Source(os.path.normpath(os.path.join(base, old.name)), old.text)
+        return evolve(label, source=renamed[id(old)])
+
+    return [
+        evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
+        for one in problems
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

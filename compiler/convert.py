@@ -1,0 +1,290 @@
+"""A written node to a value of the setting's kind, or the diagnostic that says what would be legal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+from xpc.compiler.codes import report
+from xpc.compiler.expand import Item
+from xpc.compiler.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
+from xpc.compiler.schema import CHOICE_PENDING, Setting
+from xpc.compiler.suggest import FOREIGN, nearest
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+
+LARGEST = 2**63 - 1
+
+
+class Wrong(Exception):
+    """Raised inside this module with the diagnostic to report; never leaves it."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+
+
+def convert(row: Setting, item: Item) -> object | Diagnostic:
+    """The value of an item under its schema row."""
+    try:
+        return _CONVERTERS[row.kind.name](row, item, item.node)
+    except Wrong as wrong:
+        return wrong.diagnostic
+
+
+def _at(item: Item, node: Value | None, text: str = "") -> Label:
+    return Label(item.label.source, item.label.span if node is None else node.span, text)
+
+
+def _wrong_kind(row: Setting, item: Item, node: Value | None) -> Wrong:
+    example = row.choices[0] if row.choices else row.kind.example
+    form = f"{row.name} {example}" if row.head else f"{row.name} = {example}"
+    return Wrong(report("XP104", f"`{row.name}` takes {row.kind.phrase}", _at(item, node), help=f"write `{form}`"))
+
+
+def _wrong_unit(row: Setting, item: Item, node: Number, help: str) -> Wrong:
+    shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
+    return Wrong(report("XP105", f"`{shown}` has no meaning for `{row.name}`",
+                        _at(item, node, f"expected {row.kind.phrase}"), help=help))  # fmt: skip
+
+
+def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
+    legal = (row.low is None or value >= row.low) and (row.high is None or value <= row.high)
+    if not isfinite(value) or abs(value) > LARGEST or not legal:
+        low = "" if row.low is None else f" of at least {row.low:g}"
+        high = "" if row.high is None else f" and at most {row.high:g}"
+        bounds = f"{low}{high}" or " that is finite and below 2^63"
+        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, f"a number{bounds}"),
+                           help=f"write `{row.name} = {row.kind.example}`" if row.kind.example else None))  # fmt: skip
+
+
+def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
+    if not isinstance(node, Number):
+        raise _wrong_kind(row, item, node)
+    _bounded_number(row, item, node)
+    scale = COUNT_UNITS.get(node.unit or "", 1)
+    if node.unit and node.unit not in COUNT_UNITS:
+        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}`")
+    if tokens and node.unit in ("k", "M", "B"):
+        exact = int(node.value * scale)
+        binary = f"{node.value:g}{node.unit}i" if node.unit != "B" else f"{node.value:g}Gi"
+        raise _wrong_unit(row, item, node,
+                          f"write {int(node.value * 1024)}, {binary} or {exact}" if node.unit == "k"
+                          else f"write {exact}")  # fmt: skip
+    value = node.value * scale
+    if value != int(value):
+        raise Wrong(report("XP104", f"`{row.name}` takes a whole number", _at(item, node),
+                           help=f"write `{row.name} = {max(1, round(value))}`"))  # fmt: skip
+    _bounded(row, item, node, int(value))
+    return int(value)
+
+
+def _bounded_number(row: Setting, item: Item, node: Number) -> None:
+    if not isfinite(node.value):
+        _bounded(row, item, node, node.value)
+
+
+def _int(row: Setting, item: Item, node: Value | None) -> object:
+    return _integer(row, item, node)
+
+
+def _tokens(row: Setting, item: Item, node: Value | None) -> object:
+    return _integer(row, item, node, tokens=True)
+
+
+def _number(row: Setting, item: Item, node: Value | None) -> float | int:
+    if not isinstance(node, Number):
+        raise _wrong_kind(row, item, node)
+    if node.unit:
+        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}`")
+    _bounded(row, item, node, node.value)
+    return node.value
+
+
+def _real(row: Setting, item: Item, node: Value | None) -> object:
+    return float(_number(row, item, node))
+
+
+def _share(row: Setting, item: Item, node: Number) -> Amount:
+    _bounded(row, item, node, node.value)
+    if not 0 <= node.value <= 100:
+        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, "a share lies between 0% and 100%"),
+                           help=f"write `{row.name} = 5%`"))  # fmt: skip
+    return Amount("share", node.value / 100)
+
+
+def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
+    if isinstance(node, Number) and node.unit == "%":
+        return _share(row, item, node)
+    if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and 0 < node.value < 1:
+        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value * 100:g}%` for a share")
+    return Amount("count", _integer(row, item, node))
+
+
+def _real_or_share(row: Setting, item: Item, node: Value | None) -> object:
+    if isinstance(node, Number) and node.unit == "%":
+        return _share(row, item, node)
+    return Amount("absolute", _number(row, item, node))
+
+
+def _every(row: Setting, item: Item, node: Value | None) -> object:
+    if isinstance(node, Ref) and node.is_name and node.name in ("epoch", "never"):
+        return EPOCH if node.name == "epoch" else NEVER
+    if isinstance(node, Ref):
+        raise _wrong_kind(row, item, node)
+    amount = _count_or_share(row, item, node)
+    assert isinstance(amount, Amount)
+    if amount.value <= 0:
+        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, "0 would mean never"),
+                           help=f"write `{row.name} = never` or `{row.name} = 100`"))  # fmt: skip
+    return amount
+
+
+def _flag(row: Setting, item: Item, node: Value | None) -> object:
+    if node is None:
+        return True
+    if isinstance(node, Ref) and node.is_name and node.name in ("true", "false"):
+        return node.name == "true"
+    raise _wrong_kind(row, item, node)
+
+
+def _choice(row: Setting, item: Item, node: Value | None) -> object:
+    if not (isinstance(node, Ref) and node.is_name):
+        raise _wrong_kind(row, item, node)
+    if node.name not in row.choices:
+        near = FOREIGN.get(node.name.lower())
+        near = near if near in row.choices else nearest(node.name, row.choices)
+        raise Wrong(report("XP106", f"`{node.name[:60]}` is not a choice of `{row.name}`",
+                           _at(item, node, f"did you mean `{near}`?" if near else ""),
+                           help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
+                           edits=(Edit(node.span, near),) if near else ()))  # fmt: skip
+    pending = CHOICE_PENDING.get((row.path, node.name))
+    if pending:
+        raise Wrong(report("XP116", f"`{node.name}` is not compiled yet", _at(item, node), help=pending))
+    return node.name
+
+
+def _choices(row: Setting, item: Item, node: Value | None) -> object:
+    nodes = node.items if isinstance(node, List) else (node,)
+    chosen = tuple(dict.fromkeys(str(_choice(row, item, part)) for part in nodes))
+    if len(chosen) > 1 and "none" in chosen:
+        raise Wrong(report("XP106", "`none` stands alone", _at(item, node), help="drop `none` or the others"))
+    return chosen
+
+
+def plain_text(value: str) -> str | None:
+    """What is wrong with a one-line text that becomes a name or a path, or None."""
+    if not value.strip():
+        return "it is empty"
+    if len(value) > 4096:
+        return "it is longer than 4096 characters"
+    if any(ord(c) < 32 or ord(c) == 127 for c in value):
+        return "it holds a control character"
+    return None
+
+
+def _text(row: Setting, item: Item, node: Value | None) -> object:
+    if not isinstance(node, String):
+        raise _wrong_kind(row, item, node)
+    wrong = plain_text(node.value)
+    if wrong:
+        raise Wrong(report("XP107", f"`{row.name}` cannot be used: {wrong}", _at(item, node),
+                           help=f"write `{row.name} = {row.kind.example}`"))  # fmt: skip
+    return node.value
+
+
+def _file(row: Setting, item: Item, node: Value | None) -> object:
+    """`file("x")` becomes the String node: reading it is for `resolve`, which has the workspace."""
+    if isinstance(node, Call) and node.name.text == "file" and len(node.args) == 1 and isinstance(node.args[0], String):
+        return node.args[0]
+    raise _wrong_kind(row, item, node)
+
+
+def _text_or_file(row: Setting, item: Item, node: Value | None) -> object:
+    if isinstance(node, String):
+        return node.value
+    return _file(row, item, node)
+
+
+def _name(row: Setting, item: Item, node: Value | None) -> object:
+    if isinstance(node, Ref) and node.config is None and node.split is None and node.revision is None:
+        return node.name
+    return _text(row, item, node)
+
+
+def _reals(row: Setting, item: Item, node: Value | None) -> object:
+    if not isinstance(node, List):
+        raise _wrong_kind(row, item, node)
+    values = tuple(float(_number(row, item, part)) for part in node.items)
+    if row.path == "optimizer.betas" and (len(values) != 2 or not all(0 <= v < 1 for v in values)):
+        raise Wrong(report("XP107", "`betas` are two numbers from 0 to below 1", _at(item, node),
+                           help="write `betas = [0.9, 0.999]`"))  # fmt: skip
+    return values
+
+
+def _names(row: Setting, item: Item, node: Value | None) -> object:
+    if not isinstance(node, List) or not node.items:
+        raise _wrong_kind(row, item, node)
+    return tuple(str(_name(row, item, part)) for part in node.items)
+
+
+def _duration(row: Setting, item: Item, node: Value | None) -> object:
+    if not isinstance(node, Number):
+        raise _wrong_kind(row, item, node)
+    if node.unit not in TIME_UNITS:
+        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}s`")
+    _bounded(row, item, node, node.value)
+    seconds = node.value * TIME_UNITS[node.unit]
+    if seconds < 1 or seconds != int(seconds):
+        raise Wrong(report("XP107", f"`{row.name}` is at least one second, in whole seconds", _at(item, node),
+                           help=f"write `{row.name} = 1800s`"))  # fmt: skip
+    return int(seconds)
+
+
+def _itself(row: Setting, item: Item, node: Value | None) -> object:
+    return node
+
+
+_CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
+    "flag": _flag,
+    "int": _int,
+    "tokens": _tokens,
+    "real": _real,
+    "steps_or_share": _count_or_share,
+    "real_or_share": _real_or_share,
+    "every": _every,
+    "rows_or_share": _count_or_share,
+    "choice": _choice,
+    "choices": _choices,
+    "text": _text,
+    "file": _file,
+    "text_or_file": _text_or_file,
+    "path": _text,
+    "name": _name,
+    "reals": _reals,
+    "names": _names,
+    "duration": _duration,
+    "hardware": _itself,
+}
+
+
+def plain_value(node: Value | None) -> object | None:
+    """An `extra` value as plain data (true for a bare name); None for what has no plain form."""
+    if node is None:
+        return True
+    if isinstance(node, Number):
+        unit = node.unit or ""
+        scale = {**COUNT_UNITS, **TIME_UNITS, **BYTE_UNITS, "": 1}.get(unit)
+        if unit == "%":
+            return node.value / 100
+        if scale is None or not isfinite(node.value):
+            return None
+        value = node.value * scale
+        return int(value) if unit and value == int(value) else value
+    if isinstance(node, String):
+        return node.value
+    if isinstance(node, Ref) and node.is_name:
+        return {"true": True, "false": False}.get(node.name, node.name)
+    if isinstance(node, List):
+        items = [plain_value(part) for part in node.items]
+        return None if any(item is None for item in items) else items
+    return None

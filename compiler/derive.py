@@ -1,0 +1,165 @@
+"""What was not written: defaults from the schema, assumptions, and the batch arithmetic. Each value says why it is so."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from xpc.compiler import plan
+from xpc.compiler.codes import report
+from xpc.compiler.registry import find_family
+from xpc.compiler.schema import OLD_STRATEGIES, TABLE
+from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Diagnostic
+
+DEFAULT_GBS = 128
+"""Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
+
+
+@define
+class Derivation:
+    """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence."""
+
+    values: dict[str, Value]
+    model: Model
+    hardware: Hardware
+    target: Target
+    stem: str
+    notes: list[Diagnostic]
+
+    def run(self) -> None:
+        """Every value that the spec leaves open."""
+        self._strategy()
+        self._precision()
+        self._defaults()
+        self._attention()
+        self._packing()
+        self._batch()
+        self._rest()
+
+    def _get(self, path: str) -> object:
+        found = self.values.get(path)
+        return None if found is None else found.value
+
+    def _set(self, path: str, value: object, why: str, kind: str = DERIVED) -> None:
+        self.values[path] = Value(value, Origin(kind, None, why))
+
+    def _note(self, message: str, help: str) -> None:
+        self.notes.append(report("XP190", message, self.model.label, help=help))
+
+    def _defaults(self) -> None:
+        for row in TABLE:
+            if row.default is not None and row.path not in self.values and not row.pending:
+                self.values[row.path] = Value(row.default, Origin(DEFAULT))
+
+    def _strategy(self) -> None:
+        written = self._get("strategy")
+        if isinstance(written, str) and written in OLD_STRATEGIES:
+            old = self.values["strategy"]
+            name, settings = OLD_STRATEGIES[written]
+            self.values["strategy"] = Value(name, Origin(old.origin.kind, old.origin.label, f"{written} is {name} today"))
+            for path, value in settings.items():
+                if path not in self.values:
+                    self.values[path] = Value(value, Origin(DERIVED, None, f"{written} means so"))
+        elif written is None:
+            self._set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
+            if self.hardware.world > 1:
+                self._note(f"no strategy is written: ddp on {self.hardware.world} processes",
+                           "`with zero2`, `zero3` or `fsdp` shards the model states")  # fmt: skip
+
+    def _precision(self) -> None:
+        if self._get("precision") is not None:
+            return
+        gpu = self.hardware.gpu
+        if gpu is None:
+            self._set("precision", "fp32", "the CPU computes in fp32", DEFAULT)
+            return
+        name = "bf16" if gpu.bf16_tflops is not None else "fp32"
+        major, minor = gpu.capability
+        reason = f"compute capability {major}.{minor} {'has' if name == 'bf16' else 'has no'} bf16"
+        self._set("precision", name, reason, DEFAULT)
+        self._note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
+
+    def _attention(self) -> None:
+        if "model.attn" in self.values:
+            return
+        facts = self.model.facts
+        family = None if facts is None else find_family(facts.model_type)
+        if family is not None and not family.sdpa:
+            self._set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
+        else:
+            self._set("model.attn", "sdpa", "", DEFAULT)
+
+    def _packing(self) -> None:
+        if self._get("batch.packing") is True and "batch.packing.isolate" not in self.values:
+            self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
+        if self._get("batch.packing") is True and "batch.packing.strategy" not in self.values:
+            name = next(iter(self.target.packing))
+            self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
+
+    def _batch(self) -> None:
+        world = self.hardware.world
+        gbs, micro, accum = (self._whole(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+        if gbs is None:
+            gbs = self._derive_gbs(world, micro, accum)
+        if micro is None and accum is not None:
+            micro = max(1, gbs // (accum * world))
+            self._set("batch.micro", micro, f"{gbs} / ({accum} x {world})")
+        elif micro is None:
+            micro = self._derive_micro(gbs, world)
+        if accum is None:
+            accum = max(1, gbs // (micro * world))
+            self._set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
+        if "eval.micro" not in self.values:
+            self._set("eval.micro", micro, "as in training", DEFAULT)
+
+    def _whole(self, path: str) -> int | None:
+        value = self._get(path)
+        return value if isinstance(value, int) else None
+
+    def _derive_gbs(self, world: int, micro: int | None, accum: int | None) -> int:
+        if micro is not None:
+            gbs = micro * (accum or 1) * world
+            self._set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
+            return gbs
+        unit = world * (accum or 1)
+        gbs = max(1, round(DEFAULT_GBS / unit)) * unit
+        why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
+        self._set("batch.gbs", gbs, why, DEFAULT)
+        self._note(f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+        return gbs
+
+    def _derive_micro(self, gbs: int, world: int) -> int:
+        strategy = str(self._get("strategy"))
+        stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
+        seq = self._whole("batch.seq") or 1024
+        need = plan.Need(
+            self.model.facts, self.hardware.gpu, self._get("precision") != "fp32", stage,
+            self._whole("strategy.shard") or self.hardware.processes if strategy == "hsdp" else world, seq,
+            self._get("memory.checkpointing") is True, self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
+            self._get("strategy.offload") in ("cpu", "optimizer"),
+        )  # fmt: skip
+        chosen = plan.largest_micro(need, gbs // world if gbs % world == 0 else 1)
+        self._set("batch.micro", chosen.value, chosen.why)
+        if gbs % world == 0:
+            self._note(f"no micro-batch is written: micro={chosen.value}, {chosen.why}",
+                       f"`micro={chosen.value}` states it")  # fmt: skip
+        return chosen.value
+
+    def _rest(self) -> None:
+        if "save" not in self.values:
+            self._set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
+            self._note(f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it')
+        if "train.epochs" not in self.values and "train.steps" not in self.values:
+            self._set("train.epochs", 3.0, "transformers' own", DEFAULT)
+            self._note("no length is written: 3 epochs", "`for 3 epochs` states it")
+        if "data.seed" not in self.values:
+            self._set("data.seed", self._get("seed"), "as `seed`", DEFAULT)
+        if self._get("strategy") in ("fsdp", "fsdp1", "hsdp"):
+            if "strategy.reshard" not in self.values:
+                self._set("strategy.reshard", True, "", DEFAULT)
+            if "strategy.state_dict" not in self.values:
+                self._set("strategy.state_dict", "full", "", DEFAULT)
+        if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
+            self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+

@@ -1,0 +1,74 @@
+"""`xpc explain`: what a code means, what a setting does, and where a value of a spec comes from."""
+
+from __future__ import annotations
+
+from textwrap import dedent, fill
+
+from xpc.compiler.schema import BY_PATH, TABLE, Setting
+
+
+def explain(what: str) -> str | None:
+    """The text for a code, a setting's name or path, or FILE:SETTING; None where nothing is known."""
+    if what.upper().startswith("XP") and what[2:].isdigit():
+        return _code(what.upper())
+    path, colon, name = what.rpartition(":")
+    rows = [row for row in TABLE if name in (row.path, row.name)]
+    if not rows:
+        return None
+    return _value(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
+
+
+def _code(code: str) -> str | None:
+    from xpc.compiler.codes import CODES
+    from xpc.compiler.rules import RULES
+    from xpc.grammar.codes import CODES as SYNTAX
+
+    for rule in RULES:
+        if rule.code == code:
+            return f"{code} {rule.slug} ({rule.severity})\n\n{dedent('    ' + rule.explanation).strip()}\n"
+    if code in CODES:
+        slug, severity, text = CODES[code]
+        return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n"
+    if code in SYNTAX:
+        entry = SYNTAX[code]
+        return f"{code} {entry.slug} (error)\n\n{fill(entry.explanation, 100)}\n"
+    return None
+
+
+def _setting(row: Setting) -> str:
+    lines = [f"{row.path}: {row.doc}"]
+    if row.choices:
+        lines.append("  one of   " + ", ".join(row.choices))
+    elif row.kind.phrase:
+        lines.append(f"  takes    {row.kind.phrase}")
+    if row.default is not None and not row.pending:
+        from xpc.compiler.lower.specfile import show
+
+        lines.append(f"  default  {show(row, row.default)}")
+    if row.args:
+        lines.append("  decides  " + ", ".join(row.args))
+    if row.pending:
+        lines.append(f"  not yet  {row.pending}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(path: str, rows: list[Setting]) -> str:
+    from xpc.compiler.cli import read_spec
+    from xpc.compiler.lower.specfile import show
+    from xpc.compiler.pipeline import check_text
+
+    data, name, workspace = read_spec(path)
+    spec = check_text(data, name, workspace).spec
+    if spec is None:
+        return f"{path} has errors; `xpc check {path}` shows them\n"
+    out = []
+    for row in rows:
+        value = spec.values.get(row.path)
+        if value is None:
+            out.append(f"{row.path} has no value in {path}\n")
+        else:
+            out.append(f"{row.path} = {show(BY_PATH[row.path], value.value)}\n  from {value.origin.describe()}\n")
+    return "".join(out)
+
+
+__all__ = ["explain"]

@@ -1,0 +1,91 @@
+"""The files that a spec names, read through one door so that every byte that decides a bundle is counted and hashed.
+
+`Workspace` is the edge of the pure stages: they ask it for a file by the name written in the spec, relative to the file
+that names it, and get bytes or a sentence. Names in results are relative to the spec's folder, never absolute, so that a
+bundle does not know on which machine it was compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from attrs import define, field, frozen
+
+MAX_TEXT = 16 * 2**20
+"""Largest text (spec, template, config) that is read, bytes."""
+MAX_DATA = 64 * 2**20
+"""Largest local data file that is copied into a bundle, bytes."""
+_HEAD = 2**20
+
+
+@frozen
+class Read:
+    """A file that was read: the name it is known by, its bytes and their SHA-256 in hex."""
+
+    name: str
+    data: bytes = field(repr=False)
+    digest: str
+
+
+@define
+class Workspace:
+    """Files relative to `root`, the folder of the spec. `seen` maps every path that was asked for to its digest."""
+
+    root: str
+    seen: dict[str, str] = field(factory=dict)
+
+    def locate(self, written: str, base: str = "") -> tuple[str, str]:
+        """The name and the path of a file written in `base` (a name relative to the root)."""
+        if os.path.isabs(written):
+            return written, written
+        name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
+        return name, os.path.join(self.root, name)
+
+    def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
+        """The file's bytes, or a sentence that says why not."""
+        if "\0" in written or not written.strip():
+            return "the name of a file cannot be empty or hold NUL"
+        name, path = self.locate(written, base)
+        try:
+            if os.path.isdir(path):
+                return f"`{_shown(written)}` is a folder"
+            if os.path.exists(path) and not os.path.isfile(path):
+                return f"`{_shown(written)}` is not a regular file"
+            if os.path.getsize(path) > limit:
+                return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
+            with open(path, "rb") as handle:
+                data = handle.read()
+        except FileNotFoundError:
+            self.seen[path] = ""
+            return f"`{_shown(written)}` is not there"
+        except (OSError, ValueError) as error:
+            return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
+        digest = sha256(data).hexdigest()
+        self.seen[path] = digest
+        return Read(name, data, digest)
+
+    def kind(self, written: str, base: str = "") -> str:
+        """`file`, `folder` or `` for nothing there."""
+        if "\0" in written:
+            return ""
+        _, path = self.locate(written, base)
+        try:
+            found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
+        except (OSError, ValueError):
+            return ""
+        self.seen.setdefault(path, found)
+        return found
+
+    def size(self, written: str) -> int:
+        """Bytes of a file that is there."""
+        return os.path.getsize(self.locate(written)[1])
+
+    def head(self, written: str) -> bytes:
+        """The first MiB of a local data file, to see the columns of its first row."""
+        with open(self.locate(written)[1], "rb") as handle:
+            return handle.read(_HEAD)
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= 80 else name[:77] + "..."

@@ -1,0 +1,56 @@
+"""The dimensions of settings: which units each accepts, and the words that diagnostics use for them."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "Ki": 2**10, "Mi": 2**20}
+TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+BYTE_UNITS = {
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+
+
+@frozen
+class Kind:
+    """What a setting's value is. `phrase` ends the sentence "expected ..."; `example` is legal to type."""
+
+    name: str
+    phrase: str
+    example: str
+
+
+FLAG = Kind("flag", "true or false (the bare name means true)", "true")
+INT = Kind("int", "a whole number", "8")
+TOKENS = Kind("tokens", "a number of tokens", "2048")
+REAL = Kind("real", "a number", "1e-5")
+SHARE = Kind("share", "a share such as 70%", "70%")
+STEPS_OR_SHARE = Kind("steps_or_share", "a number of steps (40) or a share of the run (3%)", "40")
+REAL_OR_SHARE = Kind("real_or_share", "an absolute value (1e-6) or a share of the peak (10%)", "10%")
+EVERY = Kind("every", "a number of steps (100), a share of the run (5%), `epoch` or `never`", "100")
+ROWS_OR_SHARE = Kind("rows_or_share", "a number of rows (1000) or a share of them (5%)", "5%")
+CHOICE = Kind("choice", "one of the listed names", "")
+CHOICES = Kind("choices", "one or more of the listed names", "")
+TEXT = Kind("text", 'a quoted text', '"text"')
+FILE = Kind("file", 'a file, relative to the spec', 'file("template.jinja")')
+TEXT_OR_FILE = Kind("text_or_file", 'a quoted text or a file', '"text"')
+PATH = Kind("path", "a quoted path", '"out/run"')
+NAME = Kind("name", "a name or a quoted text", '"main"')
+REALS = Kind("reals", "a list of numbers", "[0.9, 0.999]")
+NAMES = Kind("names", "a list of names", "[messages]")
+DURATION = Kind("duration", "a duration such as 1800s, 30m or 2h", "30m")
+HARDWARE = Kind("hardware", "a count and a GPU, or cpu", "8 x h100-80gb")
+BLOCK = Kind("block", "a block of settings", "{ }")
+
+
+@frozen
+class Amount:
+    """A value whose unit chose its meaning: `count` (steps or rows), `share` (0 to 1), `absolute`, `epoch`, `never`."""
+
+    unit: str
+    value: int | float = 0
+
+
+NEVER = Amount("never")
+EPOCH = Amount("epoch")

@@ -1,0 +1,94 @@
+"""A spec and its bases, merged setting by setting: `extends` is single, relative, without cycles and four deep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, evolve, field
+
+from xpc.compiler.codes import report
+from xpc.compiler.expand import Item, Row, Written, expand
+from xpc.compiler.files import Workspace
+from xpc.compiler.spec import BASE, SPEC
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.parse import parse
+from xpc.grammar.read import decode
+from xpc.grammar.source import Source
+from xpc.grammar.tree import File, Train
+
+MAX_DEPTH = 4
+
+
+@define
+class Loaded:
+    """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base."""
+
+    file: File
+    train: Train | None = None
+    train_source: Source | None = None
+    items: dict[str, Item] = field(factory=dict)
+    kinds: dict[str, str] = field(factory=dict)
+    rows: list[Row] = field(factory=list)
+    rows_base: str = ""
+    data_name: Label | None = None
+    extra: dict[str, dict[str, Item]] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+    broken: bool = False
+
+
+def load(source: Source, workspace: Workspace) -> Loaded:
+    """Parse a spec and every base of it; a child replaces setting by setting, lists and source rows replace whole."""
+    file, problems = parse(source)
+    out = Loaded(file, problems=list(problems), broken=bool(problems))
+    chain = [file]
+    seen = [source.name]
+    while chain[-1].extends is not None:
+        last = chain[-1]
+        assert last.extends is not None
+        label = Label(last.source, last.extends.span)
+        if len(chain) > MAX_DEPTH:
+            out.problems.append(report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label,
+                                       help="inline one of the bases"))  # fmt: skip
+            break
+        read = workspace.read(last.extends.value, last.source.name)
+        if isinstance(read, str):
+            out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
+            break
+        if read.name in seen:
+            out.problems.append(report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle"))
+            break
+        seen.append(read.name)
+        base, decode_problems = decode(read.data, read.name)
+        parsed, parse_problems = parse(base)
+        out.problems += [*decode_problems, *parse_problems]
+        out.broken = out.broken or bool(parse_problems)
+        chain.append(parsed)
+    for depth, one in reversed(list(enumerate(chain))):
+        _overlay(out, expand(one), SPEC if depth == 0 else BASE)
+    return out
+
+
+def _overlay(out: Loaded, written: Written, kind: str) -> None:
+    out.problems += written.problems
+    if written.train is not None:
+        out.train, out.train_source = written.train, written.source
+    for path, item in written.items.items():
+        if path in ("train.epochs", "train.steps"):
+            for other in ("train.epochs", "train.steps"):
+                out.items.pop(other, None)
+        out.items[path] = item
+        out.kinds[path] = kind
+    if written.rows:
+        out.rows, out.rows_base = written.rows, written.source.name
+    if written.data_name is not None:
+        out.data_name = written.data_name
+    for target, items in written.extra.items():
+        out.extra.setdefault(target, {}).update(items)
+
+
+def relabel(label: Label, text: str) -> Label:
+    """The same place with another text."""
+    return evolve(label, text=text)
+
+
+__all__ = ["Loaded", "Mapping", "load", "relabel"]

@@ -1,0 +1,61 @@
+"""Spec to files: one module a file of the bundle, all of them pure."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+from xpc.compiler.lower.accelerate import accelerate, yaml
+from xpc.compiler.lower.deepspeed import deepspeed
+from xpc.compiler.lower.document import readme
+from xpc.compiler.lower.launch import launch
+from xpc.compiler.lower.manifest import manifest, requirements
+from xpc.compiler.lower.payload import payload
+from xpc.compiler.lower.specfile import specfile
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Diagnostic
+
+YAML_COMMENT = """\
+Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
+CPU_COMMENT = """
+MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run it is MULTI_CPU."""
+EXECUTABLE = frozenset({"launch.sh"})
+
+
+def lower(spec: Spec, problems: Sequence[Diagnostic]) -> dict[str, bytes]:
+    """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
+    several_on_cpu = spec.on_cpu and spec.hardware.world > 1 and not spec.zero_stage
+    texts = {
+        "README.md": readme(spec, problems),
+        "accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT + (CPU_COMMENT if several_on_cpu else "")),
+        "launch.sh": launch(spec),
+        "requirements.txt": requirements(spec),
+        "spec.xp": specfile(spec),
+        "trainer_args.json": _json(payload(spec)),
+    }
+    if spec.zero_stage:
+        texts["deepspeed.json"] = _json(deepspeed(spec))
+    files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+    files.update(spec.bundled)
+    files.update(_runtime())
+    files["bundle.toml"] = manifest(spec, files).encode("utf-8", "surrogatepass")
+    return files
+
+
+def _json(table: object) -> str:
+    return json.dumps(table, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+_RUNTIME: dict[str, bytes] = {}
+
+
+def _runtime() -> dict[str, bytes]:
+    """The runtime's modules, verbatim; read once a process."""
+    if not _RUNTIME:
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as handle:
+                    _RUNTIME[f"trainer/{name}"] = handle.read()
+    return _RUNTIME

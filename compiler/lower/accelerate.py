@@ -1,0 +1,115 @@
+"""Spec to `accelerate.yaml`, and the YAML that it needs: mappings of plain values, two deep, always the same bytes."""
+
+from __future__ import annotations
+
+import json
+
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+FSDP1_STRATEGY = {True: "FULL_SHARD", False: "SHARD_GRAD_OP"}
+HYBRID_STRATEGY = {True: "HYBRID_SHARD", False: "HYBRID_SHARD_ZERO2"}
+
+
+def distributed_type(spec: Spec) -> str:
+    """What accelerate must report inside the run; the runtime stops when it reports something else."""
+    if spec.zero_stage:
+        return "DEEPSPEED"
+    if spec.sharded_by_fsdp:
+        return "FSDP"
+    if spec.hardware.world == 1:
+        return "NO"
+    return "MULTI_CPU" if spec.on_cpu else "MULTI_GPU"
+
+
+def accelerate(spec: Spec) -> dict[str, Json]:
+    """The launcher's configuration.
+
+    Two processes on one CPU machine are asked for as MULTI_GPU with `use_cpu`: accelerate's launcher starts a single
+    process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, executed). A DEEPSPEED file has no
+    `mixed_precision`: beside a DeepSpeed file the key is an error even at its default.
+    """
+    kind = distributed_type(spec)
+    out: dict[str, Json] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "debug": False,
+        "distributed_type": "MULTI_GPU" if kind == "MULTI_CPU" else kind,
+        "downcast_bf16": "no",
+        "enable_cpu_affinity": False,
+        "machine_rank": 0,
+        "main_training_function": "main",
+        "num_machines": spec.hardware.nodes,
+        "num_processes": spec.hardware.world,
+        "rdzv_backend": "static",
+        "use_cpu": spec.on_cpu,
+    }
+    if kind == "DEEPSPEED":
+        out["deepspeed_config"] = {
+            "deepspeed_multinode_launcher": "standard",
+            "zero3_init_flag": spec.zero_stage == 3,
+        }
+    else:
+        precision = spec.text("precision")
+        out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
+    if kind == "FSDP":
+        out["fsdp_config"] = _fsdp(spec)
+        if spec.text("strategy") == "hsdp" and spec.target.facts["hsdp"] == "parallelism_config":
+            shard = spec.integer("strategy.shard")
+            out["parallelism_config"] = {
+                "parallelism_config_cp_size": 1,
+                "parallelism_config_dp_replicate_size": spec.hardware.world // shard,
+                "parallelism_config_dp_shard_size": shard,
+                "parallelism_config_tp_size": 1,
+            }
+    for name, value in spec.extra.get("accelerate", {}).items():
+        assert value.value is None or isinstance(value.value, bool | int | float | str | list)
+        if name.startswith("fsdp_"):
+            block = out.setdefault("fsdp_config", {})
+            assert isinstance(block, dict)
+            block[name] = value.value
+        else:
+            out[name] = value.value
+    return dict(sorted(out.items()))
+
+
+def _fsdp(spec: Spec) -> dict[str, Json]:
+    reshard, full = spec.flag("strategy.reshard"), spec.text("strategy.state_dict") == "full"
+    out: dict[str, Json] = {
+        "fsdp_activation_checkpointing": False,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_cpu_ram_efficient_loading": True,
+        "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
+        "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
+    }
+    strategy = spec.text("strategy")
+    if strategy == "fsdp1" or (strategy == "hsdp" and spec.target.facts["hsdp"] == "fsdp1"):
+        names = FSDP1_STRATEGY if strategy == "fsdp1" else HYBRID_STRATEGY
+        out.update({
+            "fsdp_backward_prefetch": "BACKWARD_PRE", "fsdp_forward_prefetch": False,
+            "fsdp_sharding_strategy": names[reshard], "fsdp_sync_module_states": True, "fsdp_use_orig_params": True,
+        })  # fmt: skip
+        if spec.target.facts["fsdp2"]:
+            out["fsdp_version"] = 1
+    else:
+        out["fsdp_reshard_after_forward"] = reshard
+        out["fsdp_version"] = 2
+    return dict(sorted(out.items()))
+
+
+def yaml(table: dict[str, Json], comment: str) -> str:
+    """The table as YAML 1.1 text that reads back as it stands; texts are always quoted."""
+    lines = [f"# {line}" for line in comment.splitlines()]
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines.append(f"{key}:")
+            lines += [f"  {inner}: {_scalar(one)}" for inner, one in value.items()]
+        else:
+            lines.append(f"{key}: {_scalar(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _scalar(value: Json) -> str:
+    if isinstance(value, float):
+        text = repr(value)  # YAML 1.1 reads 1e-05 as a text; a dot makes it a number
+        return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
+    return json.dumps(value)

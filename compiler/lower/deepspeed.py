@@ -1,0 +1,98 @@
+"""Spec to `deepspeed.json`: literal numbers that agree with the arguments, never "auto"."""
+
+from __future__ import annotations
+
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+QUIET = 10**9
+"""`steps_per_print`: DeepSpeed's own progress lines would repeat what the runtime prints."""
+
+
+def deepspeed(spec: Spec) -> dict[str, Json]:
+    """The DeepSpeed configuration of a ZeRO strategy. Raises ValueError for another strategy."""
+    if not spec.zero_stage:
+        raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
+    out: dict[str, Json] = {
+        "train_batch_size": spec.integer("batch.gbs"),
+        "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
+        "gradient_accumulation_steps": spec.integer("batch.accum"),
+        "gradient_clipping": spec.real("optimizer.clip"),
+        "bf16": {"enabled": spec.text("precision") == "bf16"},
+        "fp16": _fp16(spec),
+        "zero_optimization": _zero(spec),
+        "wall_clock_breakdown": False,
+        "steps_per_print": QUIET,
+    }
+    if spec.text("optimizer") == "adamw":
+        out["optimizer"] = {"type": "AdamW", "params": _adamw(spec)}
+    else:
+        out["zero_allow_untested_optimizer"] = True
+    for name, value in spec.extra.get("deepspeed", {}).items():
+        table: dict[str, Json] = out
+        *path, key = name.split(".")
+        for part in path:
+            inner = table.setdefault(part, {})
+            assert isinstance(inner, dict)
+            table = inner
+        value_ = value.value
+        assert value_ is None or isinstance(value_, bool | int | float | str | list)
+        table[key] = value_
+    return out
+
+
+def _fp16(spec: Spec) -> dict[str, Json]:
+    if spec.text("precision") != "fp16":
+        return {"enabled": False}
+    return {
+        "enabled": True, "loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2,
+        "min_loss_scale": 1,
+    }  # fmt: skip
+
+
+def _adamw(spec: Spec) -> dict[str, Json]:
+    beta1, beta2 = spec.reals("optimizer.betas")
+    params: dict[str, Json] = {
+        "lr": spec.real("optimizer.lr"),
+        "betas": [beta1, beta2],
+        "eps": spec.real("optimizer.eps"),
+        "weight_decay": spec.real("optimizer.weight_decay"),
+    }
+    if spec.on_cpu:
+        params["torch_adam"] = True  # DeepSpeed's fused Adam is a CUDA extension; torch's has the same arithmetic
+    return params
+
+
+def _zero(spec: Spec) -> dict[str, Json]:
+    stage, facts = spec.zero_stage, spec.model.facts
+    out = {key: value for key, value in spec.target.zero_defaults().items() if value is not None}
+    for name in [key for key in out if key.startswith("stage3_")] if stage < 3 else ():
+        del out[name]
+    out["stage"] = stage
+    out["overlap_comm"] = _flag(spec, "overlap_comm", stage == 3 and not spec.on_cpu)
+    out["reduce_scatter"] = _flag(spec, "reduce_scatter", True)
+    out["contiguous_gradients"] = _flag(spec, "contiguous_gradients", True)
+    if stage < 3:
+        out["round_robin_gradients"] = _flag(spec, "round_robin_gradients", False)
+    if facts is not None:
+        # What transformers puts in for "auto": HfTrainerDeepSpeedConfig.trainer_config_finalize.
+        out["reduce_bucket_size"] = facts.hidden**2
+        if stage == 3:
+            out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)
+            out["stage3_param_persistence_threshold"] = 10 * facts.hidden
+    for setting, key in (("reduce_bucket", "reduce_bucket_size"), ("allgather_bucket", "allgather_bucket_size")):
+        if spec.get(f"strategy.{setting}") is not None:
+            out[key] = spec.integer(f"strategy.{setting}")
+    if stage == 3:
+        out["stage3_gather_16bit_weights_on_model_save"] = True
+    where = spec.text("strategy.offload")
+    if where != "none":
+        out["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if where == "cpu" and stage == 3:
+            out["offload_param"] = {"device": "cpu", "pin_memory": True}
+    return dict(sorted(out.items()))
+
+
+def _flag(spec: Spec, name: str, default: bool) -> bool:
+    value = spec.get(f"strategy.{name}")
+    return value if isinstance(value, bool) else default

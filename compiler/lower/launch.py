@@ -1,0 +1,127 @@
+"""Spec to `launch.sh`. No value of the spec that is free text ever stands in it: those reach the program through files."""
+
+from __future__ import annotations
+
+from xpc.compiler.spec import Spec
+
+HEAD = """\
+#!/usr/bin/env bash
+# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+#
+#   global batch   {gbs} = {micro} sequences x {accum} accumulation x {world} processes
+#   processes      {world} = {nodes} {node_word} x {processes}
+#   strategy       {strategy}, {precision}, on {hardware}
+#   target         {target}
+#
+#   ./launch.sh               train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight   check this machine against the bundle, and stop
+#   ./launch.sh --dry-run     print the command, and stop
+#
+# PYTHON names the interpreter (default: python3).{port_help} Nothing else is accepted.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${{BASH_SOURCE[0]}}")" && pwd -P)
+python=${{PYTHON:-python3}}
+dry_run=false
+passed=()
+
+if [ "$#" -gt 1 ]; then
+  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${{1:-}}" in
+  "") ;;
+  --dry-run) dry_run=true ;;
+  --preflight) passed=(--preflight) ;;
+  *)
+    printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\\n' "$1" >&2
+    exit 2
+    ;;
+esac
+"""
+
+PORT = """
+port=${{MASTER_PORT:-{port}}}
+case "$port" in
+  *[!0-9]* | "")
+    printf 'launch.sh: MASTER_PORT must be a number, not %q\\n' "$port" >&2
+    exit 2
+    ;;
+esac
+"""
+
+NODES = """
+# {nodes} machines: the same script runs on each, told apart by NODE_RANK.
+: "${{NODE_RANK:?this run has {nodes} nodes: set NODE_RANK (0 to {last}), MASTER_ADDR and MASTER_PORT}}"
+: "${{MASTER_ADDR:?this run has {nodes} nodes: set MASTER_ADDR to the address of node 0}}"
+: "${{MASTER_PORT:?this run has {nodes} nodes: set MASTER_PORT to a free port of node 0}}"
+case "$NODE_RANK" in
+  *[!0-9]* | "")
+    printf 'launch.sh: NODE_RANK must be a number, not %q\\n' "$NODE_RANK" >&2
+    exit 2
+    ;;
+esac
+case "$MASTER_ADDR" in
+  -* | *[!0-9A-Za-z.:_-]*)
+    printf 'launch.sh: MASTER_ADDR must be a host, not %q\\n' "$MASTER_ADDR" >&2
+    exit 2
+    ;;
+esac
+"""
+
+TAIL = """
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\\n'
+  exit 0
+fi
+exec "${command[@]}"
+"""
+
+
+def launch(spec: Spec) -> str:
+    """The script. It works from any folder: the bundle is found beside the script, the output in the caller's folder."""
+    hardware, multi = spec.hardware, spec.hardware.nodes > 1
+    distributed = hardware.world > 1
+    parts = [HEAD.format(
+        gbs=spec.integer("batch.gbs"), micro=spec.integer("batch.micro"), accum=spec.integer("batch.accum"),
+        world=hardware.world, nodes=hardware.nodes, node_word="node" if hardware.nodes == 1 else "nodes",
+        processes=hardware.processes, strategy=spec.text("strategy"), precision=spec.text("precision"),
+        hardware=spec.text("hardware"), target=spec.target.name,
+        port_help=" MASTER_PORT names the port." if distributed and not multi else "",
+    )]  # fmt: skip
+    if multi:
+        parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
+    torchrun = spec.text("launch.launcher") == "torchrun"
+    # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
+    if distributed and not (torchrun and not multi):
+        parts.append(PORT.format(port=0 if spec.target.facts["fsdp2"] else 29500))
+    if spec.on_cpu and distributed:
+        parts.append('\n# One thread a process; more is for machines with more cores than processes.\n'
+                     'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"\n')  # fmt: skip
+    parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, distributed))
+    parts.append(TAIL)
+    return "".join(parts)
+
+
+def _command(words: list[str]) -> str:
+    return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py" "${passed[@]}"\n)\n'
+
+
+def _accelerate(multi: bool, distributed: bool) -> str:
+    words = ['"$python" -m accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
+    if distributed:
+        words.append('--main_process_port "$port"')
+    if multi:
+        words.append('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"')
+    return _command(words)
+
+
+def _torchrun(spec: Spec, multi: bool) -> str:
+    words = ['"$python" -m torch.distributed.run', f"--nproc_per_node {spec.hardware.processes}"]
+    if multi:
+        words.append(f'--nnodes {spec.hardware.nodes} --node_rank "$NODE_RANK"')
+        words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')
+    else:
+        words.append("--standalone")
+    return _command(words)

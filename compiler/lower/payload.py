@@ -1,0 +1,117 @@
+"""Spec to `trainer_args.json`: the arguments, and beside them what the runtime loads."""
+
+from __future__ import annotations
+
+from xpc.compiler.kinds import Amount
+from xpc.compiler.lower.accelerate import distributed_type
+from xpc.compiler.lower.arguments import DTYPES, arguments
+from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.targets import SFT, Json
+
+ATTENTION = {
+    "flash2": "flash_attention_2", "flash3": "flash_attention_3", "sdpa": "sdpa", "eager": "eager",
+    "flex": "flex_attention",
+}  # fmt: skip
+FORMAT = 1
+
+
+def payload(spec: Spec) -> dict[str, Json]:
+    """The whole file. `format` counts changes of its shape."""
+    return {
+        "format": FORMAT,
+        "target": spec.target.name,
+        "config": SFT,
+        "arguments": arguments(spec),
+        "model": _model(spec),
+        "tokenizer": {
+            "chat_template": _text(spec, "model.chat_template"),
+            "eos_token": _text(spec, "model.eos"),
+            "pad_token": _text(spec, "model.pad"),
+        },
+        "data": _data(spec),
+        "lora": None,
+        "run": _run(spec),
+    }
+
+
+def _text(spec: Spec, path: str) -> str | None:
+    value = spec.get(path)
+    return value if isinstance(value, str) else None
+
+
+def _model(spec: Spec) -> dict[str, Json]:
+    return {
+        "id": spec.model.id,
+        "path": spec.model.path,
+        "revision": spec.model.revision,
+        "dtype": DTYPES[spec.text("model.dtype")],
+        "attn_implementation": ATTENTION[spec.text("model.attn")],
+        "trust_remote_code": spec.flag("model.trust_remote_code"),
+        "liger": spec.flag("memory.liger") and spec.target.facts["liger"] == "runtime",
+        "params": None if spec.model.facts is None else spec.model.facts.params,
+        "config_overrides": {},
+    }
+
+
+def _rows(amount: Amount | None) -> Json:
+    if amount is None:
+        return None
+    return {"fraction": amount.value} if amount.unit == "share" else {"rows": int(amount.value)}
+
+
+def _source(source: DataSource) -> Json:
+    return {
+        "id": source.id,
+        "config": source.config,
+        "split": source.split,
+        "slice": source.slice,
+        "revision": source.revision,
+        "path": source.path,
+        "bundled": source.bundled,
+        "sha256": source.sha256,
+        "shape": source.shape,
+        "columns": None if source.columns is None else list(source.columns),
+        "context": source.context,
+        "take": _rows(source.take),
+    }
+
+
+def _data(spec: Spec) -> dict[str, Json]:
+    holdout, workers = spec.get("data.holdout"), spec.get("data.workers")
+    return {
+        "sources": [_source(source) for source in spec.data],
+        "seed": spec.integer("data.seed"),
+        "shuffle": spec.flag("data.shuffle"),
+        "holdout": _rows(holdout if isinstance(holdout, Amount) else None),
+        "workers": workers if isinstance(workers, int) else None,
+        "system": _text(spec, "data.system"),
+        "eval_split": _text(spec, "eval.split"),
+    }
+
+
+def _run(spec: Spec) -> dict[str, Json]:
+    gpu = spec.hardware.gpu
+    return {
+        "nodes": spec.hardware.nodes,
+        "processes_per_node": spec.hardware.processes,
+        "world_size": spec.hardware.world,
+        "micro": spec.integer("batch.micro"),
+        "accumulation": spec.integer("batch.accum"),
+        "gbs": spec.integer("batch.gbs"),
+        "seq": spec.integer("batch.seq"),
+        "distributed_type": distributed_type(spec),
+        "zero_stage": spec.zero_stage,
+        "device": "cpu" if gpu is None else "cuda",
+        "gpu": None
+        if gpu is None
+        else {
+            "name": gpu.name,
+            "memory_gib": gpu.memory_gib,
+            "capability": list(gpu.capability),
+            "device_names": list(gpu.device_names),
+        },
+        "resume": spec.text("save.resume"),
+        "full_state": spec.flag("save.full_state"),
+        "project": _text(spec, "track.project"),
+        "use_cache_after": True,
+    }

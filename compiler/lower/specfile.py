@@ -1,0 +1,151 @@
+"""Spec to `spec.xp`: the experiment as compiled, bases inlined, every setting on a line with where it came from."""
+
+from __future__ import annotations
+
+from xpc.compiler import kinds as k
+from xpc.compiler.kinds import Amount
+from xpc.compiler.schema import BY_PATH, TABLE, Setting
+from xpc.compiler.spec import DataSource, Spec
+
+STRUCTURAL = ("train.epochs", "train.steps", "model.revision")
+
+
+def specfile(spec: Spec) -> str:
+    """The text. It parses, and where the spec names no local file it compiles to the same arguments."""
+    lines = ["xpc 1", ""]
+    model = quoted(spec.model.path) if spec.model.path is not None else f"{spec.model.id}{_revision(spec)}"
+    steps = spec.get("train.steps")
+    budget = f"{steps} steps" if isinstance(steps, int) else f"{_real(spec.real('train.epochs'))} epochs"
+    origin = spec.values["train.steps" if isinstance(steps, int) else "train.epochs"].origin.describe()
+    lines += [f"train {model} on corpus for {budget}  # length: {_comment(origin)}", ""]
+    lines += _data(spec)
+    flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
+    clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
+    for clause in clauses:
+        if clause == "data":
+            continue
+        inner = [row for row in TABLE if row.path.startswith(clause + ".") and row.path in spec.values
+                 and row.path not in STRUCTURAL]  # fmt: skip
+        head = next((row for row in flat if row.path == clause), None)
+        if head is None and not inner:
+            continue
+        lines += _clause(spec, clause, head, inner)
+    for escape, table in spec.extra.items():
+        lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _extra(table: object) -> list[str]:
+    assert isinstance(table, dict)
+    return [f"{name} = {plain(value.value)}  # {_comment(value.origin.describe())}" for name, value in table.items()
+            if "." not in name] + [
+        line
+        for group in dict.fromkeys(name.partition(".")[0] for name in table if "." in name)
+        for line in [f"{group} {{",
+                     *(f"  {name.partition('.')[2]} = {plain(table[name].value)}" for name in table
+                       if name.startswith(group + ".")), "}"]
+    ]  # fmt: skip
+
+
+def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:
+    title = clause if head is None else f"{clause} {show(head, spec.get(head.path))}"
+    note = "" if head is None else f"  # {_comment(spec.values[head.path].origin.describe())}"
+    if not inner:
+        return [f"{title}{note}", ""]
+    out = [f"{title} {{{note}"]
+    nested = [row for row in inner if row.path.count(".") == 2]
+    for row in inner:
+        if row in nested:
+            continue
+        value = spec.values[row.path]
+        origin = _comment(value.origin.describe())
+        mine = [one for one in nested if one.path.startswith(row.path + ".")]
+        if mine and value.value is True:
+            inside = ", ".join(f"{one.name}={show(one, spec.get(one.path))}" for one in mine)
+            out.append(f"  {row.name}({inside})  # {origin}")
+        else:
+            out.append(f"  {row.name} = {show(row, value.value)}  # {origin}")
+    return [*out, "}", ""]
+
+
+def _data(spec: Spec) -> list[str]:
+    out = ["data corpus {"]
+    for source in spec.data:
+        inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
+        if source.columns is not None:
+            inside.append("columns = [" + ", ".join(quoted(name) for name in source.columns) + "]")
+        ref = _ref(source)
+        out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]
+    shapes = {source.shape for source in spec.data}
+    if "data.format" not in spec.values and len(shapes) == 1:
+        out.append(f"  format = {next(iter(shapes))}  # registry, or the first row")
+    for row in TABLE:
+        if row.clause == "data" and row.path in spec.values:
+            value = spec.values[row.path]
+            out.append(f"  {row.name} = {show(row, value.value)}  # {_comment(value.origin.describe())}")
+    return [*out, "}", ""]
+
+
+def _ref(source: DataSource) -> str:
+    if source.path is not None:
+        return quoted(source.path)
+    config = "" if source.config is None else f":{source.config}"
+    part = "" if source.slice is None else f":{source.slice}"
+    revision = "" if source.revision is None else f"@{source.revision}"
+    return f"{source.id}{config}[{source.split}{part}]{revision}"
+
+
+def _revision(spec: Spec) -> str:
+    return "" if spec.model.revision is None else f"@{spec.model.revision}"
+
+
+def show(row: Setting, value: object) -> str:
+    """A value as it is typed."""
+    if row.kind in (k.FILE,):
+        return f"file({quoted(str(value))})"
+    if isinstance(value, Amount):
+        return _amount(value)
+    if row.kind is k.DURATION:
+        return f"{value}s"
+    if row.kind in (k.CHOICE, k.HARDWARE) or row.path == "target":
+        return str(value)
+    if row.kind is k.CHOICES and isinstance(value, tuple):
+        return " ".join(str(one) for one in value)
+    return plain(value)
+
+
+def plain(value: object) -> str:
+    """Plain data as the language writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _real(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(plain(one) for one in value) + "]"
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def _real(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 10**15 else repr(value)
+
+
+def _amount(amount: Amount) -> str:
+    if amount.unit in ("epoch", "never"):
+        return amount.unit
+    if amount.unit == "share":
+        percent = round(amount.value * 100, 10)
+        return f"{_real(percent)}%"
+    return _real(float(amount.value)) if isinstance(amount.value, float) else str(amount.value)
+
+
+def quoted(text: str) -> str:
+    """A text between quotes, escaped as the language reads it."""
+    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{out}"'
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+__all__ = ["BY_PATH", "plain", "quoted", "show", "specfile"]

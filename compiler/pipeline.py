@@ -1,0 +1,43 @@
+"""The way through: text goes in at one end, a bundle comes out at the other, one function a step."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.load import load
+from xpc.compiler.resolve import resolve
+from xpc.compiler.rules import check
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.read import decode
+
+
+@frozen
+class Checked:
+    """A spec that went through every check, with everything that was found. `spec` is None when an error stands."""
+
+    spec: Spec | None
+    problems: tuple[Diagnostic, ...]
+
+
+def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
+    """Read, parse, resolve and check one spec. Never raises for any input."""
+    source, problems = decode(data, name)
+    loaded = load(source, workspace)
+    spec, resolve_problems = resolve(loaded, workspace)
+    found = [*problems, *loaded.problems, *resolve_problems]
+    if spec is not None:
+        found += check(spec)
+    wrong = any(one.severity == ERROR for one in found)
+    return Checked(None if wrong else spec, tuple(found))
+
+
+def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
+    """All of the way: the files of the bundle by name, or None when an error stands."""
+    checked = check_text(data, name, workspace)
+    if checked.spec is None:
+        return None, checked
+    from xpc.compiler.lower import lower  # the emitters cost milliseconds that `check` has no use for
+
+    return lower(checked.spec, checked.problems), checked

@@ -1,0 +1,100 @@
+"""What one process must hold, as far as an unstated micro-batch needs it.
+
+The memory plan comes later and will answer behind `largest_micro`. Until then the rule is simple and on the safe side:
+the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations and logits stay
+within 80 % of the card. The closed forms are those of Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for
+model states and of autograd's saved tensors of a Llama block for activations, both in bytes.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from xpc.compiler.registry import Gpu, ModelFacts
+
+GIB = 2**30
+BUDGET = 0.8
+"""Share of the card that is used: on public runs no prediction at or below it ran out of memory."""
+UNKNOWN = 1
+"""The micro-batch where the architecture or the card is not known."""
+
+
+@frozen
+class Need:
+    """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all."""
+
+    facts: ModelFacts | None
+    gpu: Gpu | None
+    half: bool
+    stage: int
+    world: int
+    seq: int
+    checkpointing: bool
+    fused_loss: bool
+    offloaded: bool
+
+
+@frozen
+class Micro:
+    """A chosen micro-batch and the arithmetic that chose it."""
+
+    value: int
+    why: str
+
+
+def states(need: Need, params: int) -> float:
+    """Bytes of weights, gradients and Adam states on one process: 16 a parameter, spread by `stage`.
+
+    An fp32 gradient buffer that DeepSpeed keeps beside the half-precision one is counted, so the figure is high by
+    2 bytes a parameter where it does not.
+    """
+    shard = max(1, need.world)
+    weights = params * 4.0 / (shard if need.stage >= 3 else 1)
+    gradients = params * 4.0 / (shard if need.stage >= 2 else 1)
+    moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
+    casts = params * 2.0 / (shard if need.stage >= 3 else 1) if need.half else 0.0
+    return weights + gradients + moments + casts
+
+
+def activations(need: Need, facts: ModelFacts) -> float:
+    """Bytes that one sequence adds: saved activations of every layer and the logits of every token."""
+    k = facts.kv_heads * facts.head_dim
+    wide = 30 if need.half else 32
+    layer = wide * facts.hidden + (8 if need.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8
+    if need.checkpointing:
+        kept = facts.layers * facts.hidden * 4 + layer + 12 * facts.intermediate + 2 * facts.hidden
+    else:
+        kept = facts.layers * layer
+    logits = 4 * facts.hidden if need.fused_loss else 16 * facts.vocab
+    return need.seq * float(kept + logits)
+
+
+def loss_head(need: Need, facts: ModelFacts) -> float:
+    """Bytes of a fused loss head that do not grow with the batch: gradients of the head and one chunk of logits."""
+    if not need.fused_loss:
+        return 0.0
+    element = 2 if need.half else 4
+    return float((4 + element) * facts.vocab * facts.hidden + 4096 * 32768 * element)
+
+
+def largest_micro(need: Need, share: int) -> Micro:
+    """The largest divisor of `share` (gbs / world size) that fits, by the rule of this module."""
+    facts, gpu = need.facts, need.gpu
+    if facts is None or gpu is None:
+        what = "the architecture" if facts is None else "the memory of a CPU process"
+        return Micro(UNKNOWN, f"{UNKNOWN}, because {what} is not known")
+    fixed = states(need, facts.params) + loss_head(need, facts)
+    room = BUDGET * gpu.memory_gib * GIB - fixed
+    one = activations(need, facts)
+    fitting = [d for d in _divisors(share) if d * one <= room]
+    if not fitting:
+        return Micro(1, f"1, although states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
+    best = max(fitting)
+    used = (fixed + best * one) / GIB
+    why = f"the largest divisor of {share} whose {used:.1f} GiB stay within {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
+    return Micro(best, why)
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0] if n <= 10**12 else [1]
+    return sorted({*small, *(n // d for d in small)}) if n <= 10**12 else small

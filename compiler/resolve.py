@@ -1,0 +1,265 @@
+"""Tree to Spec: names, units, registry, bases, defaults. Everything that is wrong is collected, nothing stops at the first."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from attrs import define, evolve, field
+
+from xpc.compiler import extras, registry, schema, targets
+from xpc.compiler.codes import report
+from xpc.compiler.convert import convert, plain_text, plain_value
+from xpc.compiler.derive import Derivation
+from xpc.compiler.expand import Item, Row
+from xpc.compiler.files import Workspace
+from xpc.compiler.load import Loaded
+from xpc.compiler.sources import bundle_name, find_model, find_source
+from xpc.compiler.spec import DEFAULT, SPEC, DataSource, Hardware, Model, Origin, Spec, Value
+from xpc.compiler.suggest import nearest
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.tree import Count, Number, Ref, String
+
+DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
+MAX_PROCESSES = 1024
+
+
+def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:
+    """The typed experiment, or None where too much is missing to speak of one; and all problems and notes."""
+    return _Resolver(loaded, workspace).run()
+
+
+@define
+class _Resolver:
+    loaded: Loaded
+    workspace: Workspace
+    values: dict[str, Value] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+    bundled: dict[str, bytes] = field(factory=dict)
+
+    def run(self) -> tuple[Spec | None, list[Diagnostic]]:
+        loaded = self.loaded
+        self._convert()
+        target = self._target()
+        if loaded.train is None or loaded.train_source is None:
+            if not loaded.broken:
+                self.problems.append(report("XP117", "the spec does not say what is trained", self._top(),
+                                            help="write `train MODEL on DATA` above the body"))  # fmt: skip
+            return None, self.problems
+        self._files()
+        model = self._model()
+        hardware = self._hardware(model)
+        data = self._data()
+        extra = self._extra(target)
+        stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
+        stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
+        Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
+        self._edition()
+        values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
+        digests = {source.path: source.sha256 for source in data if source.path and source.sha256}
+        spec = Spec(loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, digests)
+        return spec, self.problems
+
+    def _top(self) -> Label:
+        return Label(self.loaded.file.source, evolve(self.loaded.file.span, end=self.loaded.file.span.start))
+
+    def _convert(self) -> None:
+        for path, item in self.loaded.items.items():
+            row = schema.BY_PATH[path]
+            if row.pending:
+                if not any(path != other and path.startswith(other + ".") for other in self.loaded.items
+                           if schema.BY_PATH[other].pending):  # fmt: skip
+                    self.problems.append(report("XP116", f"`{row.name}` is not compiled yet", item.label, help=row.pending))
+                continue
+            value = convert(row, item)
+            if isinstance(value, Diagnostic):
+                self.problems.append(value)
+            else:
+                self.values[path] = Value(value, Origin(self.loaded.kinds[path], item.label))
+
+    def _edition(self) -> None:
+        loaded = self.loaded
+        if loaded.file.edition is None and (loaded.file.statements or loaded.file.extends is not None):
+            edit = Edit(self._top().span, "xpc 1\n\n")
+            self.problems.append(report("XP125", "the spec does not say its edition", self._top(),
+                                        help="write `xpc 1` on the first line", edits=(edit,)))  # fmt: skip
+
+    def _target(self) -> Target:
+        written = self.values.get("target")
+        name = targets.DEFAULT if written is None else str(written.value)
+        target = targets.load(name)
+        if target is None:
+            assert written is not None
+            near = nearest(name, targets.names())
+            label = written.origin.label
+            self.problems.append(report("XP113", f"`{name[:60]}` is no target of this version", label,
+                                        help="write " + (f"`target {near}`" if near else " or ".join(targets.names()))))  # fmt: skip
+            target = targets.load(targets.DEFAULT)
+        if target is None:
+            raise LookupError(f"the table of {targets.DEFAULT} is missing from the installation")
+        if written is None or target.name != name:
+            self.values["target"] = Value(target.name, Origin(DEFAULT))
+        return target
+
+    def _files(self) -> None:
+        """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
+        for path in ("model.chat_template", "data.system"):
+            value = self.values.get(path)
+            if value is None or not isinstance(value.value, String):
+                continue
+            read = self._read(path, value.value)
+            if read is None:
+                del self.values[path]
+                continue
+            name, data = read
+            try:
+                text = data.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                self.problems.append(report("XP114", f"`{name}` is not UTF-8 text", value.origin.label))
+                continue
+            if path == "data.system":
+                self.values[path] = Value(text, value.origin)
+                continue
+            self.values[path] = Value(self._bundle(name, data), value.origin)
+
+    def _bundle(self, name: str, data: bytes) -> str:
+        """Keep a copy for the bundle and return the name that it has there."""
+        inside = "files/" + bundle_name(name, sha256(data).hexdigest())
+        self.bundled[inside] = data
+        return inside
+
+    def _read(self, path: str, node: String) -> tuple[str, bytes] | None:
+        label = self.loaded.items[path].label
+        base = label.source.name if self.loaded.kinds[path] != SPEC else ""
+        read = self.workspace.read(node.value, base)
+        if isinstance(read, str):
+            self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
+            return None
+        return read.name, read.data
+
+    def _model(self) -> Model:
+        assert self.loaded.train is not None
+        assert self.loaded.train_source is not None
+        node = self.loaded.train.model
+        label = Label(self.loaded.train_source, node.span)
+        config = None
+        value = self.values.pop("model.config", None)
+        if value is not None and isinstance(value.value, String):
+            config = self._read("model.config", value.value)
+            if config is not None:
+                self.values["model.config"] = Value(self._bundle(*config), value.origin)
+        revision = self.values.get("model.revision")
+        model, problems = find_model(node, label, config, None if revision is None else str(revision.value), self.workspace)
+        self.problems += problems
+        if isinstance(node, Ref) and node.revision is not None and revision is None:
+            self.values["model.revision"] = Value(node.revision, Origin(SPEC, label))
+        return model
+
+    def _hardware(self, model: Model) -> Hardware:
+        nodes_value = self.values.get("nodes")
+        nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
+        if nodes > MAX_PROCESSES:
+            label = None if nodes_value is None else nodes_value.origin.label
+            self.problems.append(report("XP107", f"`nodes` is more than {MAX_PROCESSES}", label,
+                                        help="write `nodes 8`"))  # fmt: skip
+            nodes = 1
+        value = self.values.pop("hardware", None)
+        if value is None:
+            if "hardware" not in self.loaded.items:
+                self.problems.append(report(
+                    "XP190", f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}", model.label,
+                    help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it"))  # fmt: skip
+            self.values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
+            return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
+        node, label = value.value, value.origin.label
+        count, name = 1, node
+        if isinstance(node, Count):
+            count, name = self._count(node.n, label), node.what
+        if not (isinstance(name, Ref) and name.is_name):
+            self.problems.append(report("XP104", "`hardware` takes a count and a GPU, or cpu", label,
+                                        help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`"))  # fmt: skip
+            return Hardware(None, 1, nodes)
+        if name.name == "cpu":
+            self.values["hardware"] = Value(f"{count} x cpu", value.origin)
+            return Hardware(None, count, nodes)
+        gpu = registry.find_gpu(name.name)
+        if gpu is None:
+            near = nearest(name.name, registry.gpu_names())
+            place = None if label is None else Label(label.source, name.span, f"did you mean `{near}`?" if near else "")
+            self.problems.append(report("XP112", f"`{name.name[:60]}` is no GPU of the registry", place,
+                                        help=f"write `{near}`" if near else "write one of " + ", ".join(registry.gpu_names()),
+                                        edits=(Edit(name.span, near),) if near else ()))  # fmt: skip
+            gpu = registry.find_gpu(DEFAULT_GPU)
+        assert gpu is not None
+        self.values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)
+        return Hardware(gpu, count, nodes)
+
+    def _count(self, node: Number, label: Label | None) -> int:
+        if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
+            place = None if label is None else Label(label.source, node.span)
+            self.problems.append(report("XP107", "the number of processes is out of range", place,
+                                        help=f"write a whole number from 1 to {MAX_PROCESSES}"))  # fmt: skip
+            return 1
+        return node.value
+
+    def _data(self) -> tuple[DataSource, ...]:
+        loaded = self.loaded
+        assert loaded.train is not None
+        assert loaded.train_source is not None
+        node = loaded.train.data
+        label = Label(loaded.train_source, node.span)
+        rows = [Row(node, label)]
+        if loaded.data_name is not None:
+            title = loaded.data_name.source.text[loaded.data_name.span.start : loaded.data_name.span.end]
+            named = isinstance(node, Ref) and node.name == title
+            if title != "data" and not named:
+                written = loaded.train_source.text[node.span.start : node.span.end]
+                self.problems.append(report("XP119", f"nothing reads the data block `{title[:60]}`", loaded.data_name,
+                                            related=(label,), help=f"name it `{written[:60]}`, or write `on {title[:60]}`"))  # fmt: skip
+            elif loaded.rows:
+                rows = loaded.rows
+        shape = self.values.get("data.format")
+        sources: list[DataSource] = []
+        for row in rows:
+            source, problems = find_source(row, None if shape is None else str(shape.value), self.workspace)
+            sources.append(source)
+            self.problems += problems
+            if source.bundled and source.content is not None:
+                self.bundled[source.bundled] = source.content
+        prompt = self.values.get("data.system")
+        if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
+            self.problems.append(report("XP107", "the system prompt is empty", prompt.origin.label))
+        return tuple(sources)
+
+    def _extra(self, target: Target) -> dict[str, dict[str, Value]]:
+        out: dict[str, dict[str, Value]] = {}
+        for name, items in self.loaded.extra.items():
+            for path, item in items.items():
+                value = self._extra_value(target, name, path, item)
+                if value is not None:
+                    out.setdefault(name, {})[path] = value
+        return out
+
+    def _extra_value(self, target: Target, name: str, path: str, item: Item) -> Value | None:
+        owner = extras.owner(name, path)
+        if owner is not None:
+            setting = schema.BY_PATH[owner]
+            hint = f"write `{setting.name}` instead; " if not setting.pending else ""
+            self.problems.append(
+                report("XP120", f"`{path}` is decided by `{owner}`", item.label, help=f"{hint}`{owner}` says: {setting.doc}")
+            )
+            return None
+        known = extras.legal_names(target, name)
+        if path not in known:
+            near = nearest(path, known)
+            self.problems.append(report("XP121", f"{target.name} has no `{path[:60]}` for {name}",
+                                        evolve(item.label, text=f"did you mean `{near}`?" if near else ""),
+                                        help=f"write `{near}`" if near else "the names are those of the target's classes"))  # fmt: skip
+            return None
+        value = plain_value(item.node)
+        wrong = plain_text(value) if isinstance(value, str) else None
+        if value is None or wrong:
+            self.problems.append(report("XP104", f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}", item.label,
+                                        help="write a number, a quoted text, true, false or a list"))  # fmt: skip
+            return None
+        return Value(value, Origin(SPEC, item.label))

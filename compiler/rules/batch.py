@@ -1,0 +1,183 @@
+"""Arithmetic of the batch, the length of the run and the schedule (XP2xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from xpc.compiler.kinds import Amount
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+
+def _unit(spec: Spec) -> str:
+    return "process" if spec.on_cpu else "GPU"
+
+
+@rule("XP201", "batch-does-not-divide")
+def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
+    """The global batch is micro-batch x accumulation x world size, exactly.
+
+    transformers has no notion of a global batch: it multiplies what it is given, so a wrong accumulation trains with
+    another batch than the paper's. DeepSpeed finds a literal mismatch only after the data is tokenized.
+    Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
+    """
+    world = spec.hardware.world
+    gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+    if micro * accum * world == gbs:
+        return
+    places = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
+    others: list[Label | None] = [spec.label(f"batch.{name}") for name in ("micro", "accum")]
+    if spec.written("batch.accum"):
+        product = micro * accum * world
+        text = f"{micro} x {accum} x {world} = {product}"
+        help = f"gbs={product} is what micro and accum make; or leave `accum` out and it is derived"
+        message = f"gbs={gbs} is not micro={micro} x accum={accum} x {places}"
+        if not spec.written("batch.micro"):
+            unit = accum * world
+            message = f"gbs={gbs} is not micro x {accum} accumulation x {places}"
+            text = f"{gbs} / ({accum} x {world}) = {gbs / unit:.2f}"
+            product = max(1, round(gbs / unit)) * unit
+            help = f"the nearest global batch is gbs={product}"
+        replace = product
+    else:
+        chosen = micro if spec.written("batch.micro") else 1
+        unit = chosen * world
+        text = f"{gbs} / ({chosen} x {world}) = {gbs / unit:.2f}"
+        message = f"gbs={gbs} is not micro x accumulation x {places}"
+        low, high = gbs // unit, gbs // unit + 1
+        replace = low * unit or unit
+        help = f"the nearest global batches are gbs={low * unit} (accumulation {low}) and gbs={high * unit} (accumulation {high})"
+        if low == 0:
+            help = f"the nearest global batch is gbs={unit} (accumulation 1)"
+    primary = spec.label("batch.gbs", text)
+    if primary is not None:
+        one_word = primary.source.text[primary.span.start : primary.span.end]
+        head = one_word.partition("=")[0]
+        yield Finding(primary, message, help, tuple(others) if len({o and o.span for o in others}) > 1 and _far(primary, others)
+                      else (), f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}")  # fmt: skip
+    else:
+        yield Finding(spec.place("batch.micro", text), message, help)
+
+
+def _plural(spec: Spec) -> str:
+    return "es" if spec.on_cpu else "s"
+
+
+def _far(primary: Label, others: list[Label | None]) -> bool:
+    """Whether a related place is on another line: on one line the carets would only repeat the snippet."""
+    line = primary.source.position(primary.span.start)[0]
+    return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
+
+
+@rule("XP202", "nothing-to-train")
+def nothing_to_train(spec: Spec) -> Iterator[Finding]:
+    """A run of zero epochs does nothing. transformers runs 0 steps and saves the model that it was given.
+
+    Source: transformers 5.23 `Trainer.set_initial_training_values`; executed.
+    """
+    if spec.get("train.epochs") == 0:
+        yield Finding(spec.place("train.epochs", "no step is taken"), "the run lasts 0 epochs", "write `for 3 epochs`",
+                      replace="for 3 epochs")  # fmt: skip
+
+
+def total_steps(spec: Spec) -> int | None:
+    """Optimizer steps of the run where they are known: written, or from the rows of a registered dataset."""
+    steps = spec.get("train.steps")
+    if isinstance(steps, int):
+        return steps
+    rows = 0
+    for source in spec.data:
+        if source.rows is None:
+            return None
+        take = source.take or Amount("share", 1.0)
+        rows += int(source.rows * take.value) if take.unit == "share" else min(source.rows, int(take.value))
+    if spec.flag("batch.packing"):
+        return None
+    batches = -(-rows // (spec.integer("batch.micro") * spec.hardware.world))
+    return int(-(-batches // spec.integer("batch.accum")) * spec.real("train.epochs"))
+
+
+@rule("XP203", "warmup-past-the-end", "warning")
+def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
+    """A warm-up as long as the run never reaches the peak learning rate, and nothing says so today.
+
+    Source: transformers 5.23 `get_scheduler`; executed: the rate ended at 6e-7 of 2e-5.
+    """
+    warmup, steps = spec.amount("schedule.warmup"), total_steps(spec)
+    if warmup.unit == "count" and steps is not None and 0 < steps <= warmup.value:
+        yield Finding(spec.place("schedule.warmup", f"the run has {steps} steps"),
+                      f"the warm-up of {int(warmup.value)} steps ends after the run", "write `warmup = 3%`",
+                      replace="warmup = 3%")  # fmt: skip
+    elif warmup.unit == "share" and warmup.value >= 1:
+        yield Finding(spec.place("schedule.warmup", "all of the run"), "the warm-up is the whole run",
+                      "write `warmup = 3%`", replace="warmup = 3%")  # fmt: skip
+
+
+@rule("XP204", "min-lr-without-a-tail")
+def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
+    """Only the cosine and wsd schedules end at a chosen learning rate; others would fail on the argument.
+
+    Today: TypeError inside `train()`, after the model is loaded and the data tokenized.
+    Source: transformers 5.23 `optimization.get_scheduler`; executed.
+    """
+    if not spec.written("schedule.min_lr"):
+        return
+    floor, name = spec.amount("schedule.min_lr"), spec.text("schedule")
+    if name not in ("cosine", "wsd"):
+        yield Finding(spec.place("schedule.min_lr"), f"`schedule {name}` has no final learning rate",
+                      "write `schedule cosine`, or leave `min_lr` out", (spec.label("schedule", "the schedule"),))  # fmt: skip
+    elif floor.unit == "absolute" and floor.value > spec.real("optimizer.lr"):
+        lr = spec.real("optimizer.lr")
+        yield Finding(spec.place("schedule.min_lr", f"{floor.value:g} > {lr:g}"), "`min_lr` is above the peak",
+                      "write `min_lr = 10%`", (spec.label("optimizer.lr", "the peak"),), "min_lr = 10%")  # fmt: skip
+
+
+@rule("XP205", "wsd-decay")
+def wsd_decay(spec: Spec) -> Iterator[Finding]:
+    """`wsd` needs the length of its decay, and no other schedule has one.
+
+    The library wants steps, so a share of the run is legal where the run is counted in steps.
+    Today: TypeError inside `train()`. Source: transformers 5.23 `get_wsd_schedule`; executed.
+    """
+    decay, name = spec.get("schedule.decay"), spec.text("schedule")
+    if name != "wsd":
+        if decay is not None:
+            yield Finding(spec.place("schedule.decay"), f"`schedule {name}` has no separate decay",
+                          "write `schedule wsd`, or leave `decay` out", (spec.label("schedule", "the schedule"),))  # fmt: skip
+    elif decay is None:
+        place = spec.place("schedule", "how long does it decay?")
+        yield Finding(place, "`wsd` needs the length of its decay", "write `schedule wsd { decay = 100 }`")
+    elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
+        yield Finding(spec.place("schedule.decay", "a share of an unknown number of steps"),
+                      "`decay` as a share needs a run counted in steps", "write `decay = 100`, or `for 1000 steps`",
+                      replace="decay = 100")  # fmt: skip
+
+
+@rule("XP206", "unused-moments", "warning")
+def unused_moments(spec: Spec) -> Iterator[Finding]:
+    """`betas` and `eps` are Adam's; the other optimizers ignore them without a word.
+
+    Source: transformers 5.23 `trainer_optimizer.py`.
+    """
+    name = spec.text("optimizer")
+    if name in ("adafactor", "adagrad", "sgd"):
+        for path in ("optimizer.betas", "optimizer.eps"):
+            if spec.written(path):
+                place = spec.place(path, f"{name} does not read it")
+                yield Finding(place, f"`{path[10:]}` does nothing for {name}", f"leave `{path[10:]}` out",
+                              (spec.label("optimizer", "the optimizer"),))  # fmt: skip
+
+
+@rule("XP207", "learning-rate-zero")
+def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
+    """A learning rate of 0 changes nothing: every step leaves the weights as they are."""
+    if spec.real("optimizer.lr") == 0:
+        yield Finding(evolve(spec.place("optimizer.lr"), text="no step changes a weight"), "the learning rate is 0",
+                      "write `lr = 2e-5`", replace="lr = 2e-5")  # fmt: skip
+
+
+RULES = (batch_does_not_divide, nothing_to_train, warmup_past_the_end, min_lr_without_a_tail, wsd_decay, unused_moments,
+         learning_rate_zero)  # fmt: skip

@@ -1,0 +1,53 @@
+"""What a rule is: a code, a slug, a severity, and a small function whose docstring is its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from attrs import frozen
+
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+
+Check = Callable[[Spec], Iterator["Finding"]]
+
+
+@frozen
+class Finding:
+    """A violation: the place, one clause, the fact or arithmetic beside it, and what to write instead."""
+
+    primary: Label
+    message: str
+    help: str
+    related: tuple[Label | None, ...] = ()
+    replace: str | None = None
+    severity: str | None = None
+
+
+@frozen
+class Rule:
+    """A legality rule. `explanation` is the docstring: what it checks, what happens today without it, the source."""
+
+    code: str
+    slug: str
+    severity: str
+    explanation: str
+    check: Check
+
+    def run(self, spec: Spec) -> Iterator[Diagnostic]:
+        """The diagnostics of a spec under this rule."""
+        for found in self.check(spec):
+            edits = () if found.replace is None else (Edit(found.primary.span, found.replace),)
+            related = tuple(label for label in found.related if label is not None)
+            yield Diagnostic(
+                self.code, self.slug, found.severity or self.severity, found.message, found.primary, related, found.help, edits
+            )
+
+
+def rule(code: str, slug: str, severity: str = "error") -> Callable[[Check], Rule]:
+    """Make a rule of a check; the check must have a docstring."""
+
+    def wrap(check: Check) -> Rule:
+        return Rule(code, slug, severity, check.__doc__ or "", check)
+
+    return wrap

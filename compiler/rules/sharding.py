@@ -1,0 +1,185 @@
+"""Strategies: what shards, where it runs, and which settings belong to it (XP4xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+ZERO_ONLY = ("overlap_comm", "allgather_bucket", "reduce_bucket", "round_robin_gradients", "reduce_scatter",
+             "contiguous_gradients")  # fmt: skip
+FSDP_ONLY = ("reshard", "state_dict")
+
+
+@rule("XP401", "fsdp-activation-checkpointing")
+def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
+    """FSDP has an activation checkpointing of its own; with the trainer's it recomputes twice, or is refused.
+
+    `memory { checkpointing }` is the one way to ask, on every strategy. Today: ValueError after the model is loaded,
+    because TRL turns its own on by default. Source: transformers 5.23 `trainer.py`; executed.
+    """
+    if spec.get("strategy.activation_checkpointing") is not None:
+        yield Finding(spec.place("strategy.activation_checkpointing", "FSDP's own"),
+                      "FSDP's own activation checkpointing is never used", "write `memory { checkpointing }`",
+                      (spec.label("memory.checkpointing", "the one way to ask"),))  # fmt: skip
+    for name, value in spec.extra.get("accelerate", {}).items():
+        if "activation_checkpointing" in name and value.origin.label is not None:
+            yield Finding(value.origin.label, "FSDP's own activation checkpointing is never used",
+                          "write `memory { checkpointing }`")  # fmt: skip
+
+
+@rule("XP402", "fsdp-on-cpu")
+def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
+    """accelerate turns FSDP on a CPU into plain DDP without a word, so nothing is sharded.
+
+    Source: accelerate 1.15 `state.py`; executed (the model was a DistributedDataParallel).
+    """
+    if spec.on_cpu and spec.sharded_by_fsdp:
+        place = spec.place("strategy", "becomes ddp on a CPU")
+        word = place.source.text[place.span.start : place.span.end]
+        yield Finding(place, f"{spec.text('strategy')} on the CPU shards nothing", "write `strategy zero3`",
+                      (spec.label("hardware", "the hardware"),), "zero3" if word.isalnum() else None)  # fmt: skip
+
+
+@rule("XP403", "fsdp-one-process")
+def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
+    """FSDP needs more than one process; transformers refuses it after the model is loaded.
+
+    Source: transformers 5.23 `trainer.py`; executed.
+    """
+    if spec.sharded_by_fsdp and spec.hardware.world == 1 and not spec.on_cpu:
+        yield Finding(spec.place("strategy", "one process has nobody to share with"),
+                      f"{spec.text('strategy')} on one GPU", "write `strategy ddp`, or more hardware",
+                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+
+
+@rule("XP404", "setting-of-another-strategy")
+def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
+    """Buckets and gradient copies are DeepSpeed's, resharding and state dicts FSDP's; the other would ignore them.
+
+    Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
+    """
+    strategy = spec.text("strategy")
+    wrong: list[tuple[str, str]] = []
+    if not spec.zero_stage:
+        wrong += [(name, "ZeRO") for name in ZERO_ONLY]
+    if not spec.sharded_by_fsdp:
+        wrong += [(name, "FSDP") for name in FSDP_ONLY]
+    if strategy != "hsdp":
+        wrong.append(("shard", "hsdp"))
+    for name, owner in wrong:
+        if spec.written(f"strategy.{name}"):
+            yield Finding(spec.place(f"strategy.{name}", f"a setting of {owner}"),
+                          f"`{name}` does nothing for {strategy}", f"leave `{name}` out",
+                          (spec.label("strategy", "the strategy"),))  # fmt: skip
+    if strategy == "zero3" and spec.flag("strategy.round_robin_gradients"):
+        yield Finding(spec.place("strategy.round_robin_gradients", "a setting of ZeRO 1 and 2"),
+                      "`round_robin_gradients` does nothing for zero3", "leave `round_robin_gradients` out",
+                      (spec.label("strategy", "the strategy"),), severity="warning")  # fmt: skip
+
+
+@rule("XP405", "offload-without-sharding")
+def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
+    """Offload moves sharded states to host memory: ZeRO and FSDP have it, ddp does not, and a CPU run has no need.
+
+    FSDP2 offloads parameters, gradients and optimizer states together. Source: deepspeed 0.19.8 `zero/config.py`;
+    accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
+    """
+    where, strategy = spec.text("strategy.offload"), spec.text("strategy")
+    if where == "none":
+        return
+    place, related = spec.place("strategy.offload"), (spec.label("strategy", "the strategy"),)
+    if strategy == "ddp":
+        yield Finding(place, "ddp has nothing to offload", "write `strategy zero2` or `strategy fsdp`", related)
+    elif spec.on_cpu:
+        yield Finding(place, "on the CPU everything is in host memory already", "leave `offload` out",
+                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+    elif spec.sharded_by_fsdp and where == "optimizer":
+        yield Finding(place, "FSDP does not offload the optimizer alone", "write `offload = cpu`", related, "offload = cpu")
+
+
+@rule("XP406", "offload-replaces-the-optimizer")
+def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
+    """With ZeRO offload accelerate swaps any optimizer but AdamW for DeepSpeedCPUAdam, silently.
+
+    Source: accelerate 1.15 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`; executed.
+    """
+    if spec.zero_stage and spec.text("strategy.offload") != "none" and spec.text("optimizer") != "adamw":
+        yield Finding(spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
+                      f"offload replaces {spec.text('optimizer')} by Adam", "write `optimizer adamw`, or leave `offload` out",
+                      (spec.label("strategy.offload", "the offload"),))  # fmt: skip
+
+
+@rule("XP407", "sharded-8bit-optimizer")
+def sharded_8bit(spec: Spec) -> Iterator[Finding]:
+    """bitsandbytes' optimizers have no rule for sharded tensors: NotImplementedError at the first step under FSDP2.
+
+    Source: bitsandbytes issues 89 and 1633; executed.
+    """
+    name = spec.text("optimizer")
+    if spec.text("strategy") in ("fsdp", "hsdp") and ("8bit" in name or name.startswith("paged")):
+        yield Finding(spec.place("optimizer"), f"{name} cannot step sharded parameters", "write `optimizer adamw`",
+                      (spec.label("strategy", "the strategy"),))  # fmt: skip
+
+
+@rule("XP408", "hybrid-mesh")
+def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
+    """hsdp shards over groups of equal size and keeps a copy of the model in each: there must be at least two groups.
+
+    Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh.
+    """
+    if spec.text("strategy") != "hsdp":
+        return
+    world, shard = spec.hardware.world, spec.integer("strategy.shard")
+    if world % shard:
+        fitting = max(d for d in range(1, shard + 1) if world % d == 0)
+        yield Finding(spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
+                      f"groups of {shard} do not divide {world} processes", f"write `shard = {fitting}`",
+                      replace=f"shard = {fitting}")  # fmt: skip
+    elif shard == world:
+        yield Finding(spec.place("strategy", f"{world} processes make one group of {shard}"),
+                      "hsdp with one group is fsdp", "write `strategy fsdp`, `shard`, or more `nodes`",
+                      (spec.label("nodes"), spec.label("strategy.shard")))  # fmt: skip
+    elif shard == 1:
+        yield Finding(spec.place("strategy.shard"), "groups of one shard nothing", "write `strategy ddp`")
+
+
+@rule("XP409", "strategy-not-in-the-target")
+def strategy_target(spec: Spec) -> Iterator[Finding]:
+    """FSDP2 came to accelerate 1.6; trl-0.18 pins accelerate 1.4, which would silently use FSDP1.
+
+    Source: accelerate 1.4.0 `FullyShardedDataParallelPlugin` (no `fsdp_version`).
+    """
+    strategy, legal = spec.text("strategy"), spec.target.facts["strategies"]
+    if isinstance(legal, list) and strategy not in legal:
+        other = "fsdp1" if strategy == "fsdp" else "zero3"
+        yield Finding(spec.place("strategy"), f"{spec.target.name} has no {strategy}", f"write `strategy {other}`",
+                      (spec.label("target", "the target"),))  # fmt: skip
+
+
+@rule("XP410", "fsdp1-deprecated", "warning")
+def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
+    """transformers 5 announces the end of FSDP1; FSDP2 is `strategy fsdp`.
+
+    Source: transformers 5.23 `training_args.py` (a warning); executed.
+    """
+    if spec.text("strategy") == "fsdp1" and spec.target.facts["fsdp2"]:
+        yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
+
+
+@rule("XP411", "sharded-weights-only")
+def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
+    """Sharded checkpoints hold weights and states together; the weights alone cannot be asked for.
+
+    Today: ValueError after the model is loaded. Source: transformers 5.23 `trainer.py`; executed.
+    """
+    if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
+        yield Finding(spec.place("strategy.state_dict"), "sharded checkpoints need the full state",
+                      "write `state_dict = full`", (spec.label("save.full_state", "asked for here"),),
+                      "state_dict = full")  # fmt: skip
+
+
+RULES = (fsdp_activation_checkpointing, fsdp_on_cpu, fsdp_one_process, setting_of_another_strategy,
+         offload_without_sharding, offload_replaces_optimizer, sharded_8bit, hybrid_mesh, strategy_target, fsdp1_deprecated,
+         sharded_weights_only)  # fmt: skip

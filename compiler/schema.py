@@ -1,0 +1,253 @@
+"""THE table: every setting of the language, once.
+
+A row states path, kind, doc, default, choices, bounds, and the arguments of the trainer that it decides (`args`, named
+as in the default target; `xpc.compiler.targets` renames them for the others). The resolver, did-you-mean, the rules and
+the lowering read this table; nothing about a setting is stated anywhere else. A default of `None` means that the value
+is derived, taken from the target's table, or simply absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from xpc.compiler import kinds as k
+from xpc.compiler.kinds import Kind
+
+
+@frozen
+class Setting:
+    """One row.
+
+    `inner` names are not reachable from outside their clause, `alone` is the choice that the bare name means, and
+    `pending` says why the setting does not compile yet.
+    """
+
+    path: str
+    kind: Kind
+    doc: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    args: tuple[str, ...] = ()
+    bare: bool = True
+    alone: str = ""
+    inner: bool = False
+    head: bool = False
+    pending: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last part of the path: what is typed."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def clause(self) -> str:
+        """The clause that the setting stands in; a head belongs to its own."""
+        return self.path if self.head else self.path.rpartition(".")[0]
+
+
+METHODS = "this version compiles sft; dpo, orpo, kto, reward, grpo and rloo come with a later one"
+LAUNCHERS = "this version writes launch.sh only; slurm, k8s and sky come with a later one"
+ADAPTERS = "this version trains all weights; lora and qlora come with a later one"
+LATER = "reserved by the language; this version does not compile it"
+
+OLD_STRATEGIES = {
+    "full_shard": ("fsdp", {"strategy.reshard": True}),
+    "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
+    "no_shard": ("ddp", {}),
+    "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
+    "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
+}
+"""FSDP1's sharding strategies: the strategy and settings that mean the same today."""
+
+TABLE: tuple[Setting, ...] = (
+    # the header
+    Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
+    Setting("train.steps", k.INT, "optimizer steps in all", low=1, args=("max_steps",), inner=True),
+    # model
+    Setting("model.attn", k.CHOICE, "attention implementation",
+            choices=("flash2", "flash3", "sdpa", "eager", "flex")),
+    Setting("model.chat_template", k.FILE, "Jinja chat template that replaces the tokenizer's own"),
+    Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
+    Setting("model.pad", k.TEXT, "padding token; must be in the vocabulary", args=("pad_token",)),
+    Setting("model.dtype", k.CHOICE, "dtype that the weights are loaded in", default="fp32",
+            choices=("fp32", "bf16", "fp16"), bare=False, args=("dtype",)),
+    Setting("model.rope", k.TEXT, "RoPE scaling", pending=LATER),
+    Setting("model.trust_remote_code", k.FLAG, "run code that comes with the model; needs a pinned revision",
+            default=False, args=("trust_remote_code",)),
+    Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
+    Setting("model.config", k.FILE, "a config.json that gives the architecture of an unregistered model"),
+    # adapters
+    Setting("lora", k.FLAG, "train low-rank adapters", head=True, pending=ADAPTERS),
+    Setting("qlora", k.FLAG, "train low-rank adapters over a 4-bit base", head=True, pending=ADAPTERS),
+    Setting("lora.rank", k.INT, "rank of the adapters", inner=True, pending=ADAPTERS),
+    Setting("lora.alpha", k.REAL, "scale of the adapters", inner=True, pending=ADAPTERS),
+    Setting("lora.dropout", k.REAL, "dropout before the adapters", inner=True, pending=ADAPTERS),
+    Setting("lora.targets", k.NAMES, "modules that get an adapter", inner=True, pending=ADAPTERS),
+    Setting("lora.bits", k.INT, "bits of the frozen base", inner=True, pending=ADAPTERS),
+    # data
+    Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
+    Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",), low=1),
+    Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
+    Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
+    Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
+            choices=("messages", "conversations", "prompt_completion", "text", "preference")),
+    Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
+    Setting("data.prompt", k.NAME, "column that holds the prompt", inner=True, pending=LATER),
+    # method
+    Setting("method", k.CHOICE, "what is trained for", default="sft", head=True,
+            choices=("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")),
+    Setting("method.assistant_only", k.FLAG, "loss on assistant turns only", default=False,
+            args=("assistant_only_loss",)),
+    Setting("method.completion_only", k.FLAG, "loss on completions only", args=("completion_only_loss",)),
+    Setting("method.beta", k.REAL, "strength of the reference", inner=True, pending=METHODS),
+    Setting("method.loss", k.NAME, "loss of the method", inner=True, pending=METHODS),
+    Setting("method.max_prompt", k.TOKENS, "longest prompt", pending=METHODS),
+    Setting("method.generations", k.INT, "completions for each prompt", pending=METHODS),
+    Setting("method.max_completion", k.TOKENS, "longest completion", pending=METHODS),
+    Setting("method.temperature", k.REAL, "sampling temperature", pending=METHODS),
+    Setting("method.rewards", k.NAMES, "reward functions", pending=METHODS),
+    Setting("method.vllm", k.BLOCK, "generation by vLLM", pending=METHODS),
+    # hardware
+    Setting("hardware", k.HARDWARE, "GPUs of one node, or CPU processes", head=True),
+    Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1),
+    # strategy
+    Setting("strategy", k.CHOICE, "how model states are spread over processes", head=True,
+            choices=("ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", *OLD_STRATEGIES)),
+    Setting("strategy.offload", k.CHOICE, "what is kept in host memory", default="none",
+            choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
+    Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),
+    Setting("strategy.allgather_bucket", k.INT, "elements gathered at once (ZeRO)", low=1),
+    Setting("strategy.reduce_bucket", k.INT, "elements reduced at once (ZeRO)", low=1),
+    Setting("strategy.round_robin_gradients", k.FLAG, "spread gradient copies over ranks (ZeRO 1 and 2)"),
+    Setting("strategy.reduce_scatter", k.FLAG, "reduce-scatter gradients instead of all-reduce (ZeRO)"),
+    Setting("strategy.contiguous_gradients", k.FLAG, "copy gradients to one buffer (ZeRO)"),
+    Setting("strategy.reshard", k.FLAG, "free gathered parameters after the forward pass (FSDP)"),
+    Setting("strategy.shard", k.INT, "ranks that share one copy of the model (hsdp)", low=1),
+    Setting("strategy.state_dict", k.CHOICE, "form of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
+    Setting("strategy.context_parallel", k.INT, "ranks that share one sequence", pending=LATER),
+    Setting("strategy.activation_checkpointing", k.FLAG, "never legal: `memory { checkpointing }` is the one way to ask"),
+    # precision
+    Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
+            args=("bf16", "fp16")),
+    Setting("precision.tf32", k.FLAG, "TensorFloat-32 for fp32 matrix products", default=False, args=("tf32",)),
+    # batch
+    Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1),
+    Setting("batch.micro", k.INT, "micro-batch: sequences in one forward pass of one process",
+            args=("per_device_train_batch_size",), low=1),
+    Setting("batch.accum", k.INT, "forward passes in one optimizer step", args=("gradient_accumulation_steps",), low=1),
+    Setting("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",), low=1),
+    Setting("batch.packing", k.FLAG, "several documents in one sequence", default=False, args=("packing",)),
+    Setting("batch.packing.strategy", k.CHOICE, "how documents are put together", inner=True,
+            choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",)),
+    Setting("batch.packing.isolate", k.CHOICE, "what keeps documents apart", inner=True,
+            choices=("flash", "mask"), bare=False),
+    Setting("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",)),
+    Setting("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
+            args=("padding_free",)),
+    Setting("batch.mean", k.CHOICE, "which tokens a step's loss is averaged over", bare=False,
+            choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
+    # optimizer and schedule
+    Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True,
+            choices=("adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "adafactor", "adagrad", "sgd", "lion",
+                     "lion8bit"), args=("optim",)),
+    Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, args=("learning_rate",)),
+    Setting("optimizer.betas", k.REALS, "decay rates of Adam's moments", default=(0.9, 0.999),
+            args=("adam_beta1", "adam_beta2")),
+    Setting("optimizer.eps", k.REAL, "Adam's epsilon", default=1e-8, low=0, args=("adam_epsilon",)),
+    Setting("optimizer.weight_decay", k.REAL, "decoupled weight decay", default=0.0, low=0, args=("weight_decay",)),
+    Setting("optimizer.clip", k.REAL, "largest gradient norm; 0 turns clipping off", default=1.0, low=0,
+            args=("max_grad_norm",)),
+    Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
+            choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt"), args=("lr_scheduler_type",)),
+    Setting("schedule.warmup", k.STEPS_OR_SHARE, "linear warm-up", default=k.Amount("count", 0), low=0,
+            args=("warmup_steps", "warmup_ratio")),
+    Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd)", low=0,
+            args=("lr_scheduler_kwargs",)),
+    Setting("schedule.decay", k.STEPS_OR_SHARE, "length of the final decay (wsd)", low=0),
+    # memory
+    Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),
+    Setting("memory.checkpointing", k.FLAG, "recompute activations in the backward pass", default=True,
+            args=("activation_checkpointing", "gradient_checkpointing")),
+    Setting("memory.checkpointing.reentrant", k.FLAG, "the older autograd implementation", default=False, inner=True,
+            args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
+    Setting("memory.offload_activations", k.FLAG, "keep activations in host memory", default=False,
+            args=("activation_offloading",)),
+    # eval, save, track
+    Setting("eval.every", k.EVERY, "how often to evaluate", default=k.NEVER, inner=True,
+            args=("eval_strategy", "eval_steps")),
+    Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",), low=1),
+    Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
+    Setting("eval.tasks", k.NAMES, "tasks of lm-evaluation-harness", inner=True, pending=LATER),
+    Setting("save", k.PATH, "where checkpoints, metrics and the final model go", head=True, args=("output_dir",)),
+    Setting("save.every", k.EVERY, "how often to save a checkpoint", default=k.EPOCH, inner=True,
+            args=("save_strategy", "save_steps")),
+    Setting("save.keep", k.INT, "checkpoints kept", inner=True, args=("save_total_limit",), low=1),
+    Setting("save.hub", k.NAME, "push to the hub", inner=True, pending=LATER, args=("push_to_hub", "hub_model_id")),
+    Setting("save.full_state", k.FLAG, "keep optimizer, scheduler and RNG states in checkpoints", default=True,
+            inner=True, args=("save_only_model",)),
+    Setting("save.resume", k.CHOICE, "what to do with checkpoints that are there", default="auto", inner=True,
+            choices=("auto", "never"), bare=False, args=("resume_from_checkpoint",)),
+    Setting("track", k.CHOICES, "experiment trackers", default=("none",), head=True,
+            choices=("wandb", "trackio", "tensorboard", "none"), args=("report_to",)),
+    Setting("track.name", k.TEXT, "name of the run", inner=True, args=("run_name",)),
+    Setting("track.project", k.TEXT, "project of the tracker", inner=True, args=("project",)),
+    Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,
+            args=("logging_steps", "logging_strategy")),
+    # launch
+    Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
+            choices=("local", "slurm", "k8s", "sky")),
+    Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
+            choices=("accelerate", "torchrun"), bare=False),
+    Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
+            args=("ddp_timeout",)),
+    *(Setting(f"launch.{name}", k.NAME, "setting of a cluster launcher", inner=True, pending=LAUNCHERS)
+      for name in ("partition", "account", "time", "image", "exclusive", "requeue")),
+    Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
+            args=("seed",)),
+    Setting("target", k.NAME, "stack that the bundle is written for", head=True),
+    Setting("sweep", k.BLOCK, "several runs from one spec", head=True, pending=LATER),
+)  # fmt: skip
+
+CHOICE_PENDING = {
+    **{("method", name): METHODS for name in ("dpo", "orpo", "kto", "reward", "grpo", "rloo")},
+    **{("launch", name): LAUNCHERS for name in ("slurm", "k8s", "sky")},
+    ("precision", "fp8"): LATER,
+    ("data.format", "preference"): METHODS,
+}
+"""Choices that the language reserves and this version does not compile."""
+
+BY_PATH = {row.path: row for row in TABLE}
+CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
+EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
+SOURCE_SETTINGS = {
+    "columns": Setting("data.columns", k.NAMES, "columns that are read"),
+    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used, after a seeded shuffle", low=0),
+}
+"""What a row of a `data` block may say about its source."""
+
+
+def children(clause: str) -> Iterator[Setting]:
+    """The settings that stand directly in a clause or flag: `batch`, `batch.packing`."""
+    prefix = clause + "."
+    for row in TABLE:
+        if row.path.startswith(prefix) and "." not in row.path[len(prefix) :]:
+            yield row
+
+
+def outer_names() -> dict[str, str]:
+    """Names that stand for one setting anywhere (`gbs`, `liger`), to its path."""
+    return {row.name: row.path for row in TABLE if not row.inner}
+
+
+def bare_choices() -> dict[str, str]:
+    """Choice names that stand for their setting anywhere (`zero2`, `bf16`), to its path."""
+    return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
+
+
+def owner_of(argument: str) -> Setting | None:
+    """The setting that decides a trainer argument: the lowering column read backwards."""
+    return next((row for row in TABLE if argument in row.args), None)

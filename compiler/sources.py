@@ -1,0 +1,206 @@
+"""The header's model and data: registry, local files, and hub ids that nobody has registered."""
+
+from __future__ import annotations
+
+import json
+
+from attrs import evolve
+
+from xpc.compiler import registry
+from xpc.compiler.codes import report
+from xpc.compiler.convert import convert, plain_text
+from xpc.compiler.expand import Row
+from xpc.compiler.files import MAX_DATA, Workspace
+from xpc.compiler.kinds import Amount
+from xpc.compiler.registry import ModelFacts
+from xpc.compiler.schema import SOURCE_SETTINGS
+from xpc.compiler.spec import DataSource, Model
+from xpc.compiler.suggest import nearest
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.tree import Ref, String
+
+SHAPES = {
+    "messages": ("messages",),
+    "conversations": ("conversations",),
+    "prompt_completion": ("prompt", "completion"),
+    "preference": ("chosen", "rejected"),
+    "text": ("text",),
+}
+"""The columns of each shape, in the order in which `DataSource.columns` names them."""
+
+DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt", ".text")
+
+
+def find_model(node: Ref | String, label: Label, config: tuple[str, bytes] | None, revision: str | None,
+               workspace: Workspace) -> tuple[Model, list[Diagnostic]]:  # fmt: skip
+    """The model that the header names. `config` is the name and the bytes of `model { config = file(...) }`."""
+    problems: list[Diagnostic] = []
+    facts: ModelFacts | None = None
+    known = ""
+    if config is not None:
+        facts, problem = _facts(config[0], config[1], label)
+        known = config[0]
+        problems += problem
+    if isinstance(node, String):
+        wrong = plain_text(node.value)
+        if wrong:
+            problems.append(report("XP108", f"the model's path cannot be used: {wrong}", label))
+        elif facts is None and not problems:
+            read = workspace.read(node.value.rstrip("/") + "/config.json")
+            if isinstance(read, str):
+                problems.append(report("XP118", f"{read}, so the architecture is not known", label,
+                                       help='a local model is a folder with config.json; or write '
+                                            'model { config = file("config.json") }'))  # fmt: skip
+            else:
+                facts, problem = _facts(read.name, read.data, label)
+                known = read.name
+                problems += problem
+        return Model(label, None, node.value, revision, facts, known), problems
+    if node.config is not None or node.split is not None:
+        problems.append(report("XP108", "a model has no configuration and no split", label,
+                               help=f"write `{node.name}`, with `@revision` if one is meant"))  # fmt: skip
+    if node.revision is not None and revision is not None and node.revision != revision:
+        problems.append(report("XP122", f"the model is asked for at `{node.revision}` and at `{revision}`", label,
+                               help="keep one of the two"))  # fmt: skip
+    entry = registry.find_model(node.name)
+    if entry is not None:
+        return Model(label, entry.id, None, node.revision or revision, facts or entry, known or "registry"), problems
+    if node.is_name:
+        near = nearest(node.name, registry.model_names())
+        problems.append(report("XP108", f"`{node.name[:80]}` is no model of the registry",
+                               evolve(label, text=f"did you mean `{near}`?" if near else ""),
+                               help=f"write `{near}`, a hub id such as `org/{node.name[:80]}`, or a quoted local folder"
+                               if near else f"write a hub id such as `org/{node.name[:80]}`, or a quoted local folder",
+                               edits=(Edit(label.span, near),) if near else ()))  # fmt: skip
+    elif facts is None:
+        problems.append(report("XP109", f"`{node.name[:80]}` is not in the registry: its architecture is not checked", label,
+                               help='model { config = file("config.json") } gives the architecture'))  # fmt: skip
+    return Model(label, node.name, None, node.revision or revision, facts, known), problems
+
+
+def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, list[Diagnostic]]:
+    try:
+        config = json.loads(data)
+    except (ValueError, RecursionError):
+        return None, [report("XP118", f"`{name}` is not JSON", label, help="give the config.json of a transformers model")]
+    if not isinstance(config, dict):
+        return None, [report("XP118", f"`{name}` is not a JSON object", label, help="give a model's config.json")]
+    try:
+        facts = registry.facts_from_config(config, name, name)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        return None, [report("XP118", f"`{name}` has a value that cannot be used ({error})", label)]
+    if isinstance(facts, str):
+        return None, [report("XP118", f"`{name}`: {facts}", label, help="give a model's whole config.json")]
+    return facts, []
+
+
+def find_source(row: Row, shape: str | None, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+    """One source of data with what is known about it. `shape` is `data { format = ... }`, when written."""
+    problems: list[Diagnostic] = []
+    settings: dict[str, object] = {}
+    for item in row.items:
+        value = convert(SOURCE_SETTINGS[item.path], item)
+        if isinstance(value, Diagnostic):
+            problems.append(value)
+        elif item.path in settings:
+            problems.append(report("XP103", f"`{item.path}` is written twice", item.label, help="keep one of the two"))
+        else:
+            settings[item.path] = value
+    node = row.ref
+    if isinstance(node, String):
+        source, more = _local(node, row.label, shape, workspace)
+    else:
+        source, more = _remote(node, row.label, shape)
+    columns, take = settings.get("columns"), settings.get("take")
+    if isinstance(columns, tuple):
+        source = evolve(source, columns=columns)
+    if isinstance(take, Amount):
+        source = evolve(source, take=take)
+    return source, problems + more
+
+
+def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, list[Diagnostic]]:
+    entry = registry.find_dataset(node.name)
+    if entry is not None:
+        fitting = shape is None or shape == entry.shape
+        return DataSource(
+            entry.id, None, label, node.config or entry.config, node.split or entry.split, node.slice, node.revision,
+            shape or entry.shape, entry.columns if fitting else None,
+            rows=entry.rows if (node.config, node.split, node.slice) == (None, None, None) else None,
+            context=entry.context if fitting else None,
+        ), []  # fmt: skip
+    source = DataSource(node.name, None, label, node.config, node.split or "train", node.slice, node.revision,
+                        shape or "messages")  # fmt: skip
+    if not node.is_name and "/" in node.name:
+        if shape is not None:
+            return source, []
+        return source, [report("XP111", f"`{node.name[:80]}` is not in the registry: its rows are taken to be messages",
+                               label, help="data { format = conversations } or the like states another shape")]  # fmt: skip
+    near = nearest(node.name, registry.dataset_names())
+    return source, [report("XP110", f"`{node.name[:80]}` is no dataset of the registry and no `data` block",
+                           evolve(label, text=f"did you mean `{near}`?" if near else ""),
+                           help=f"write `{near}`, a hub id such as `org/name`, or a quoted local file" if near
+                           else "write a hub id such as `org/name`, or a quoted local file",
+                           edits=(Edit(label.span, near),) if near and node.is_name else ())]  # fmt: skip
+
+
+def _local(node: String, label: Label, shape: str | None, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+    path = node.value
+    source = DataSource(None, path, label, shape=shape or "messages")
+    wrong = plain_text(path)
+    if wrong:
+        return source, [report("XP110", f"the data's path cannot be used: {wrong}", label)]
+    kind = workspace.kind(path)
+    if kind == "file" and not path.lower().endswith(DATA_FORMATS):
+        return source, [report("XP110", f"`{path[:80]}` has no format that can be read", label,
+                               help="data is " + ", ".join(DATA_FORMATS) + ", or a folder of them")]  # fmt: skip
+    if not kind:
+        return source, [report("XP123", f"`{path[:80]}` is not here: the run will look for it, unchecked", label,
+                               help="the path is relative to the spec; XPC_DATA_ROOT names another folder at the run")]  # fmt: skip
+    if kind == "folder":
+        return source, []
+    problems: list[Diagnostic] = []
+    columns = _columns(path, workspace.head(path))
+    if shape is None and columns is not None:
+        found = next((name for name, need in SHAPES.items() if set(need) <= set(columns)), None)
+        if found is None:
+            listed = ", ".join(columns[:8]) or "none"
+            problems.append(report("XP124", f"the columns of `{path[:80]}` are of no known shape", label,
+                                   related=(), help=f"its columns are {listed}; a row holds messages, conversations, "
+                                   "prompt and completion, or text"))  # fmt: skip
+        else:
+            source = evolve(source, shape=found)
+    if workspace.size(path) > MAX_DATA:
+        return source, problems
+    read = workspace.read(path, limit=MAX_DATA)
+    if isinstance(read, str):
+        return source, [*problems, report("XP114", read, label)]
+    return evolve(source, sha256=read.digest, bundled="data/" + bundle_name(path, read.digest), content=read.data), problems
+
+
+def bundle_name(path: str, digest: str) -> str:
+    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
+    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
+    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
+    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"
+
+
+def _columns(path: str, head: bytes) -> list[str] | None:
+    """The columns of the first row, or None where they cannot be seen without a reader of the format."""
+    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    lower = path.lower()
+    if lower.endswith((".txt", ".text")):
+        return ["text"]
+    if lower.endswith(".csv"):
+        return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]
+    if not lower.endswith((".json", ".jsonl")):
+        return None
+    start = text.find("{")
+    if start < 0 or text[:start].strip() not in ("", "["):
+        return []
+    try:
+        row, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return []
+    return [str(key) for key in row]

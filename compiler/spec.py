@@ -1,0 +1,186 @@
+"""The typed experiment: every setting with its value and where the value came from.
+
+A `Spec` holds one `Value` for each path of the schema that is stated, defaulted or derived. Stages after `resolve` read
+it through the typed getters, which fail loudly when a setting has another type than the schema promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve, field, frozen
+
+from xpc.compiler.kinds import Amount
+from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.source import Source
+
+SPEC, BASE, DEFAULT, REGISTRY, DERIVED, TARGET = "spec", "base", "default", "registry", "derived", "target"
+
+
+@frozen
+class Origin:
+    """Where a value came from: `kind`, its place when it was written, and the arithmetic or reason when it was not."""
+
+    kind: str
+    label: Label | None = None
+    why: str = ""
+
+    def describe(self) -> str:
+        """One phrase: `v100.xp:21`, `default`, `528 / (11 x 8)`."""
+        if self.label is not None:
+            line, _ = self.label.source.position(self.label.span.start)
+            return f"{self.label.source.name}:{line}"
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+@frozen
+class Value:
+    """A setting's value and its origin."""
+
+    value: object
+    origin: Origin
+
+
+@frozen
+class DataSource:
+    """One source of data: a hub dataset or a local file or folder.
+
+    `columns` names the dataset's own columns in the shape's order; `bundled` and `content` are the copy in the bundle.
+    """
+
+    id: str | None
+    path: str | None
+    label: Label
+    config: str | None = None
+    split: str = "train"
+    slice: str | None = None
+    revision: str | None = None
+    shape: str = "messages"
+    columns: tuple[str, ...] | None = None
+    take: Amount | None = None
+    sha256: str | None = None
+    bundled: str | None = None
+    content: bytes | None = field(default=None, repr=False)
+    rows: int | None = None
+    context: str | None = None
+
+
+@frozen
+class Model:
+    """What is trained: a hub id or a local directory, and its architecture when it is known."""
+
+    label: Label
+    id: str | None
+    path: str | None
+    revision: str | None
+    facts: ModelFacts | None
+    known_from: str
+
+
+@frozen
+class Hardware:
+    """The machines: `processes` on each of `nodes`; `gpu` is None on the CPU."""
+
+    gpu: Gpu | None
+    processes: int
+    nodes: int
+
+    @property
+    def world(self) -> int:
+        """Processes in all: the world size."""
+        return self.processes * self.nodes
+
+
+@frozen
+class Spec:
+    """A resolved experiment. `bundled` maps bundle paths to the bytes of files that the spec names."""
+
+    source: Source
+    name: str
+    values: Mapping[str, Value]
+    model: Model
+    data: tuple[DataSource, ...]
+    hardware: Hardware
+    target: Target
+    extra: Mapping[str, Mapping[str, Value]]
+    bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
+    digests: Mapping[str, str] = field(factory=dict, repr=False)
+    edition: int = 1
+
+    def get(self, path: str) -> object:
+        """The value of a setting, or None when it has none."""
+        found = self.values.get(path)
+        return None if found is None else found.value
+
+    def written(self, path: str) -> bool:
+        """Whether the spec or a base of it states the setting."""
+        found = self.values.get(path)
+        return found is not None and found.origin.kind in (SPEC, BASE)
+
+    def label(self, path: str, text: str = "") -> Label | None:
+        """The place where a setting was written, with a text for the diagnostic."""
+        found = self.values.get(path)
+        if found is None or found.origin.label is None:
+            return None
+        return evolve(found.origin.label, text=text)
+
+    def place(self, path: str, text: str = "") -> Label:
+        """Like `label`, falling back to the header's model when the setting was not written."""
+        return self.label(path, text) or evolve(self.model.label, text=text)
+
+    def flag(self, path: str) -> bool:
+        """A flag; absent counts as false."""
+        return self.get(path) is True
+
+    def integer(self, path: str) -> int:
+        """A whole number that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a whole number")
+        return value
+
+    def real(self, path: str) -> float:
+        """A number that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a number")
+        return float(value)
+
+    def text(self, path: str) -> str:
+        """A text that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, str):
+            raise TypeError(f"{path} is {value!r}, not a text")
+        return value
+
+    def amount(self, path: str) -> Amount:
+        """An amount that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, Amount):
+            raise TypeError(f"{path} is {value!r}, not an amount")
+        return value
+
+    def reals(self, path: str) -> tuple[float, ...]:
+        """A list of numbers. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, tuple):
+            raise TypeError(f"{path} is {value!r}, not a list")
+        return tuple(float(item) for item in value)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the run has no GPU."""
+        return self.hardware.gpu is None
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage, 0 when DeepSpeed is not used."""
+        strategy = self.text("strategy")
+        return int(strategy[-1]) if strategy.startswith("zero") else 0
+
+    @property
+    def sharded_by_fsdp(self) -> bool:
+        """Whether the strategy is one of FSDP's."""
+        return self.text("strategy") in ("fsdp", "fsdp1", "hsdp")
