@@ -31,7 +31,7 @@ def _code(code: str) -> str | None:
         return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n"
     if code in SYNTAX:
         entry = SYNTAX[code]
-        return f"{code} {entry.slug} (error)\n\n{fill(entry.explanation, 100)}\n"
+        return f"{code} {entry.slug} (error)\n\n{fill(entry.text, 100)}\n"
     return None
 
 

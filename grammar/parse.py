@@ -7,16 +7,15 @@ from xpc.grammar._lark import Lark, UnexpectedInput, load
 from xpc.grammar.checks import check
 from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
 from xpc.grammar.lift import Lifter, Node
-from xpc.grammar.messages import explain
 from xpc.grammar.read import describe_hidden, hidden_characters
 from xpc.grammar.scan import Scan, line_bounds, scan, spaces
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import File
 
-MAX_SIZE = 65_536
+MAX_SIZE = 262_144
 MAX_ERRORS = 20
 # Each error costs another parse up to it. This many characters in all keep the worst file under a few seconds.
-_MAX_WORK = 2 * MAX_SIZE
+_MAX_WORK = MAX_SIZE
 
 _PARSER: Lark = load(_tables.DATA, _tables.MEMO)
 
@@ -24,7 +23,7 @@ _PARSER: Lark = load(_tables.DATA, _tables.MEMO)
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """The tree of a text and what is wrong with it, in the order of the text. Never raises.
 
-    A statement with a syntax error is left out of the tree; the others are in it. A text over 65,536 characters or
+    A statement with a syntax error is left out of the tree; the others are in it. A text over 262,144 characters or
     64 levels of brackets is not parsed. At most 20 syntax errors are reported, then a note.
     """
     if len(source.text) > MAX_SIZE:
@@ -75,6 +74,9 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
         try:
             return _PARSER.parse(text), dropped, found
         except UnexpectedInput as error:
+            # Most texts are right: what only errors need is loaded when there is one.
+            from xpc.grammar.messages import explain
+
             failure = explain(source, text, error)
             found.append(failure.diagnostic)
             work += failure.offset

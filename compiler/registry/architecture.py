@@ -20,8 +20,16 @@ _FOREIGN_KEYS = (
 # Causal language models of transformers 5.23 whose configuration has Llama's keys, or may have, and whose layers hold
 # something else (another norm, no gate, more biases): no closed form here, and the generic one would be wrong.
 _OTHER_SHAPES = frozenset(
-    ["apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert", "codegen", "cohere", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama", "electra", "ernie", "gpt-sw3", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text", "hunyuan_v1_dense", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen", "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma", "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv", "seed_oss", "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod"]
-)
+    (
+        "apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom",
+        "blt", "camembert", "codegen", "cohere", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama",
+        "electra", "ernie", "gpt-sw3", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text",
+        "hunyuan_v1_dense", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
+        "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma",
+        "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv", "seed_oss",
+        "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod",
+    )
+)  # fmt: skip
 
 
 class _ConfigError(Exception):

@@ -1,0 +1,108 @@
+"""The formatter changes neither the meaning nor its own output, and loses no comment."""
+
+import os
+
+import pytest
+from grammar_trees import files, meaning
+from hypothesis import given
+
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
+
+
+def read(text):
+    file, diagnostics = parse(Source("test.xp", text))
+    assert diagnostics == (), text
+    return file
+
+
+def formatted(text):
+    """The canonical text, after the promises that hold for every text."""
+    file = read(text)
+    once = format_file(file)
+    again = read(once)
+    assert meaning(again) == meaning(file)
+    assert format_file(again) == once
+    assert [comment.text.rstrip() for comment in again.comments] == [comment.text.rstrip() for comment in file.comments]
+    assert not any(line != line.rstrip() for line in once.split("\n"))
+    return once
+
+
+@pytest.mark.parametrize("name", sorted(os.listdir(EXAMPLES)))
+def test_examples(name):
+    with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
+        formatted(file.read())
+
+
+@pytest.mark.parametrize("name", ["sentence.xp", "methods-and-sweep.xp"])
+def test_canonical_examples_stay_as_they_are(name):
+    with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
+        text = file.read()
+    assert formatted(text) == text
+
+
+def test_comments_are_not_aligned():
+    assert (
+        formatted("batch {\n  gbs   =  528\n  micro = 11        # why\n}\n")
+        == "batch {\n  gbs = 528\n  micro = 11  # why\n}\n"
+    )
+
+
+def test_two_inline_settings_expand_and_one_stays():
+    assert (
+        formatted("optimizer lr=1e-5 adamw clip=1 # why\n") == "optimizer adamw {  # why\n  lr = 1e-5\n  clip = 1\n}\n"
+    )
+    assert formatted('save "out"   keep = 1\n') == 'save "out" keep=1\n'
+    assert formatted('save "out" keep=1 {\nhub\n}\n') == 'save "out" {\n  keep = 1\n  hub\n}\n'
+
+
+def test_header_and_calls_stay_inline():
+    text = "train m on d for 3 epochs with zero2 gbs=528 micro=11\n\ntrack wandb(name=\"a\", project='b')\n".replace(
+        "'", '"'
+    )
+    assert formatted(text.replace("=", " = ")) == text
+
+
+def test_blank_lines():
+    text = "xpc 1\ntrain a on b\nseed 1\nnodes 2\n\n\n\nhardware cpu\na {\n}\nb {\n c {\n d\n }\n e = 1\n}\nf\n"
+    expected = (
+        "xpc 1\n\ntrain a on b\n\nseed 1\nnodes 2\n\nhardware cpu\n\na { }\n\n"
+        "b {\n  c {\n    d\n  }\n  e = 1\n}\n\nf\n"
+    )  # fmt: skip
+    assert formatted(text) == expected
+
+
+def test_comments_stay_with_their_statement():
+    text = (
+        "# the file\n\nxpc 1 # edition\n# the run\ntrain a on b # sentence\n"
+        "b { # open\n # own\n   a = 1 # inner\n\n # last\n} # close\nc {\n#only\n}\n"
+        "l = [ # first\n 1, # one\n # two\n 2 # deux\n # end\n] # after\n# eof"
+    )
+    assert formatted(text) == (
+        "# the file\n\nxpc 1  # edition\n\n# the run\ntrain a on b  # sentence\n\n"
+        "b {  # open\n  # own\n  a = 1  # inner\n\n  # last\n}  # close\n\nc {\n  #only\n}\n\n"
+        "l = [  # first\n  1,  # one\n  # two\n  2,  # deux\n  # end\n]  # after\n# eof\n"
+    )
+
+
+def test_long_lists_break_and_short_ones_join():
+    items = [f"leaderboard_task_{number}" for number in range(8)]
+    broken = "tasks = [\n" + "".join(f"  {item},\n" for item in items) + "]\n"
+    assert formatted(f"tasks = [{', '.join(items)}]") == broken
+    assert formatted("a = [\n 1,\n 2,\n]\n") == "a = [1, 2]\n"
+
+
+def test_empty():
+    assert format_file(read("")) == ""
+    assert format_file(read("\n# only\n\n")) == "# only\n"
+
+
+@given(files)
+def test_any_tree(file):
+    text = format_file(file)
+    again = read(text)
+    assert meaning(again) == meaning(file)
+    assert format_file(again) == text

@@ -1,0 +1,116 @@
+"""Every model of the registry against the real module that transformers builds on the meta device."""
+
+import pytest
+
+from xpc.compiler.registry import build, facts_from_config
+
+pytestmark = pytest.mark.slow
+
+# The libraries load in the tests, not at collection: a fast run of the suite never pays for them.
+
+MODELS = build.read("models.toml")
+
+
+def real_parameters(config):
+    """Parameters of the model that transformers builds, tied weights once."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    keys = {key: value for key, value in config.items() if key not in ("model_type", "torch_dtype", "dtype")}
+    with torch.device("meta"):
+        hf_config = transformers.AutoConfig.for_model(config["model_type"], pad_token_id=0, **keys)
+        model = transformers.AutoModelForCausalLM.from_config(hf_config)
+    model.tie_weights()
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts by configuration: many models share one."""
+    return {}
+
+
+@pytest.mark.parametrize("alias", MODELS)
+def test_the_closed_form_counts_what_the_module_holds(alias, counts):
+    config = build.model_config(MODELS, alias)
+    key = tuple(sorted((k, str(v)) for k, v in config.items() if k != "torch_dtype"))
+    if key not in counts:
+        counts[key] = real_parameters(config)
+    facts = facts_from_config(config, alias, MODELS[alias]["id"])
+    assert not isinstance(facts, str), facts
+    assert facts.params == counts[key]
+
+
+TINY = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+}
+# Every switch of a closed form that no published model of the registry turns.
+SWITCHES = [
+    {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
+    {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True},
+    {"model_type": "granite", "attention_bias": True, "mlp_bias": True},
+    {"model_type": "qwen3", "attention_bias": True, "head_dim": 32},
+    {"model_type": "gemma", "attention_bias": True, "head_dim": 32},
+    {"model_type": "gemma2", "attention_bias": True, "head_dim": 32},
+    {"model_type": "gemma3_text", "attention_bias": True, "head_dim": 32},
+    {"model_type": "olmo2", "attention_bias": True},
+    {"model_type": "starcoder2", "use_bias": False},
+    {"model_type": "gpt_neox", "attention_bias": False, "tie_word_embeddings": True},
+    {"model_type": "gpt2", "n_inner": 80, "tie_word_embeddings": False},
+    {"model_type": "opt", "ffn_dim": 96, "enable_bias": False, "layer_norm_elementwise_affine": False},
+    {"model_type": "opt", "ffn_dim": 96, "_remove_final_layer_norm": True, "word_embed_proj_dim": 32},
+    {"model_type": "falcon", "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True},
+    {"model_type": "falcon", "multi_query": False, "parallel_attn": True, "bias": True},
+    {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    {"model_type": "qwen3_moe", "moe_intermediate_size": 32, "num_experts": 4, "mlp_only_layers": [0]},
+    {"model_type": "qwen3_moe", "moe_intermediate_size": 32, "num_experts": 4, "decoder_sparse_step": 2},
+    {"model_type": "mixtral", "num_local_experts": 3, "head_dim": 32},
+    {"model_type": "glm", "attention_bias": False, "head_dim": 16},
+    {"model_type": "glm4", "attention_bias": True, "head_dim": 16, "tie_word_embeddings": True},
+]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: str(s["model_type"]))
+def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
+    config = {**TINY, **switch}
+    if config["model_type"] == "gpt2":
+        config = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 128, **switch}
+    if config["model_type"] == "falcon":
+        config = {k: v for k, v in config.items() if k not in ("num_key_value_heads", "intermediate_size")}
+    facts = facts_from_config(config, "tiny", "models/tiny")
+    assert not isinstance(facts, str), facts
+    assert facts.params == real_parameters(config)
+
+
+def test_no_model_type_of_transformers_is_counted_wrongly():
+    """Either the sentence, or the count of the real module: with every key that a saved config.json would hold."""
+    pytest.importorskip("transformers")
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    # The registry's own are tested above; gemma4_assistant's own defaults do not make a configuration.
+    known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gemma4_assistant"}
+    counted = 0
+    for model_type in sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - known):
+        saved = CONFIG_MAPPING[model_type]().to_dict()
+        sizes = {**TINY, "tie_word_embeddings": False, **({"head_dim": 16} if saved.get("head_dim") else {})}
+        facts = facts_from_config({**saved, **sizes, "model_type": model_type}, "tiny", "models/tiny")
+        if not isinstance(facts, str):
+            counted += 1
+            assert facts.params == real_parameters({**sizes, "model_type": model_type}), model_type
+    assert counted >= 5  # ernie4_5, helium, internlm3, ...: the generic form is of use
+
+
+@pytest.mark.parametrize("model_type", sorted({build.model_config(MODELS, alias)["model_type"] for alias in MODELS}))
+def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
+    """A saved config.json leaves a value out where it is the class's default."""
+    transformers = pytest.importorskip("transformers")
+    config = {**TINY, "ffn_dim": 96, "moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,
+              "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "model_type": model_type}  # fmt: skip
+    facts = facts_from_config(config, "tiny", "models/tiny")
+    assert not isinstance(facts, str), facts
+    assert facts.tied == transformers.AutoConfig.for_model(model_type).tie_word_embeddings

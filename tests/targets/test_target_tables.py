@@ -1,0 +1,211 @@
+"""The committed tables: whole, fresh, and saying what the measured facts say. No library of a target is needed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+
+import pytest
+
+from xpc.compiler import targets
+from xpc.compiler.targets import generate
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def load(name: str) -> targets.Target:
+    target = targets.load(name)
+    assert target is not None
+    return target
+
+
+def test_the_two_targets_and_nothing_else() -> None:
+    assert targets.names() == ("trl-0.18", "trl-1.16")
+    assert targets.DEFAULT == "trl-1.16"
+    assert targets.load("trl-1.17") is None
+    assert targets.load("../targets/trl-1.16") is None
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_policy_that_the_compiler_loads_is_the_one_that_is_written(name: str) -> None:
+    with open(os.path.join(generate.HERE, name + ".json"), encoding="utf-8", newline="") as file:
+        text = file.read()
+    folded = generate.fold(json.loads(text)["library"], generate.read_policy(name))
+    assert text == folded, f"run: python compiler/targets/generate.py {name} --fold"
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
+    target = load(name)
+    for config in target.configs:
+        stated, omitted = set(target.base_arguments(config)), set(target.omitted(config))
+        assert stated | omitted == set(target.fields(config))
+        assert not stated & omitted
+    assert set(target.omitted()) == set(target.table["policy"]["omitted"]), "an omitted name that SFTConfig lacks"
+    assert all(len(reason) > 8 for reason in target.omitted().values())
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_no_deprecated_or_secret_argument_is_stated(name: str) -> None:
+    target = load(name)
+    stated = target.base_arguments()
+    assert [field for field, facts in target.fields().items() if facts.deprecated and field in stated] == []
+    assert [field for field in stated if field in ("hub_token", "push_to_hub_token", "local_rank")] == []
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
+    target = load(name)
+    base = target.table["policy"]["base"]
+    assert isinstance(base, dict)
+    assert set(base) <= set(target.base_arguments())
+    undecided = [f.name for f in target.fields().values() if f.machine and f.name not in {**base, **target.omitted()}]
+    assert undecided == ["dataloader_pin_memory"]  # true where there is a GPU; the compiler states false for a CPU
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_names_of_other_versions_lead_to_names_of_this_one(name: str) -> None:
+    target = load(name)
+    stated, fields = target.base_arguments(), target.fields()
+    renames = target.table["policy"]["renames"]
+    assert isinstance(renames, dict)
+    for old in renames:
+        assert target.rename(old) in {*fields, target.arguments["dtype"]}
+        assert old not in stated
+    assert [old for old in target.removed if old in stated or old in renames] == []
+    assert target.rename("learning_rate") is None
+
+
+def test_the_names_that_moved_between_the_targets() -> None:
+    new, old = load("trl-1.16"), load("trl-0.18")
+    assert new.rename("gradient_checkpointing") == "activation_checkpointing"
+    assert old.rename("activation_checkpointing") == "gradient_checkpointing"
+    assert (new.rename("warmup_ratio"), old.rename("warmup_ratio")) == ("warmup_steps", None)
+    assert new.rename("max_seq_length") == old.rename("max_seq_length") == "max_length"
+    assert (new.rename("torch_dtype"), old.rename("dtype")) == ("dtype", "torch_dtype")
+    assert new.rename("evaluation_strategy") == old.rename("evaluation_strategy") == "eval_strategy"
+
+
+def test_the_defaults_that_moved_between_the_targets() -> None:
+    new, old = load("trl-1.16").fields(), load("trl-0.18").fields()
+    moved = {
+        "optim": ("adamw_torch_fused", "adamw_torch"),
+        "average_tokens_across_devices": (True, False),
+        "bf16": (True, False),
+        "logging_steps": (10, 500),
+    }
+    for name, (now, then) in moved.items():
+        assert (new[name].effective, old[name].effective) == (now, then)
+    assert new["bf16"].declared is None
+    assert (new["activation_checkpointing"].declared, new["activation_checkpointing"].effective) == (None, True)
+    assert "use_liger_kernel" in load("trl-1.16").omitted()
+    assert new["use_liger_kernel"].deprecated
+    assert not old["use_liger_kernel"].deprecated
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_what_the_language_calls_by_its_own_name_exists(name: str) -> None:
+    target = load(name)
+    fields = target.fields()
+    assert set(target.optimizers.values()) <= set(fields["optim"].choices)
+    assert set(target.schedulers) == set(fields["lr_scheduler_type"].choices)
+    strategies = fields["packing_strategy"].choices if "packing_strategy" in fields else ("wrapped",)
+    assert target.packing == strategies
+    for meaning, argument in target.arguments.items():
+        assert argument in fields or meaning == "dtype"
+    assert (target.facts["assistant_only_loss"], target.facts["eos_token"]) == (
+        "assistant_only_loss" in fields,
+        "eos_token" in fields,
+    )
+
+
+def test_schedules_name_the_keywords_that_reach_them() -> None:
+    target = load("trl-1.16")
+    cosine = target.schedulers["cosine_with_min_lr"]
+    assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
+    assert target.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
+    assert target.schedulers["linear"] == {"required": [], "optional": {}}
+    assert load("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # takes timescale, is never given it
+
+
+def test_launch_configuration_keys() -> None:
+    new, old = load("trl-1.16"), load("trl-0.18")
+    assert {"fsdp_version", "fsdp_reshard_after_forward"} <= new.keys("fsdp_config")
+    assert not {"fsdp_version", "fsdp_reshard_after_forward"} & old.keys("fsdp_config")
+    assert ("fsdp_version" in new.keys("fsdp_config"), "fsdp_version" in old.keys("fsdp_config")) == (
+        new.facts["fsdp2"],
+        old.facts["fsdp2"],
+    )
+    assert ("parallelism_config" in new.keys("accelerate"), "parallelism_config" in old.keys("accelerate")) == (
+        new.facts["parallelism_config"],
+        old.facts["parallelism_config"],
+    )
+    assert "parallelism_config_dp_replicate_size" in new.keys("parallelism_config")
+    assert {"deepspeed_config_file", "zero3_init_flag"} <= new.keys("deepspeed_config")
+    assert {"gradient_clipping", "train_batch_size", "zero_optimization"} <= new.keys("deepspeed")
+    assert not {"amp", "elasticity", "gradient_clip"} & new.keys("deepspeed")
+    assert {"round_robin_gradients", "allgather_bucket_size"} <= new.keys("zero_optimization") & old.keys(
+        "zero_optimization"
+    )
+    assert "mics_shard_size" in old.keys("zero_optimization") - new.keys("zero_optimization")
+    assert new.zero_defaults()["reduce_bucket_size"] == 500_000_000
+    assert "cpu_offload" not in new.zero_defaults()
+    assert {"amp", "elasticity"} <= new.keys("deepspeed_removed")
+    assert not old.keys("deepspeed_removed")
+    assert "mics_shard_size" in new.keys("zero_removed")
+    with pytest.raises(KeyError):
+        new.keys("megatron")
+
+
+def test_both_targets_answer_the_same_questions() -> None:
+    new, old = load("trl-1.16"), load("trl-0.18")
+    assert set(new.facts) == set(old.facts)
+    assert set(new.arguments) == set(old.arguments)
+    assert set(new.table["policy"]) == set(old.table["policy"])
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
+    target = load(name)
+    versions = target.table["library"]["versions"]
+    assert isinstance(versions, dict)
+    assert {package: target.pins[package] for package in versions} == versions
+    assert "deepspeed" not in target.requirements()
+    assert target.requirements("zero")["deepspeed"] == target.pins["deepspeed"]
+    assert set(target.requirements("zero", "liger", "lora")) == set(target.pins)
+
+
+def test_the_training_extra_is_the_default_target() -> None:
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        train = tomllib.load(file)["project"]["optional-dependencies"]["train"]
+    pins = load(targets.DEFAULT).pins
+    assert set(train) <= {f"{package}=={version}" for package, version in pins.items()}
+
+
+def test_base_arguments_belong_to_the_caller() -> None:
+    target = load("trl-1.16")
+    config = target.base_arguments()["accelerator_config"]
+    assert isinstance(config, dict)
+    config["split_batches"] = True
+    assert target.base_arguments()["accelerator_config"] != config
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_loading_a_target_is_cheap(name: str) -> None:
+    took = []
+    for _ in range(20):
+        start = time.perf_counter()
+        targets.load.__wrapped__(name).base_arguments()
+        took.append(time.perf_counter() - start)
+    assert min(took) < 3e-3
+
+
+def test_loading_a_target_parses_no_toml() -> None:
+    code = (
+        "import sys; from xpc.compiler import targets; targets.load('trl-1.16').base_arguments(); "
+        "print(sorted({'tomllib', 'toml', 'typing_extensions', 'xpc.compiler.targets.introspect'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
