@@ -1,9 +1,9 @@
 """What `xpc check` printed for files that have not changed since: answered without importing the compiler.
 
-An entry holds the output, the exit status and every file that decided them, with its digest (a large data file: size and
-time). The key holds the arguments, the working directory and the state of the installation, so that neither an upgrade
-nor an edit of the compiler can bring an old answer back. Nothing here is needed for a right answer: whatever goes wrong
-means that the check runs.
+An entry holds the output, the exit status and every file that decided them, with its digest (a large data file: its
+size and time). The key holds the arguments, the working directory and the state of the installation, so that neither an
+upgrade nor an edit of the compiler can bring an old answer back. Nothing here is needed for a right answer: whatever
+goes wrong means that the check runs.
 """
 
 from __future__ import annotations

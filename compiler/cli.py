@@ -1,4 +1,4 @@
-"""The command line. Exit status: 0 clean (warnings and notes allowed), 1 the spec is wrong, 2 the tool was used wrongly.
+"""The command line. Exit status: 0 clean (warnings and notes too), 1 the spec is wrong, 2 the tool was used wrongly.
 
 The edge of the compiler: files are read and written here and in `files.py`, `bundle.py` and `cache.py`, nowhere else.
 Imports stand inside the functions because start-up is counted in milliseconds.
@@ -51,8 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("XPC_DEBUG"):
             raise
-        print(f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and the "
-              "spec that did it belongs into a bug report", file=sys.stderr)  # fmt: skip
+        print(
+            f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and the "
+            "spec that did it belongs into a bug report",
+            file=sys.stderr,
+        )
         return 2
 
 
@@ -74,8 +77,9 @@ def _cached_check(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.command in LATER:
-        raise UsageError(f"`{options.command}` is reserved and comes with a later version; this one has check, compile and "
-                         "explain")  # fmt: skip
+        raise UsageError(
+            f"`{options.command}` is reserved and comes with a later version; this one has check, compile and explain"
+        )
     if options.command == "check":
         output, status = _check(options, [])
         sys.stdout.write(output)
@@ -86,7 +90,9 @@ def _run(arguments: list[str]) -> int:
 
     text = explain(options.what)
     if text is None:
-        raise UsageError(f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), or FILE:SETTING")
+        raise UsageError(
+            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), or FILE:SETTING"
+        )
     sys.stdout.write(text)
     return 0
 
@@ -185,9 +191,8 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
     base = os.path.dirname(path)
     if not base:
         return list(problems)
-    from attrs import evolve
-
     from xpc.grammar.diagnostic import Label
+    from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
     renamed: dict[int, Source] = {}

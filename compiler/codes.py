@@ -1,65 +1,117 @@
-"""Codes of what `resolve` reports: slug, severity and the explanation that `xpc explain` prints. Rules carry their own."""
+"""Codes of what `resolve` reports: slug, severity and what `xpc explain` prints. Rules carry their own."""
 
 from __future__ import annotations
 
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 
 CODES: dict[str, tuple[str, str, str]] = {
-    "XP101": ("unknown-setting", "error",
-              "The name is no setting, clause or choice of the language. Names of other tools are mapped to ours where "
-              "they mean the same: `per_device_train_batch_size` is `micro`."),
-    "XP102": ("misplaced-setting", "error",
-              "The setting exists, in another clause. Writing it where it does not belong would hide what it changes."),
-    "XP103": ("written-twice", "error",
-              "One file states the same setting in two places. One of them would silently lose, so both are shown."),
-    "XP104": ("wrong-kind", "error", "The value is not of the kind that the setting takes: a text where a number goes."),
-    "XP105": ("wrong-unit", "error",
-              "The unit chooses the meaning (40 steps, 3 % of the run), and this setting has no meaning for this unit. "
-              "Token lengths refuse `2k`, which is read as 2000 by some and 2048 by others."),
+    "XP101": (
+        "unknown-setting",
+        "error",
+        "The name is no setting, clause or choice of the language. Names of other tools are mapped to ours where "
+        "they mean the same: `per_device_train_batch_size` is `micro`.",
+    ),
+    "XP102": (
+        "misplaced-setting",
+        "error",
+        "The setting exists, in another clause. Writing it where it does not belong would hide what it changes.",
+    ),
+    "XP103": (
+        "written-twice",
+        "error",
+        "One file states the same setting in two places. One of them would silently lose, so both are shown.",
+    ),
+    "XP104": (
+        "wrong-kind",
+        "error",
+        "The value is not of the kind that the setting takes: a text where a number goes.",
+    ),
+    "XP105": (
+        "wrong-unit",
+        "error",
+        "The unit chooses the meaning (40 steps, 3 % of the run), and this setting has no meaning for this unit. "
+        "Token lengths refuse `2k`, which is read as 2000 by some and 2048 by others.",
+    ),
     "XP106": ("unknown-choice", "error", "The setting takes one of a few names, and this is none of them."),
     "XP107": ("out-of-range", "error", "The number is not finite, or outside of the bounds of the setting."),
-    "XP108": ("unknown-model", "error",
-              "A bare name must be an alias of the registry. A hub id has a slash (`org/name`), a local directory is "
-              "quoted."),
-    "XP109": ("unregistered-model", "note",
-              "The hub id is not in the registry, so its architecture is not known: checks that need layers, heads or "
-              "parameters are skipped. `model { config = file(\"config.json\") }` gives them."),
-    "XP110": ("unknown-dataset", "error",
-              "A bare name must be an alias of the registry, or the name of a `data` block. A hub id has a slash, a "
-              "local file is quoted."),
-    "XP111": ("unregistered-dataset", "note",
-              "The hub id is not in the registry, so the shape of its rows is taken to be `messages`. "
-              "`data { format = ... }` states another."),
+    "XP108": (
+        "unknown-model",
+        "error",
+        "A bare name must be an alias of the registry. A hub id has a slash (`org/name`), a local directory is quoted.",
+    ),
+    "XP109": (
+        "unregistered-model",
+        "note",
+        "The hub id is not in the registry, so its architecture is not known: checks that need layers, heads or "
+        'parameters are skipped. `model { config = file("config.json") }` gives them.',
+    ),
+    "XP110": (
+        "unknown-dataset",
+        "error",
+        "A bare name must be an alias of the registry, or the name of a `data` block. A hub id has a slash, a "
+        "local file is quoted.",
+    ),
+    "XP111": (
+        "unregistered-dataset",
+        "note",
+        "The hub id is not in the registry, so the shape of its rows is taken to be `messages`. "
+        "`data { format = ... }` states another.",
+    ),
     "XP112": ("unknown-gpu", "error", "The GPU is not in the registry, so its memory and capability are not known."),
     "XP113": ("unknown-target", "error", "The target names a stack that this version has no table for."),
     "XP114": ("file-not-read", "error", "A file that the spec names is missing, unreadable, too large or not text."),
     "XP115": ("extends-chain", "error", "`extends` is single, relative, without cycles and at most four deep."),
-    "XP116": ("not-compiled-yet", "error",
-              "The language reserves the name, and this version cannot compile it. Leaving it out silently would run "
-              "something other than what is written."),
+    "XP116": (
+        "not-compiled-yet",
+        "error",
+        "The language reserves the name, and this version cannot compile it. Leaving it out silently would run "
+        "something other than what is written.",
+    ),
     "XP117": ("no-header", "error", "A spec says what is trained: `train MODEL on DATA`. A fragment is for `extends`."),
-    "XP118": ("model-facts", "error",
-              "A local model directory needs a config.json that states the architecture; so does a file given as "
-              "`model { config = file(...) }`."),
+    "XP118": (
+        "model-facts",
+        "error",
+        "A local model directory needs a config.json that states the architecture; so does a file given as "
+        "`model { config = file(...) }`.",
+    ),
     "XP119": ("unused-data", "error", "A `data` block has another name than the one after `on`, so nothing reads it."),
-    "XP120": ("owned-by-a-setting", "error",
-              "`extra` is an escape for what the language does not own. What a setting decides is written as the setting, "
-              "or there would be two sources of truth."),
-    "XP121": ("unknown-extra", "error", "The target's classes have no such name; passed on, it would fail or be ignored."),
+    "XP120": (
+        "owned-by-a-setting",
+        "error",
+        "`extra` is an escape for what the language does not own. What a setting decides is written as the setting, "
+        "or there would be two sources of truth.",
+    ),
+    "XP121": (
+        "unknown-extra",
+        "error",
+        "The target's classes have no such name; passed on, it would fail or be ignored.",
+    ),
     "XP122": ("two-revisions", "error", "`@revision` and `model { revision = ... }` name different revisions."),
-    "XP123": ("data-not-here", "warning",
-              "The local data is not where the spec says. The bundle can still be trained where the data is, but nothing "
-              "about it was checked and its digest is not stated."),
-    "XP124": ("unknown-columns", "error",
-              "The runtime maps rows of messages, conversations (from/value), prompt and completion, or text. Other "
-              "columns are named by `columns`, or the shape by `format`."),
-    "XP125": ("no-edition", "warning",
-              "`xpc 1` on the first line says which edition of the language the page is written in. A one-liner may leave "
-              "it out."),
-    "XP190": ("assumed", "note",
-              "Something was not written, and a value had to be assumed. It is stated in the bundle; writing it makes the "
-              "note go away."),
-}  # fmt: skip
+    "XP123": (
+        "data-not-here",
+        "warning",
+        "The local data is not where the spec says. The bundle can still be trained where the data is, but nothing "
+        "about it was checked and its digest is not stated.",
+    ),
+    "XP124": (
+        "unknown-columns",
+        "error",
+        "The runtime maps rows of messages, conversations (from/value), prompt and completion, or text. Other "
+        "columns are named by `columns`, or the shape by `format`.",
+    ),
+    "XP125": (
+        "no-edition",
+        "warning",
+        "`xpc 1` on the first line says which edition of the language the page is written in. A one-liner may leave "
+        "it out.",
+    ),
+    "XP190": (
+        "assumed",
+        "note",
+        "Something was not written, and a value had to be assumed. It is stated in the bundle; writing it makes the "
+        "note go away.",
+    ),
+}
 
 
 def report(

@@ -43,8 +43,14 @@ def _wrong_kind(row: Setting, item: Item, node: Value | None) -> Wrong:
 
 def _wrong_unit(row: Setting, item: Item, node: Number, help: str) -> Wrong:
     shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
-    return Wrong(report("XP105", f"`{shown}` has no meaning for `{row.name}`",
-                        _at(item, node, f"expected {row.kind.phrase}"), help=help))  # fmt: skip
+    return Wrong(
+        report(
+            "XP105",
+            f"`{shown}` has no meaning for `{row.name}`",
+            _at(item, node, f"expected {row.kind.phrase}"),
+            help=help,
+        )
+    )
 
 
 def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
@@ -53,8 +59,14 @@ def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -
         low = "" if row.low is None else f" of at least {row.low:g}"
         high = "" if row.high is None else f" and at most {row.high:g}"
         bounds = f"{low}{high}" or " that is finite and below 2^63"
-        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, f"a number{bounds}"),
-                           help=f"write `{row.name} = {row.kind.example}`" if row.kind.example else None))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                f"`{row.name}` is out of range",
+                _at(item, node, f"a number{bounds}"),
+                help=f"write `{row.name} = {row.kind.example}`" if row.kind.example else None,
+            )
+        )
 
 
 def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
@@ -67,13 +79,22 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     if tokens and node.unit in ("k", "M", "B"):
         exact = int(node.value * scale)
         binary = f"{node.value:g}{node.unit}i" if node.unit != "B" else f"{node.value:g}Gi"
-        raise _wrong_unit(row, item, node,
-                          f"write {int(node.value * 1024)}, {binary} or {exact}" if node.unit == "k"
-                          else f"write {exact}")  # fmt: skip
+        raise _wrong_unit(
+            row,
+            item,
+            node,
+            f"write {int(node.value * 1024)}, {binary} or {exact}" if node.unit == "k" else f"write {exact}",
+        )
     value = node.value * scale
     if value != int(value):
-        raise Wrong(report("XP104", f"`{row.name}` takes a whole number", _at(item, node),
-                           help=f"write `{row.name} = {max(1, round(value))}`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP104",
+                f"`{row.name}` takes a whole number",
+                _at(item, node),
+                help=f"write `{row.name} = {max(1, round(value))}`",
+            )
+        )
     _bounded(row, item, node, int(value))
     return int(value)
 
@@ -107,8 +128,14 @@ def _real(row: Setting, item: Item, node: Value | None) -> object:
 def _share(row: Setting, item: Item, node: Number) -> Amount:
     _bounded(row, item, node, node.value)
     if not 0 <= node.value <= 100:
-        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, "a share lies between 0% and 100%"),
-                           help=f"write `{row.name} = 5%`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                f"`{row.name}` is out of range",
+                _at(item, node, "a share lies between 0% and 100%"),
+                help=f"write `{row.name} = 5%`",
+            )
+        )
     return Amount("share", node.value / 100)
 
 
@@ -134,8 +161,14 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     amount = _count_or_share(row, item, node)
     assert isinstance(amount, Amount)
     if amount.value <= 0:
-        raise Wrong(report("XP107", f"`{row.name}` is out of range", _at(item, node, "0 would mean never"),
-                           help=f"write `{row.name} = never` or `{row.name} = 100`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                f"`{row.name}` is out of range",
+                _at(item, node, "0 would mean never"),
+                help=f"write `{row.name} = never` or `{row.name} = 100`",
+            )
+        )
     return amount
 
 
@@ -153,10 +186,15 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
     if node.name not in row.choices:
         near = FOREIGN.get(node.name.lower())
         near = near if near in row.choices else nearest(node.name, row.choices)
-        raise Wrong(report("XP106", f"`{node.name[:60]}` is not a choice of `{row.name}`",
-                           _at(item, node, f"did you mean `{near}`?" if near else ""),
-                           help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
-                           edits=(Edit(node.span, near),) if near else ()))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP106",
+                f"`{node.name[:60]}` is not a choice of `{row.name}`",
+                _at(item, node, f"did you mean `{near}`?" if near else ""),
+                help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
+                edits=(Edit(node.span, near),) if near else (),
+            )
+        )
     pending = CHOICE_PENDING.get((row.path, node.name))
     if pending:
         raise Wrong(report("XP116", f"`{node.name}` is not compiled yet", _at(item, node), help=pending))
@@ -187,8 +225,14 @@ def _text(row: Setting, item: Item, node: Value | None) -> object:
         raise _wrong_kind(row, item, node)
     wrong = plain_text(node.value)
     if wrong:
-        raise Wrong(report("XP107", f"`{row.name}` cannot be used: {wrong}", _at(item, node),
-                           help=f"write `{row.name} = {row.kind.example}`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                f"`{row.name}` cannot be used: {wrong}",
+                _at(item, node),
+                help=f"write `{row.name} = {row.kind.example}`",
+            )
+        )
     return node.value
 
 
@@ -216,8 +260,14 @@ def _reals(row: Setting, item: Item, node: Value | None) -> object:
         raise _wrong_kind(row, item, node)
     values = tuple(float(_number(row, item, part)) for part in node.items)
     if row.path == "optimizer.betas" and (len(values) != 2 or not all(0 <= v < 1 for v in values)):
-        raise Wrong(report("XP107", "`betas` are two numbers from 0 to below 1", _at(item, node),
-                           help="write `betas = [0.9, 0.999]`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                "`betas` are two numbers from 0 to below 1",
+                _at(item, node),
+                help="write `betas = [0.9, 0.999]`",
+            )
+        )
     return values
 
 
@@ -235,8 +285,14 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     _bounded(row, item, node, node.value)
     seconds = node.value * TIME_UNITS[node.unit]
     if seconds < 1 or seconds != int(seconds):
-        raise Wrong(report("XP107", f"`{row.name}` is at least one second, in whole seconds", _at(item, node),
-                           help=f"write `{row.name} = 1800s`"))  # fmt: skip
+        raise Wrong(
+            report(
+                "XP107",
+                f"`{row.name}` is at least one second, in whole seconds",
+                _at(item, node),
+                help=f"write `{row.name} = 1800s`",
+            )
+        )
     return int(seconds)
 
 

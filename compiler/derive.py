@@ -1,8 +1,6 @@
-"""What was not written: defaults from the schema, assumptions, and the batch arithmetic. Each value says why it is so."""
+"""What was not written: defaults, assumptions and the batch arithmetic. Each value says why it is so."""
 
 from __future__ import annotations
-
-from attrs import define
 
 from xpc.compiler import plan
 from xpc.compiler.codes import report
@@ -11,12 +9,13 @@ from xpc.compiler.schema import OLD_STRATEGIES, TABLE
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import mutable
 
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
 
 
-@define
+@mutable
 class Derivation:
     """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence."""
 
@@ -57,15 +56,19 @@ class Derivation:
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
             name, settings = OLD_STRATEGIES[written]
-            self.values["strategy"] = Value(name, Origin(old.origin.kind, old.origin.label, f"{written} is {name} today"))
+            self.values["strategy"] = Value(
+                name, Origin(old.origin.kind, old.origin.label, f"{written} is {name} today")
+            )
             for path, value in settings.items():
                 if path not in self.values:
                     self.values[path] = Value(value, Origin(DERIVED, None, f"{written} means so"))
         elif written is None:
             self._set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
             if self.hardware.world > 1:
-                self._note(f"no strategy is written: ddp on {self.hardware.world} processes",
-                           "`with zero2`, `zero3` or `fsdp` shards the model states")  # fmt: skip
+                self._note(
+                    f"no strategy is written: ddp on {self.hardware.world} processes",
+                    "`with zero2`, `zero3` or `fsdp` shards the model states",
+                )
 
     def _precision(self) -> None:
         if self._get("precision") is not None:
@@ -134,22 +137,30 @@ class Derivation:
         stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
         seq = self._whole("batch.seq") or 1024
         need = plan.Need(
-            self.model.facts, self.hardware.gpu, self._get("precision") != "fp32", stage,
-            self._whole("strategy.shard") or self.hardware.processes if strategy == "hsdp" else world, seq,
-            self._get("memory.checkpointing") is True, self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
+            self.model.facts,
+            self.hardware.gpu,
+            self._get("precision") != "fp32",
+            stage,
+            self._whole("strategy.shard") or self.hardware.processes if strategy == "hsdp" else world,
+            seq,
+            self._get("memory.checkpointing") is True,
+            self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
             self._get("strategy.offload") in ("cpu", "optimizer"),
-        )  # fmt: skip
+        )
         chosen = plan.largest_micro(need, gbs // world if gbs % world == 0 else 1)
         self._set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
-            self._note(f"no micro-batch is written: micro={chosen.value}, {chosen.why}",
-                       f"`micro={chosen.value}` states it")  # fmt: skip
+            self._note(
+                f"no micro-batch is written: micro={chosen.value}, {chosen.why}", f"`micro={chosen.value}` states it"
+            )
         return chosen.value
 
     def _rest(self) -> None:
         if "save" not in self.values:
             self._set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
-            self._note(f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it')
+            self._note(
+                f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it'
+            )
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self._set("train.epochs", 3.0, "transformers' own", DEFAULT)
             self._note("no length is written: 3 epochs", "`for 3 epochs` states it")
@@ -162,4 +173,3 @@ class Derivation:
                 self._set("strategy.state_dict", "full", "", DEFAULT)
         if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
             self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
-

@@ -1,25 +1,26 @@
 """Tree to items: the three equivalences of the language undone, so that every setting is one path and one value.
 
-`with a k=v` is the same items in the body; a bare choice is its setting; `name(k=v)` is `name { k = v }`. What comes out
-is flat: a path of the schema, the node that was written for it (None for a bare flag), and the place.
+`with a k=v` is the same items in the body; a bare choice is its setting; `name(k=v)` is `name { k = v }`. What comes
+out is flat: a path of the schema, the node that was written for it (None for a bare flag), and the place.
 """
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import field
 
 from xpc.compiler import registry, schema
 from xpc.compiler.codes import report
 from xpc.compiler.kinds import BLOCK, FLAG
 from xpc.compiler.suggest import nearest, owner_name
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import mutable, record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Block, Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Train, Value
 
 Operand = Setting | Value
 
 
-@frozen
+@record
 class Item:
     """A setting as written: `node` is None where the bare name stands for true."""
 
@@ -28,7 +29,7 @@ class Item:
     label: Label
 
 
-@frozen
+@record
 class Row:
     """A source of a `data` block, with its `columns` and `take`."""
 
@@ -37,7 +38,7 @@ class Row:
     items: tuple[Item, ...] = ()
 
 
-@define
+@mutable
 class Written:
     """What one file says. `data_name` is the name of its `data` block."""
 
@@ -67,12 +68,21 @@ class _Expander:
         if train is not None:
             if train.budget is not None:
                 unit = train.budget.unit.text
-                path = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.steps", "steps": "train.steps"}
+                path = {
+                    "epoch": "train.epochs",
+                    "epochs": "train.epochs",
+                    "step": "train.steps",
+                    "steps": "train.steps",
+                }
                 if unit in path:
                     self.add(path[unit], train.budget.amount, train.budget.span)
                 else:
-                    self.problem("XP105", f"a run lasts epochs or steps, not `{unit}`", train.budget.unit.span,
-                                 help="write `for 3 epochs` or `for 1000 steps`")  # fmt: skip
+                    self.problem(
+                        "XP105",
+                        f"a run lasts epochs or steps, not `{unit}`",
+                        train.budget.unit.span,
+                        help="write `for 3 epochs` or `for 1000 steps`",
+                    )
             for option in train.options:
                 self.operand(option, None)
         for statement in self.file.statements:
@@ -84,20 +94,32 @@ class _Expander:
     def label(self, span: Span, text: str = "") -> Label:
         return Label(self.file.source, span, text)
 
-    def problem(self, code: str, message: str, span: Span, text: str = "", help: str | None = None,
-                edit: str | None = None, related: tuple[Label, ...] = ()) -> None:  # fmt: skip
+    def problem(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        text: str = "",
+        help: str | None = None,
+        edit: str | None = None,
+        related: tuple[Label, ...] = (),
+    ) -> None:
         edits = () if edit is None else (Edit(span, edit),)
-        self.out.problems.append(
-            report(code, message, self.label(span, text), help=help, edits=edits, related=related)
-        )
+        self.out.problems.append(report(code, message, self.label(span, text), help=help, edits=edits, related=related))
 
     def add(self, path: str, node: Value | None, span: Span) -> None:
         item = Item(path, node, self.label(span))
         first = self.out.items.setdefault(path, item)
         if first is not item:
             name = path.rpartition(".")[2]
-            self.problem("XP103", f"`{name}` is written twice", span, "again here",
-                         help="keep one of the two", related=(Label(first.label.source, first.label.span, "first here"),))  # fmt: skip
+            self.problem(
+                "XP103",
+                f"`{name}` is written twice",
+                span,
+                "again here",
+                help="keep one of the two",
+                related=(Label(first.label.source, first.label.span, "first here"),),
+            )
 
     # -- statements -----------------------------------------------------------------------------------------------
 
@@ -114,8 +136,12 @@ class _Expander:
             self.named(Name(head.span, head.name), body, clause, node.span)
         else:
             what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)}`"
-            self.problem("XP101", f"{what} stands where a setting or clause goes", head.span,
-                         help="sources of data go into a block: data NAME { ... }")  # fmt: skip
+            self.problem(
+                "XP101",
+                f"{what} stands where a setting or clause goes",
+                head.span,
+                help="sources of data go into a block: data NAME { ... }",
+            )
 
     def operand(self, node: Operand, clause: str | None) -> None:
         """An item of `with`, of a call, or of a clause's line."""
@@ -128,8 +154,9 @@ class _Expander:
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
         else:
-            self.problem("XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span,
-                         help="write `name=value`")  # fmt: skip
+            self.problem(
+                "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
+            )
 
     def typed(self, span: Span) -> str:
         return self.file.source.text[span.start : span.end][:60]
@@ -141,7 +168,9 @@ class _Expander:
             return
         row = schema.BY_PATH.get(path)
         if row is None:
-            self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=f"write {name.text} {{ ... }}")
+            self.problem(
+                "XP104", f"`{name.text}` is a clause, not a setting", name.span, help=f"write {name.text} {{ ... }}"
+            )
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
         else:
@@ -170,8 +199,12 @@ class _Expander:
                 return
         elif text in self.outer or text in schema.CLAUSES or text in self.choices or elsewhere:
             home = (self.outer.get(text) or self.choices.get(text) or (elsewhere or [text])[0]).split(".")[0]
-            self.problem("XP102", f"`{text}` is not a setting of `{clause}`", name.span,
-                         help=f"it belongs to `{home}`" if home != text else f"`{text}` stands on its own")  # fmt: skip
+            self.problem(
+                "XP102",
+                f"`{text}` is not a setting of `{clause}`",
+                name.span,
+                help=f"it belongs to `{home}`" if home != text else f"`{text}` stands on its own",
+            )
             return
         known = self.candidates(clause)
         ours = owner_name(text)
@@ -179,10 +212,14 @@ class _Expander:
             ours = nearest(text, known) or ours or nearest(text, self.candidates(None))
         where = f"of `{clause}`" if clause else "of the language"
         single = ours is not None and all(c.isalnum() or c in "_-." for c in ours)
-        self.problem("XP101", f"`{text}` is not a setting {where}", name.span,
-                     f"did you mean `{ours}`?" if ours else "",
-                     help=f"write `{ours}`" if ours else "the settings of a clause are listed in the reference",
-                     edit=ours if single else None)  # fmt: skip
+        self.problem(
+            "XP101",
+            f"`{text}` is not a setting {where}",
+            name.span,
+            f"did you mean `{ours}`?" if ours else "",
+            help=f"write `{ours}`" if ours else "the settings of a clause are listed in the reference",
+            edit=ours if single else None,
+        )
 
     def candidates(self, clause: str | None) -> list[str]:
         if clause is None:
@@ -219,11 +256,20 @@ class _Expander:
         elif row.alone and not body:
             self.add(path, Ref(name.span, row.alone), name.span)
         elif not body:
-            self.problem("XP104", f"`{text}` needs a value", name.span, f"expected {row.kind.phrase}",
-                         help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`")  # fmt: skip
+            self.problem(
+                "XP104",
+                f"`{text}` needs a value",
+                name.span,
+                f"expected {row.kind.phrase}",
+                help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`",
+            )
         else:
-            self.problem("XP104", f"`{text}` takes one value, not a block", name.span,
-                         help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`")  # fmt: skip
+            self.problem(
+                "XP104",
+                f"`{text}` takes one value, not a block",
+                name.span,
+                help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`",
+            )
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
         for node in body:
@@ -261,8 +307,13 @@ class _Expander:
             self.add(clause, List(whole, tuple(heads)) if many else heads[0], whole)
             if not many:
                 for extra in heads[1:]:
-                    self.problem("XP104", f"`{clause}` takes one value", extra.span, "a second one",
-                                 help=f"keep `{self.typed(heads[0].span)}`")  # fmt: skip
+                    self.problem(
+                        "XP104",
+                        f"`{clause}` takes one value",
+                        extra.span,
+                        "a second one",
+                        help=f"keep `{self.typed(heads[0].span)}`",
+                    )
         self.inside(rest, clause)
 
     # -- data and extra ---------------------------------------------------------------------------------------------
@@ -270,8 +321,14 @@ class _Expander:
     def data(self, name: Name, body: list[Operand | Clause]) -> None:
         title = body[0] if body and isinstance(body[0], Ref | String) else None
         if self.out.data_name is not None:
-            self.problem("XP103", "a spec has one `data` block", name.span, "again here",
-                         help="put all sources into one block", related=(self.out.data_name,))  # fmt: skip
+            self.problem(
+                "XP103",
+                "a spec has one `data` block",
+                name.span,
+                "again here",
+                help="put all sources into one block",
+                related=(self.out.data_name,),
+            )
             return
         self.out.data_name = self.label(name.span if title is None else title.span)
         for node in body if title is None else body[1:]:
@@ -303,9 +360,14 @@ class _Expander:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.typed(part.span)
                 near = nearest(text, schema.SOURCE_SETTINGS)
-                self.problem("XP101", f"`{text}` is not a setting of a source", part.span if name is None else name.span,
-                             f"did you mean `{near}`?" if near else "",
-                             help=f"write `{near}`" if near else "a source has `columns` and `take`", edit=near)  # fmt: skip
+                self.problem(
+                    "XP101",
+                    f"`{text}` is not a setting of a source",
+                    part.span if name is None else name.span,
+                    f"did you mean `{near}`?" if near else "",
+                    help=f"write `{near}`" if near else "a source has `columns` and `take`",
+                    edit=near,
+                )
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
 
     def extra(self, name: Name, body: list[Operand | Clause]) -> None:
@@ -313,7 +375,9 @@ class _Expander:
         if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
             place = name.span if title is None else title.span
             near = nearest(self.typed(place), schema.EXTRA_TARGETS) or "trl"
-            self.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", place, help=f"write `extra {near} {{ ... }}`")
+            self.problem(
+                "XP106", "`extra` goes to trl, accelerate or deepspeed", place, help=f"write `extra {near} {{ ... }}`"
+            )
             return
         table = self.out.extra.setdefault(title.name, {})
         for node in body[1:]:
@@ -337,8 +401,14 @@ class _Expander:
         item = Item(prefix + key, value, self.label(span))
         first = table.setdefault(item.path, item)
         if first is not item:
-            self.problem("XP103", f"`{key}` is written twice", span, "again here", help="keep one of the two",
-                         related=(Label(first.label.source, first.label.span, "first here"),))  # fmt: skip
+            self.problem(
+                "XP103",
+                f"`{key}` is written twice",
+                span,
+                "again here",
+                help="keep one of the two",
+                related=(Label(first.label.source, first.label.span, "first here"),),
+            )
 
 
 __all__ = ["Item", "Number", "Row", "Written", "expand"]

@@ -1,7 +1,7 @@
 """The files that a spec names, read through one door so that every byte that decides a bundle is counted and hashed.
 
 `Workspace` is the edge of the pure stages: they ask it for a file by the name written in the spec, relative to the file
-that names it, and get bytes or a sentence. Names in results are relative to the spec's folder, never absolute, so that a
+that names it, and get bytes or a sentence. Names in results are relative to the spec's folder, never absolute, so a
 bundle does not know on which machine it was compiled.
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
-from attrs import define, field, frozen
+from attrs import field
+
+from xpc.grammar.record import mutable, record
 
 MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
@@ -19,7 +21,7 @@ MAX_DATA = 64 * 2**20
 _HEAD = 2**20
 
 
-@frozen
+@record
 class Read:
     """A file that was read: the name it is known by, its bytes and their SHA-256 in hex."""
 
@@ -28,7 +30,7 @@ class Read:
     digest: str
 
 
-@define
+@mutable
 class Workspace:
     """Files relative to `root`, the folder of the spec. `seen` maps every path that was asked for to its digest."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from xpc.grammar.record import record
 
 COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "Ki": 2**10, "Mi": 2**20}
 TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -12,7 +12,7 @@ BYTE_UNITS = {
 }  # fmt: skip
 
 
-@frozen
+@record
 class Kind:
     """What a setting's value is. `phrase` ends the sentence "expected ..."; `example` is legal to type."""
 
@@ -32,9 +32,9 @@ EVERY = Kind("every", "a number of steps (100), a share of the run (5%), `epoch`
 ROWS_OR_SHARE = Kind("rows_or_share", "a number of rows (1000) or a share of them (5%)", "5%")
 CHOICE = Kind("choice", "one of the listed names", "")
 CHOICES = Kind("choices", "one or more of the listed names", "")
-TEXT = Kind("text", 'a quoted text', '"text"')
-FILE = Kind("file", 'a file, relative to the spec', 'file("template.jinja")')
-TEXT_OR_FILE = Kind("text_or_file", 'a quoted text or a file', '"text"')
+TEXT = Kind("text", "a quoted text", '"text"')
+FILE = Kind("file", "a file, relative to the spec", 'file("template.jinja")')
+TEXT_OR_FILE = Kind("text_or_file", "a quoted text or a file", '"text"')
 PATH = Kind("path", "a quoted path", '"out/run"')
 NAME = Kind("name", "a name or a quoted text", '"main"')
 REALS = Kind("reals", "a list of numbers", "[0.9, 0.999]")
@@ -44,7 +44,7 @@ HARDWARE = Kind("hardware", "a count and a GPU, or cpu", "8 x h100-80gb")
 BLOCK = Kind("block", "a block of settings", "{ }")
 
 
-@frozen
+@record
 class Amount:
     """A value whose unit chose its meaning: `count` (steps or rows), `share` (0 to 1), `absolute`, `epoch`, `never`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import define, evolve, field
+from attrs import field
 
 from xpc.compiler.codes import report
 from xpc.compiler.expand import Item, Row, Written, expand
@@ -13,13 +13,14 @@ from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
+from xpc.grammar.record import evolve, mutable
 from xpc.grammar.source import Source
 from xpc.grammar.tree import File, Train
 
 MAX_DEPTH = 4
 
 
-@define
+@mutable
 class Loaded:
     """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base."""
 
@@ -47,8 +48,9 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         assert last.extends is not None
         label = Label(last.source, last.extends.span)
         if len(chain) > MAX_DEPTH:
-            out.problems.append(report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label,
-                                       help="inline one of the bases"))  # fmt: skip
+            out.problems.append(
+                report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases")
+            )
             break
         read = workspace.read(last.extends.value, last.source.name)
         if isinstance(read, str):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from xpc.compiler.files import Workspace
 from xpc.compiler.load import load
 from xpc.compiler.resolve import resolve
@@ -11,9 +9,10 @@ from xpc.compiler.rules import check
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
+from xpc.grammar.record import record
 
 
-@frozen
+@record
 class Checked:
     """A spec that went through every check, with everything that was found. `spec` is None when an error stands."""
 

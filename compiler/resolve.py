@@ -1,10 +1,10 @@
-"""Tree to Spec: names, units, registry, bases, defaults. Everything that is wrong is collected, nothing stops at the first."""
+"""Tree to Spec: names, units, registry, bases, defaults. Everything that is wrong is collected."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 
-from attrs import define, evolve, field
+from attrs import field
 
 from xpc.compiler import extras, registry, schema, targets
 from xpc.compiler.codes import report
@@ -18,6 +18,7 @@ from xpc.compiler.spec import DEFAULT, SPEC, DataSource, Hardware, Model, Origin
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
@@ -29,7 +30,7 @@ def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Dia
     return _Resolver(loaded, workspace).run()
 
 
-@define
+@mutable
 class _Resolver:
     loaded: Loaded
     workspace: Workspace
@@ -43,8 +44,14 @@ class _Resolver:
         target = self._target()
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
-                self.problems.append(report("XP117", "the spec does not say what is trained", self._top(),
-                                            help="write `train MODEL on DATA` above the body"))  # fmt: skip
+                self.problems.append(
+                    report(
+                        "XP117",
+                        "the spec does not say what is trained",
+                        self._top(),
+                        help="write `train MODEL on DATA` above the body",
+                    )
+                )
             return None, self.problems
         self._files()
         model = self._model()
@@ -67,9 +74,14 @@ class _Resolver:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
             if row.pending:
-                if not any(path != other and path.startswith(other + ".") for other in self.loaded.items
-                           if schema.BY_PATH[other].pending):  # fmt: skip
-                    self.problems.append(report("XP116", f"`{row.name}` is not compiled yet", item.label, help=row.pending))
+                if not any(
+                    path != other and path.startswith(other + ".")
+                    for other in self.loaded.items
+                    if schema.BY_PATH[other].pending
+                ):
+                    self.problems.append(
+                        report("XP116", f"`{row.name}` is not compiled yet", item.label, help=row.pending)
+                    )
                 continue
             value = convert(row, item)
             if isinstance(value, Diagnostic):
@@ -81,8 +93,15 @@ class _Resolver:
         loaded = self.loaded
         if loaded.file.edition is None and (loaded.file.statements or loaded.file.extends is not None):
             edit = Edit(self._top().span, "xpc 1\n\n")
-            self.problems.append(report("XP125", "the spec does not say its edition", self._top(),
-                                        help="write `xpc 1` on the first line", edits=(edit,)))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP125",
+                    "the spec does not say its edition",
+                    self._top(),
+                    help="write `xpc 1` on the first line",
+                    edits=(edit,),
+                )
+            )
 
     def _target(self) -> Target:
         written = self.values.get("target")
@@ -92,8 +111,14 @@ class _Resolver:
             assert written is not None
             near = nearest(name, targets.names())
             label = written.origin.label
-            self.problems.append(report("XP113", f"`{name[:60]}` is no target of this version", label,
-                                        help="write " + (f"`target {near}`" if near else " or ".join(targets.names()))))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP113",
+                    f"`{name[:60]}` is no target of this version",
+                    label,
+                    help="write " + (f"`target {near}`" if near else " or ".join(targets.names())),
+                )
+            )
             target = targets.load(targets.DEFAULT)
         if target is None:
             raise LookupError(f"the table of {targets.DEFAULT} is missing from the installation")
@@ -149,7 +174,9 @@ class _Resolver:
             if config is not None:
                 self.values["model.config"] = Value(self._bundle(*config), value.origin)
         revision = self.values.get("model.revision")
-        model, problems = find_model(node, label, config, None if revision is None else str(revision.value), self.workspace)
+        model, problems = find_model(
+            node, label, config, None if revision is None else str(revision.value), self.workspace
+        )
         self.problems += problems
         if isinstance(node, Ref) and node.revision is not None and revision is None:
             self.values["model.revision"] = Value(node.revision, Origin(SPEC, label))
@@ -160,15 +187,21 @@ class _Resolver:
         nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
         if nodes > MAX_PROCESSES:
             label = None if nodes_value is None else nodes_value.origin.label
-            self.problems.append(report("XP107", f"`nodes` is more than {MAX_PROCESSES}", label,
-                                        help="write `nodes 8`"))  # fmt: skip
+            self.problems.append(
+                report("XP107", f"`nodes` is more than {MAX_PROCESSES}", label, help="write `nodes 8`")
+            )
             nodes = 1
         value = self.values.pop("hardware", None)
         if value is None:
             if "hardware" not in self.loaded.items:
-                self.problems.append(report(
-                    "XP190", f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}", model.label,
-                    help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it"))  # fmt: skip
+                self.problems.append(
+                    report(
+                        "XP190",
+                        f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
+                        model.label,
+                        help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
+                    )
+                )
             self.values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
             return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
         node, label = value.value, value.origin.label
@@ -176,8 +209,14 @@ class _Resolver:
         if isinstance(node, Count):
             count, name = self._count(node.n, label), node.what
         if not (isinstance(name, Ref) and name.is_name):
-            self.problems.append(report("XP104", "`hardware` takes a count and a GPU, or cpu", label,
-                                        help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`"))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP104",
+                    "`hardware` takes a count and a GPU, or cpu",
+                    label,
+                    help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`",
+                )
+            )
             return Hardware(None, 1, nodes)
         if name.name == "cpu":
             self.values["hardware"] = Value(f"{count} x cpu", value.origin)
@@ -186,9 +225,15 @@ class _Resolver:
         if gpu is None:
             near = nearest(name.name, registry.gpu_names())
             place = None if label is None else Label(label.source, name.span, f"did you mean `{near}`?" if near else "")
-            self.problems.append(report("XP112", f"`{name.name[:60]}` is no GPU of the registry", place,
-                                        help=f"write `{near}`" if near else "write one of " + ", ".join(registry.gpu_names()),
-                                        edits=(Edit(name.span, near),) if near else ()))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP112",
+                    f"`{name.name[:60]}` is no GPU of the registry",
+                    place,
+                    help=f"write `{near}`" if near else "write one of " + ", ".join(registry.gpu_names()),
+                    edits=(Edit(name.span, near),) if near else (),
+                )
+            )
             gpu = registry.find_gpu(DEFAULT_GPU)
         assert gpu is not None
         self.values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)
@@ -197,8 +242,14 @@ class _Resolver:
     def _count(self, node: Number, label: Label | None) -> int:
         if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
             place = None if label is None else Label(label.source, node.span)
-            self.problems.append(report("XP107", "the number of processes is out of range", place,
-                                        help=f"write a whole number from 1 to {MAX_PROCESSES}"))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP107",
+                    "the number of processes is out of range",
+                    place,
+                    help=f"write a whole number from 1 to {MAX_PROCESSES}",
+                )
+            )
             return 1
         return node.value
 
@@ -214,8 +265,15 @@ class _Resolver:
             named = isinstance(node, Ref) and node.name == title
             if title != "data" and not named:
                 written = loaded.train_source.text[node.span.start : node.span.end]
-                self.problems.append(report("XP119", f"nothing reads the data block `{title[:60]}`", loaded.data_name,
-                                            related=(label,), help=f"name it `{written[:60]}`, or write `on {title[:60]}`"))  # fmt: skip
+                self.problems.append(
+                    report(
+                        "XP119",
+                        f"nothing reads the data block `{title[:60]}`",
+                        loaded.data_name,
+                        related=(label,),
+                        help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
+                    )
+                )
             elif loaded.rows:
                 rows = loaded.rows
         shape = self.values.get("data.format")
@@ -246,20 +304,36 @@ class _Resolver:
             setting = schema.BY_PATH[owner]
             hint = f"write `{setting.name}` instead; " if not setting.pending else ""
             self.problems.append(
-                report("XP120", f"`{path}` is decided by `{owner}`", item.label, help=f"{hint}`{owner}` says: {setting.doc}")
+                report(
+                    "XP120",
+                    f"`{path}` is decided by `{owner}`",
+                    item.label,
+                    help=f"{hint}`{owner}` says: {setting.doc}",
+                )
             )
             return None
         known = extras.legal_names(target, name)
         if path not in known:
             near = nearest(path, known)
-            self.problems.append(report("XP121", f"{target.name} has no `{path[:60]}` for {name}",
-                                        evolve(item.label, text=f"did you mean `{near}`?" if near else ""),
-                                        help=f"write `{near}`" if near else "the names are those of the target's classes"))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP121",
+                    f"{target.name} has no `{path[:60]}` for {name}",
+                    evolve(item.label, text=f"did you mean `{near}`?" if near else ""),
+                    help=f"write `{near}`" if near else "the names are those of the target's classes",
+                )
+            )
             return None
         value = plain_value(item.node)
         wrong = plain_text(value) if isinstance(value, str) else None
         if value is None or wrong:
-            self.problems.append(report("XP104", f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}", item.label,
-                                        help="write a number, a quoted text, true, false or a list"))  # fmt: skip
+            self.problems.append(
+                report(
+                    "XP104",
+                    f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
+                    item.label,
+                    help="write a number, a quoted text, true, false or a list",
+                )
+            )
             return None
         return Value(value, Origin(SPEC, item.label))

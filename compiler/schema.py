@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
-
 from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Kind
+from xpc.grammar.record import record
 
 
-@frozen
+@record
 class Setting:
     """One row.
 
@@ -129,7 +128,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.shard", k.INT, "ranks that share one copy of the model (hsdp)", low=1),
     Setting("strategy.state_dict", k.CHOICE, "form of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
     Setting("strategy.context_parallel", k.INT, "ranks that share one sequence", pending=LATER),
-    Setting("strategy.activation_checkpointing", k.FLAG, "never legal: `memory { checkpointing }` is the one way to ask"),
+    Setting("strategy.activation_checkpointing", k.FLAG, "never legal; `memory { checkpointing }` is the one way"),
     # precision
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
             args=("bf16", "fp16")),

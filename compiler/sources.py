@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-from attrs import evolve
-
 from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.convert import convert, plain_text
@@ -17,6 +15,7 @@ from xpc.compiler.schema import SOURCE_SETTINGS
 from xpc.compiler.spec import DataSource, Model
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
 SHAPES = {
@@ -31,8 +30,9 @@ SHAPES = {
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt", ".text")
 
 
-def find_model(node: Ref | String, label: Label, config: tuple[str, bytes] | None, revision: str | None,
-               workspace: Workspace) -> tuple[Model, list[Diagnostic]]:  # fmt: skip
+def find_model(
+    node: Ref | String, label: Label, config: tuple[str, bytes] | None, revision: str | None, workspace: Workspace
+) -> tuple[Model, list[Diagnostic]]:
     """The model that the header names. `config` is the name and the bytes of `model { config = file(...) }`."""
     problems: list[Diagnostic] = []
     facts: ModelFacts | None = None
@@ -48,33 +48,63 @@ def find_model(node: Ref | String, label: Label, config: tuple[str, bytes] | Non
         elif facts is None and not problems:
             read = workspace.read(node.value.rstrip("/") + "/config.json")
             if isinstance(read, str):
-                problems.append(report("XP118", f"{read}, so the architecture is not known", label,
-                                       help='a local model is a folder with config.json; or write '
-                                            'model { config = file("config.json") }'))  # fmt: skip
+                problems.append(
+                    report(
+                        "XP118",
+                        f"{read}, so the architecture is not known",
+                        label,
+                        help="a local model is a folder with config.json; or write "
+                        'model { config = file("config.json") }',
+                    )
+                )
             else:
                 facts, problem = _facts(read.name, read.data, label)
                 known = read.name
                 problems += problem
         return Model(label, None, node.value, revision, facts, known), problems
     if node.config is not None or node.split is not None:
-        problems.append(report("XP108", "a model has no configuration and no split", label,
-                               help=f"write `{node.name}`, with `@revision` if one is meant"))  # fmt: skip
+        problems.append(
+            report(
+                "XP108",
+                "a model has no configuration and no split",
+                label,
+                help=f"write `{node.name}`, with `@revision` if one is meant",
+            )
+        )
     if node.revision is not None and revision is not None and node.revision != revision:
-        problems.append(report("XP122", f"the model is asked for at `{node.revision}` and at `{revision}`", label,
-                               help="keep one of the two"))  # fmt: skip
+        problems.append(
+            report(
+                "XP122",
+                f"the model is asked for at `{node.revision}` and at `{revision}`",
+                label,
+                help="keep one of the two",
+            )
+        )
     entry = registry.find_model(node.name)
     if entry is not None:
         return Model(label, entry.id, None, node.revision or revision, facts or entry, known or "registry"), problems
     if node.is_name:
         near = nearest(node.name, registry.model_names())
-        problems.append(report("XP108", f"`{node.name[:80]}` is no model of the registry",
-                               evolve(label, text=f"did you mean `{near}`?" if near else ""),
-                               help=f"write `{near}`, a hub id such as `org/{node.name[:80]}`, or a quoted local folder"
-                               if near else f"write a hub id such as `org/{node.name[:80]}`, or a quoted local folder",
-                               edits=(Edit(label.span, near),) if near else ()))  # fmt: skip
+        problems.append(
+            report(
+                "XP108",
+                f"`{node.name[:80]}` is no model of the registry",
+                evolve(label, text=f"did you mean `{near}`?" if near else ""),
+                help=f"write `{near}`, a hub id such as `org/{node.name[:80]}`, or a quoted local folder"
+                if near
+                else f"write a hub id such as `org/{node.name[:80]}`, or a quoted local folder",
+                edits=(Edit(label.span, near),) if near else (),
+            )
+        )
     elif facts is None:
-        problems.append(report("XP109", f"`{node.name[:80]}` is not in the registry: its architecture is not checked", label,
-                               help='model { config = file("config.json") } gives the architecture'))  # fmt: skip
+        problems.append(
+            report(
+                "XP109",
+                f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
+                label,
+                help='model { config = file("config.json") } gives the architecture',
+            )
+        )
     return Model(label, node.name, None, node.revision or revision, facts, known), problems
 
 
@@ -82,7 +112,9 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, lis
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):
-        return None, [report("XP118", f"`{name}` is not JSON", label, help="give the config.json of a transformers model")]
+        return None, [
+            report("XP118", f"`{name}` is not JSON", label, help="give the config.json of a transformers model")
+        ]
     if not isinstance(config, dict):
         return None, [report("XP118", f"`{name}` is not a JSON object", label, help="give a model's config.json")]
     try:
@@ -124,24 +156,44 @@ def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, lis
     if entry is not None:
         fitting = shape is None or shape == entry.shape
         return DataSource(
-            entry.id, None, label, node.config or entry.config, node.split or entry.split, node.slice, node.revision,
-            shape or entry.shape, entry.columns if fitting else None,
+            entry.id,
+            None,
+            label,
+            node.config or entry.config,
+            node.split or entry.split,
+            node.slice,
+            node.revision,
+            shape or entry.shape,
+            entry.columns if fitting else None,
             rows=entry.rows if (node.config, node.split, node.slice) == (None, None, None) else None,
             context=entry.context if fitting else None,
-        ), []  # fmt: skip
-    source = DataSource(node.name, None, label, node.config, node.split or "train", node.slice, node.revision,
-                        shape or "messages")  # fmt: skip
+        ), []
+    source = DataSource(
+        node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or "messages"
+    )
     if not node.is_name and "/" in node.name:
         if shape is not None:
             return source, []
-        return source, [report("XP111", f"`{node.name[:80]}` is not in the registry: its rows are taken to be messages",
-                               label, help="data { format = conversations } or the like states another shape")]  # fmt: skip
+        return source, [
+            report(
+                "XP111",
+                f"`{node.name[:80]}` is not in the registry: its rows are taken to be messages",
+                label,
+                help="data { format = conversations } or the like states another shape",
+            )
+        ]
     near = nearest(node.name, registry.dataset_names())
-    return source, [report("XP110", f"`{node.name[:80]}` is no dataset of the registry and no `data` block",
-                           evolve(label, text=f"did you mean `{near}`?" if near else ""),
-                           help=f"write `{near}`, a hub id such as `org/name`, or a quoted local file" if near
-                           else "write a hub id such as `org/name`, or a quoted local file",
-                           edits=(Edit(label.span, near),) if near and node.is_name else ())]  # fmt: skip
+    return source, [
+        report(
+            "XP110",
+            f"`{node.name[:80]}` is no dataset of the registry and no `data` block",
+            evolve(label, text=f"did you mean `{near}`?" if near else ""),
+            help=f"write `{near}`, a hub id such as `org/name`, or a quoted local file"
+            if near
+            else "write a hub id such as `org/name`, or a quoted local file",
+            edits=(Edit(label.span, near),) if near and node.is_name else (),
+        )
+    ]
 
 
 def _local(node: String, label: Label, shape: str | None, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
@@ -152,11 +204,23 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
         return source, [report("XP110", f"the data's path cannot be used: {wrong}", label)]
     kind = workspace.kind(path)
     if kind == "file" and not path.lower().endswith(DATA_FORMATS):
-        return source, [report("XP110", f"`{path[:80]}` has no format that can be read", label,
-                               help="data is " + ", ".join(DATA_FORMATS) + ", or a folder of them")]  # fmt: skip
+        return source, [
+            report(
+                "XP110",
+                f"`{path[:80]}` has no format that can be read",
+                label,
+                help="data is " + ", ".join(DATA_FORMATS) + ", or a folder of them",
+            )
+        ]
     if not kind:
-        return source, [report("XP123", f"`{path[:80]}` is not here: the run will look for it, unchecked", label,
-                               help="the path is relative to the spec; XPC_DATA_ROOT names another folder at the run")]  # fmt: skip
+        return source, [
+            report(
+                "XP123",
+                f"`{path[:80]}` is not here: the run will look for it, unchecked",
+                label,
+                help="the path is relative to the spec; XPC_DATA_ROOT names another folder at the run",
+            )
+        ]
     if kind == "folder":
         return source, []
     problems: list[Diagnostic] = []
@@ -165,9 +229,16 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
         found = next((name for name, need in SHAPES.items() if set(need) <= set(columns)), None)
         if found is None:
             listed = ", ".join(columns[:8]) or "none"
-            problems.append(report("XP124", f"the columns of `{path[:80]}` are of no known shape", label,
-                                   related=(), help=f"its columns are {listed}; a row holds messages, conversations, "
-                                   "prompt and completion, or text"))  # fmt: skip
+            problems.append(
+                report(
+                    "XP124",
+                    f"the columns of `{path[:80]}` are of no known shape",
+                    label,
+                    related=(),
+                    help=f"its columns are {listed}; a row holds messages, conversations, "
+                    "prompt and completion, or text",
+                )
+            )
         else:
             source = evolve(source, shape=found)
     if workspace.size(path) > MAX_DATA:
@@ -175,7 +246,9 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
     read = workspace.read(path, limit=MAX_DATA)
     if isinstance(read, str):
         return source, [*problems, report("XP114", read, label)]
-    return evolve(source, sha256=read.digest, bundled="data/" + bundle_name(path, read.digest), content=read.data), problems
+    return evolve(
+        source, sha256=read.digest, bundled="data/" + bundle_name(path, read.digest), content=read.data
+    ), problems
 
 
 def bundle_name(path: str, digest: str) -> str:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, field, frozen
+from attrs import field
 
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
 
 SPEC, BASE, DEFAULT, REGISTRY, DERIVED, TARGET = "spec", "base", "default", "registry", "derived", "target"
 
 
-@frozen
+@record
 class Origin:
     """Where a value came from: `kind`, its place when it was written, and the arithmetic or reason when it was not."""
 
@@ -35,7 +36,7 @@ class Origin:
         return f"{self.kind}: {self.why}" if self.why else self.kind
 
 
-@frozen
+@record
 class Value:
     """A setting's value and its origin."""
 
@@ -43,7 +44,7 @@ class Value:
     origin: Origin
 
 
-@frozen
+@record
 class DataSource:
     """One source of data: a hub dataset or a local file or folder.
 
@@ -67,7 +68,7 @@ class DataSource:
     context: str | None = None
 
 
-@frozen
+@record
 class Model:
     """What is trained: a hub id or a local directory, and its architecture when it is known."""
 
@@ -79,7 +80,7 @@ class Model:
     known_from: str
 
 
-@frozen
+@record
 class Hardware:
     """The machines: `processes` on each of `nodes`; `gpu` is None on the CPU."""
 
@@ -93,7 +94,7 @@ class Hardware:
         return self.processes * self.nodes
 
 
-@frozen
+@record
 class Spec:
     """A resolved experiment. `bundled` maps bundle paths to the bytes of files that the spec names."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from xpc.grammar import codes
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Block, Budget, Call, Clause, File, Name, Number, Ref, Setting, Train, Value
 

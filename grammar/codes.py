@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from xpc.grammar.record import record
 
 
-@frozen
+@record
 class Code:
     """One kind of syntax finding."""
 

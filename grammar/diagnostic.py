@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
+from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 
 ERROR = "error"
@@ -11,7 +10,7 @@ WARNING = "warning"
 NOTE = "note"
 
 
-@frozen
+@record
 class Label:
     """A place in a source and what to say about it (a fact or the arithmetic)."""
 
@@ -20,7 +19,7 @@ class Label:
     text: str = ""
 
 
-@frozen
+@record
 class Edit:
     """A replacement in the primary label's source that, applied, answers the diagnostic."""
 
@@ -28,7 +27,7 @@ class Edit:
     text: str
 
 
-@frozen
+@record
 class Diagnostic:
     """One finding: a code and slug, one clause, both places of a conflict, and a legal value to type."""
 

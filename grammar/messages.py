@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from attrs import frozen
-
 from xpc.grammar import codes
 from xpc.grammar._lark import Token, UnexpectedCharacters, UnexpectedInput
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 
 # What must follow a word or mark, when it does not.
@@ -26,7 +25,7 @@ _AFTER = {
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 
 
-@frozen
+@record
 class Failure:
     """A diagnostic, and the offset whose line the parser could not go past."""
 
@@ -34,7 +33,7 @@ class Failure:
     diagnostic: Diagnostic
 
 
-@frozen
+@record
 class _Place:
     """Where the parser stood: `before` is the last word it took on this line; `shown` is what it met, as typed."""
 

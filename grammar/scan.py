@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from attrs import frozen
-
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Comment
 
@@ -24,7 +23,7 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
 _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 
 
-@frozen
+@record
 class Scan:
     """What the pass saw. `text` is the repaired text, which ends with a newline.
 
@@ -92,7 +91,7 @@ class _Scanner:
                 self.pairs.append((start, len(text) + len(tail)))
                 tail += "}\n"
             self._unclosed(start, None)
-        self.found.sort(key=lambda each: each.primary.span if each.primary else Span(0, 0))
+        self.found.sort(key=lambda each: (each.primary.span.start, each.primary.span.end) if each.primary else (0, 0))
         repaired = self._patched()
         pairs = tuple(pair for pair in self.pairs if pair[0] >= len(text) or repaired[pair[0]] == text[pair[0]])
         return Scan(repaired + tail, tuple(self.comments), pairs, tuple(self.broken), tuple(self.found))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from attrs import field, frozen
+from attrs import field
+
+from xpc.grammar.record import entity, record
 
 
-@frozen(order=True)
+@record
 class Span:
     """Code point offsets into `Source.text`; `end` is exclusive."""
 
     start: int
     end: int
+
+    def __lt__(self, other: Span) -> bool:
+        return (self.start, self.end) < (other.start, other.end)
 
 
 def _line_starts(text: str) -> list[int]:
@@ -24,7 +29,7 @@ def _line_starts(text: str) -> list[int]:
     return starts
 
 
-@frozen(eq=False)
+@entity
 class Source:
     """A named text. The name is what diagnostics show; it is never opened.
 

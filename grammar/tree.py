@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
 
+from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 
 
-@frozen
+@record
 class Name:
     """A plain name: letters, digits, `_`, `-` and `.`."""
 
@@ -15,7 +16,7 @@ class Name:
     text: str
 
 
-@frozen
+@record
 class Number:
     """A number as typed: `10%` has value 10 and unit `%`."""
 
@@ -25,7 +26,7 @@ class Number:
     unit: str | None = None
 
 
-@frozen
+@record
 class String:
     """A quoted text with its escapes decoded."""
 
@@ -33,7 +34,7 @@ class String:
     value: str
 
 
-@frozen
+@record
 class Ref:
     """`BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2` has only a name."""
 
@@ -56,7 +57,7 @@ class Ref:
         )
 
 
-@frozen
+@record
 class Count:
     """`8 x h100-80gb`."""
 
@@ -65,7 +66,7 @@ class Count:
     what: Ref
 
 
-@frozen
+@record
 class Call:
     """`packing(isolate=mask)`: the name, and what a block of that name would hold."""
 
@@ -74,7 +75,7 @@ class Call:
     args: tuple[Setting | Value, ...]
 
 
-@frozen
+@record
 class List:
     """`[0.9, 0.95]`."""
 
@@ -82,7 +83,7 @@ class List:
     items: tuple[Value, ...]
 
 
-@frozen
+@record
 class Setting:
     """`gbs = 528`."""
 
@@ -91,7 +92,7 @@ class Setting:
     value: Value
 
 
-@frozen
+@record
 class Block:
     """The braces of a clause and what stands in them."""
 
@@ -99,7 +100,7 @@ class Block:
     statements: tuple[Setting | Clause, ...]
 
 
-@frozen
+@record
 class Clause:
     """A head, operands on its line, and perhaps a block: `optimizer adamw { ... }`."""
 
@@ -109,7 +110,7 @@ class Clause:
     block: Block | None = None
 
 
-@frozen
+@record
 class Budget:
     """`for 3 epochs`."""
 
@@ -118,7 +119,7 @@ class Budget:
     unit: Name
 
 
-@frozen
+@record
 class Train:
     """The header sentence."""
 
@@ -129,7 +130,7 @@ class Train:
     options: tuple[Setting | Value, ...] = ()
 
 
-@frozen
+@record
 class Comment:
     """A comment with its `#`."""
 
@@ -137,7 +138,7 @@ class Comment:
     text: str
 
 
-@frozen
+@record
 class File:
     """A whole specification or fragment."""
 

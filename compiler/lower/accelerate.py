@@ -84,10 +84,15 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
     strategy = spec.text("strategy")
     if strategy == "fsdp1" or (strategy == "hsdp" and spec.target.facts["hsdp"] == "fsdp1"):
         names = FSDP1_STRATEGY if strategy == "fsdp1" else HYBRID_STRATEGY
-        out.update({
-            "fsdp_backward_prefetch": "BACKWARD_PRE", "fsdp_forward_prefetch": False,
-            "fsdp_sharding_strategy": names[reshard], "fsdp_sync_module_states": True, "fsdp_use_orig_params": True,
-        })  # fmt: skip
+        out.update(
+            {
+                "fsdp_backward_prefetch": "BACKWARD_PRE",
+                "fsdp_forward_prefetch": False,
+                "fsdp_sharding_strategy": names[reshard],
+                "fsdp_sync_module_states": True,
+                "fsdp_use_orig_params": True,
+            }
+        )
         if spec.target.facts["fsdp2"]:
             out["fsdp_version"] = 1
     else:

@@ -147,15 +147,18 @@ def _when(spec: Spec) -> dict[str, Json]:
     assert isinstance(trackers, tuple)
     keep, name = spec.get("save.keep"), spec.get("track.name")
     out: dict[str, Json] = {
-        "eval_strategy": eval_name, "eval_steps": eval_steps,
-        "save_strategy": save_name, "save_steps": save_steps,
+        "eval_strategy": eval_name,
+        "eval_steps": eval_steps,
+        "save_strategy": save_name,
+        "save_steps": save_steps,
         "save_total_limit": keep if isinstance(keep, int) else None,
         "save_only_model": not spec.flag("save.full_state"),
-        "logging_strategy": log_name, "logging_steps": log_steps,
+        "logging_strategy": log_name,
+        "logging_steps": log_steps,
         "report_to": [one for one in trackers if one != "none"],
         "run_name": name if isinstance(name, str) else spec.name,
         "seed": spec.integer("seed"),
-    }  # fmt: skip
+    }
     project = spec.get("track.project")
     if isinstance(project, str) and "project" in spec.target.fields():
         out["project"] = project

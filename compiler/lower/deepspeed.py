@@ -45,9 +45,13 @@ def _fp16(spec: Spec) -> dict[str, Json]:
     if spec.text("precision") != "fp16":
         return {"enabled": False}
     return {
-        "enabled": True, "loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2,
+        "enabled": True,
+        "loss_scale": 0,
+        "initial_scale_power": 16,
+        "loss_scale_window": 1000,
+        "hysteresis": 2,
         "min_loss_scale": 1,
-    }  # fmt: skip
+    }
 
 
 def _adamw(spec: Spec) -> dict[str, Json]:

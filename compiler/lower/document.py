@@ -17,7 +17,7 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
     lines = [
         f"# {cell(spec.name)}",
         "",
-        "Compiled by xpc. Every number that this run uses is in the files beside this page; `bundle.toml` has their digests.",
+        "Compiled by xpc. Every number of this run is in the files beside this page; `bundle.toml` has their digests.",
         "",
         "```",
         "pip install -r requirements.txt",
@@ -28,11 +28,14 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
         "|---|---|",
         f"| model | {cell(spec.model.path or str(spec.model.id))}{_at(spec.model.revision)} |",
         f"| architecture | {_architecture(spec)} |",
-        *(f"| data | {cell(_source(source.path or str(source.id), source.config, source.split, source.slice))}"
-          f"{_at(source.revision)}, {source.shape} |" for source in spec.data),
+        *(
+            f"| data | {cell(_source(source.path or str(source.id), source.config, source.split, source.slice))}"
+            f"{_at(source.revision)}, {source.shape} |"
+            for source in spec.data
+        ),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} processes |",
-        f"| batch | {gbs} = {micro} x {accum} accumulation x {hardware.world} processes, {spec.integer('batch.seq')} tokens "
-        "at most a sequence |",
+        f"| batch | {gbs} = {micro} x {accum} accumulation x {hardware.world} processes, "
+        f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         f"| target | {spec.target.name}: {cell(spec.target.title)} |",
         "",
@@ -43,11 +46,14 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
         "## Not written: defaults and derivations",
         "",
         *_table(spec, written=False),
-    ]  # fmt: skip
+    ]
     if spec.extra:
         lines += ["", "## Passed on unchecked by the language", "", "| name | value |", "|---|---|"]
-        lines += [f"| {escape}: {cell(name)} | {cell(str(value.value))} |" for escape, table in spec.extra.items()
-                  for name, value in table.items()]  # fmt: skip
+        lines += [
+            f"| {escape}: {cell(name)} | {cell(str(value.value))} |"
+            for escape, table in spec.extra.items()
+            for name, value in table.items()
+        ]
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]
@@ -78,8 +84,10 @@ def _architecture(spec: Spec) -> str:
     facts = spec.model.facts
     if facts is None:
         return "not known to the compiler"
-    return (f"{facts.params:,} parameters, {facts.layers} layers of {facts.hidden}, {cell(facts.model_type)} "
-            f"(from {cell(spec.model.known_from)})")  # fmt: skip
+    return (
+        f"{facts.params:,} parameters, {facts.layers} layers of {facts.hidden}, {cell(facts.model_type)} "
+        f"(from {cell(spec.model.known_from)})"
+    )
 
 
 def _table(spec: Spec, written: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Spec to `launch.sh`. No value of the spec that is free text ever stands in it: those reach the program through files."""
+"""Spec to `launch.sh`. No free text of the spec ever stands in it: values reach the program through files."""
 
 from __future__ import annotations
 
@@ -80,16 +80,25 @@ exec "${command[@]}"
 
 
 def launch(spec: Spec) -> str:
-    """The script. It works from any folder: the bundle is found beside the script, the output in the caller's folder."""
+    """The script. It works from any folder: the bundle lies beside it, the output goes to the caller's folder."""
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
-    parts = [HEAD.format(
-        gbs=spec.integer("batch.gbs"), micro=spec.integer("batch.micro"), accum=spec.integer("batch.accum"),
-        world=hardware.world, nodes=hardware.nodes, node_word="node" if hardware.nodes == 1 else "nodes",
-        processes=hardware.processes, strategy=spec.text("strategy"), precision=spec.text("precision"),
-        hardware=spec.text("hardware"), target=spec.target.name,
-        port_help=" MASTER_PORT names the port." if distributed and not multi else "",
-    )]  # fmt: skip
+    parts = [
+        HEAD.format(
+            gbs=spec.integer("batch.gbs"),
+            micro=spec.integer("batch.micro"),
+            accum=spec.integer("batch.accum"),
+            world=hardware.world,
+            nodes=hardware.nodes,
+            node_word="node" if hardware.nodes == 1 else "nodes",
+            processes=hardware.processes,
+            strategy=spec.text("strategy"),
+            precision=spec.text("precision"),
+            hardware=spec.text("hardware"),
+            target=spec.target.name,
+            port_help=" MASTER_PORT names the port." if distributed and not multi else "",
+        )
+    ]
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -97,8 +106,10 @@ def launch(spec: Spec) -> str:
     if distributed and not (torchrun and not multi):
         parts.append(PORT.format(port=0 if spec.target.facts["fsdp2"] else 29500))
     if spec.on_cpu and distributed:
-        parts.append('\n# One thread a process; more is for machines with more cores than processes.\n'
-                     'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"\n')  # fmt: skip
+        parts.append(
+            "\n# One thread a process; more is for machines with more cores than processes.\n"
+            'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"\n'
+        )
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, distributed))
     parts.append(TAIL)
     return "".join(parts)

@@ -28,8 +28,11 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
     """`bundle.toml`. `files` is every other file of the bundle."""
     import toml
 
-    assumed = {path: f"{show(BY_PATH[path], value.value)} ({value.origin.describe()})" for path, value in spec.values.items()
-               if value.origin.kind not in (SPEC, BASE)}  # fmt: skip
+    assumed = {
+        path: f"{show(BY_PATH[path], value.value)} ({value.origin.describe()})"
+        for path, value in spec.values.items()
+        if value.origin.kind not in (SPEC, BASE)
+    }
     facts = spec.model.facts
     table = {
         "bundle": {
@@ -44,25 +47,35 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
         "model": {
             key: value
             for key, value in {
-                "id": spec.model.id, "path": spec.model.path, "revision": spec.model.revision,
-                "architecture": spec.model.known_from, "params": None if facts is None else facts.params,
-            }.items() if value is not None
+                "id": spec.model.id,
+                "path": spec.model.path,
+                "revision": spec.model.revision,
+                "architecture": spec.model.known_from,
+                "params": None if facts is None else facts.params,
+            }.items()
+            if value is not None
         },
         "data": [
             {
                 key: value
                 for key, value in {
-                    "id": source.id, "path": source.path, "config": source.config, "split": source.split,
-                    "slice": source.slice, "revision": source.revision, "shape": source.shape,
+                    "id": source.id,
+                    "path": source.path,
+                    "config": source.config,
+                    "split": source.split,
+                    "slice": source.slice,
+                    "revision": source.revision,
+                    "shape": source.shape,
                     "digest": None if source.sha256 is None else "sha256:" + source.sha256,
-                }.items() if value is not None
+                }.items()
+                if value is not None
             }
             for source in spec.data
         ],
         "pins": dict(line.split("==", 1) for line in requirements(spec).splitlines()),
         "assumed": assumed,
         "files": {name: digest(data) for name, data in sorted(files.items())},
-    }  # fmt: skip
+    }
     return str(toml.dumps(table))
 
 

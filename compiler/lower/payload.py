@@ -9,9 +9,12 @@ from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.targets import SFT, Json
 
 ATTENTION = {
-    "flash2": "flash_attention_2", "flash3": "flash_attention_3", "sdpa": "sdpa", "eager": "eager",
+    "flash2": "flash_attention_2",
+    "flash3": "flash_attention_3",
+    "sdpa": "sdpa",
+    "eager": "eager",
     "flex": "flex_attention",
-}  # fmt: skip
+}
 FORMAT = 1
 
 

@@ -24,8 +24,11 @@ def specfile(spec: Spec) -> str:
     for clause in clauses:
         if clause == "data":
             continue
-        inner = [row for row in TABLE if row.path.startswith(clause + ".") and row.path in spec.values
-                 and row.path not in STRUCTURAL]  # fmt: skip
+        inner = [
+            row
+            for row in TABLE
+            if row.path.startswith(clause + ".") and row.path in spec.values and row.path not in STRUCTURAL
+        ]
         head = next((row for row in flat if row.path == clause), None)
         if head is None and not inner:
             continue
@@ -37,14 +40,23 @@ def specfile(spec: Spec) -> str:
 
 def _extra(table: object) -> list[str]:
     assert isinstance(table, dict)
-    return [f"{name} = {plain(value.value)}  # {_comment(value.origin.describe())}" for name, value in table.items()
-            if "." not in name] + [
+    return [
+        f"{name} = {plain(value.value)}  # {_comment(value.origin.describe())}"
+        for name, value in table.items()
+        if "." not in name
+    ] + [
         line
         for group in dict.fromkeys(name.partition(".")[0] for name in table if "." in name)
-        for line in [f"{group} {{",
-                     *(f"  {name.partition('.')[2]} = {plain(table[name].value)}" for name in table
-                       if name.startswith(group + ".")), "}"]
-    ]  # fmt: skip
+        for line in [
+            f"{group} {{",
+            *(
+                f"  {name.partition('.')[2]} = {plain(table[name].value)}"
+                for name in table
+                if name.startswith(group + ".")
+            ),
+            "}",
+        ]
+    ]
 
 
 def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:

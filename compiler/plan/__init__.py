@@ -8,9 +8,8 @@ model states and of autograd's saved tensors of a Llama block for activations, b
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.grammar.record import record
 
 GIB = 2**30
 BUDGET = 0.8
@@ -19,7 +18,7 @@ UNKNOWN = 1
 """The micro-batch where the architecture or the card is not known."""
 
 
-@frozen
+@record
 class Need:
     """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all."""
 
@@ -34,7 +33,7 @@ class Need:
     offloaded: bool
 
 
-@frozen
+@record
 class Micro:
     """A chosen micro-batch and the arithmetic that chose it."""
 

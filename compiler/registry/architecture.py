@@ -6,9 +6,8 @@ Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` interm
 
 from collections.abc import Callable, Mapping
 
-from attrs import evolve, frozen
-
 from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.record import evolve, record
 
 # Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
 _FOREIGN_KEYS = (
@@ -68,7 +67,7 @@ class _Config:
         return value if isinstance(value, str) else None
 
 
-@frozen
+@record
 class _Shape:
     """The dimensions of a decoder, and what one layer and everything outside the layers hold."""
 

@@ -9,7 +9,7 @@ import os
 import tomllib
 from typing import Any
 
-from attrs import asdict, fields
+import attrs
 
 from xpc.compiler.registry import alias_key
 from xpc.compiler.registry.architecture import facts_from_config
@@ -51,7 +51,7 @@ def models() -> list[ModelFacts]:
 
 def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one table: the columns once, the rows as lists under their key, hub ids as an index."""
-    columns = [field.name for field in fields(kind)]
+    columns = [field.name for field in attrs.fields(kind)]
     rows = sorted(rows, key=lambda row: str(row[key]))
     table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}
     if "id" in columns:
@@ -63,6 +63,10 @@ def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]
     return table
 
 
+def _plain(row: Any) -> dict[str, Any]:
+    return attrs.asdict(row)
+
+
 def tables() -> str:
     """Return the text of `tables.json`."""
     gpus = [Gpu(name=name, **{"bf16_tflops": None, **entry}) for name, entry in read("gpus.toml").items()]
@@ -72,10 +76,10 @@ def tables() -> str:
     ]
     families = [Family(model_type=name, **entry) for name, entry in read("families.toml").items()]
     parts = {
-        "datasets": _compact(DatasetFacts, "alias", [asdict(d) for d in datasets]),
-        "families": _compact(Family, "model_type", [asdict(f) for f in families]),
-        "gpus": _compact(Gpu, "name", [asdict(g) for g in gpus]),
-        "models": _compact(ModelFacts, "alias", [asdict(m) for m in models()]),
+        "datasets": _compact(DatasetFacts, "alias", [_plain(d) for d in datasets]),
+        "families": _compact(Family, "model_type", [_plain(f) for f in families]),
+        "gpus": _compact(Gpu, "name", [_plain(g) for g in gpus]),
+        "models": _compact(ModelFacts, "alias", [_plain(m) for m in models()]),
     }
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).replace('],"', '],\n"') + "\n"
 

@@ -1,9 +1,9 @@
 """The registry's types: what is known of a model, a model family, a GPU and a dataset."""
 
-from attrs import frozen
+from xpc.grammar.record import record
 
 
-@frozen
+@record
 class ModelFacts:
     """One causal language model, as its published `config.json` describes it.
 
@@ -35,7 +35,7 @@ class ModelFacts:
     layer_params: int = 0
 
 
-@frozen
+@record
 class Family:
     """What the default target's stack can do with one `model_type`.
 
@@ -56,7 +56,7 @@ class Family:
     packing: str
 
 
-@frozen
+@record
 class Gpu:
     """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
 
@@ -74,7 +74,7 @@ class Gpu:
     device_names: tuple[str, ...]
 
 
-@frozen
+@record
 class DatasetFacts:
     """One dataset of the Hub: the configuration and split that a bare alias means, and the columns of its shape.
 

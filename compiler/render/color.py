@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import frozen
 from xpc.grammar.diagnostic import ERROR, WARNING
+from xpc.grammar.record import record
 
 _RED, _YELLOW, _CYAN, _BLUE, _BOLD = "1;31", "1;33", "1;36", "1;34", "1"
 
 
-@frozen
+@record
 class Paint:
     """Wraps text in SGR codes when `on`, else hands it back."""
 

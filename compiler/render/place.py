@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attrs import frozen
+
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
 from xpc.grammar.source import Source, Span
 

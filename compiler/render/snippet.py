@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
 from xpc.compiler.render.place import clamp
 from xpc.compiler.render.visible import LONGEST, cells, visible
 from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import record
 
 WIDEST = 200
 """Longer source lines are shown as a window of this many code points around the span."""
@@ -16,7 +16,7 @@ BEFORE = 60
 _CUT = "..."
 
 
-@frozen
+@record
 class Snippet:
     """One label's line: `number` and `column` from 1; `text` and `marks` are ready to print, one under the other."""
 

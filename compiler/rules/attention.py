@@ -42,9 +42,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
         ways.append("`model { attn = flash2 }`")
     place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
     word = place.source.text[place.span.start : place.span.end]
-    yield Finding(place, "packing without flash attention", "write " + " or ".join(ways) if ways else "leave `packing` out",
-                  (spec.label("model.attn", "the attention"),),
-                  "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None)  # fmt: skip
+    yield Finding(
+        place,
+        "packing without flash attention",
+        "write " + " or ".join(ways) if ways else "leave `packing` out",
+        (spec.label("model.attn", "the attention"),),
+        "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None,
+    )
 
 
 @rule("XP311", "mask-not-exact")
@@ -59,13 +63,24 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         return
     place = spec.place("batch.packing.isolate")
     if spec.text("model.attn") in FLASH:
-        yield Finding(place, "`isolate = mask` with flash attention has no mask to build", "leave `isolate` out",
-                      (spec.label("model.attn", "the attention"),))  # fmt: skip
+        yield Finding(
+            place,
+            "`isolate = mask` with flash attention has no mask to build",
+            "leave `isolate` out",
+            (spec.label("model.attn", "the attention"),),
+        )
     elif not mask_is_exact(spec):
         known = family(spec)
-        why = (f"{spec.target.name} does not read position ids into its mask" if spec.target.facts["isolate_mask"] is not True
-               else "the model's family is not known" if known is None else f"{known.model_type} is {known.packing}")  # fmt: skip
-        yield Finding(place, f"the mask does not keep documents apart: {why}", "leave `packing` out, or use flash attention")
+        why = (
+            f"{spec.target.name} does not read position ids into its mask"
+            if spec.target.facts["isolate_mask"] is not True
+            else "the model's family is not known"
+            if known is None
+            else f"{known.model_type} is {known.packing}"
+        )
+        yield Finding(
+            place, f"the mask does not keep documents apart: {why}", "leave `packing` out, or use flash attention"
+        )
 
 
 @rule("XP312", "wrapped-packing", "warning")
@@ -76,8 +91,12 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = next(iter(spec.target.packing))
-        yield Finding(spec.place("batch.packing.strategy"), "`wrapped` lets documents attend to each other",
-                      f"write `strategy = {best}`", replace=f"strategy = {best}")  # fmt: skip
+        yield Finding(
+            spec.place("batch.packing.strategy"),
+            "`wrapped` lets documents attend to each other",
+            f"write `strategy = {best}`",
+            replace=f"strategy = {best}",
+        )
 
 
 @rule("XP313", "packing-strategy-of-another-target")
@@ -89,9 +108,13 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
     name = spec.get("batch.packing.strategy")
     legal = tuple(spec.target.packing)
     if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
-        yield Finding(spec.place("batch.packing.strategy", f"{spec.target.name} has " + ", ".join(legal)),
-                      f"{spec.target.name} does not pack by `{name}`", f"write `strategy = {legal[0]}`",
-                      (spec.label("target", "the target"),), f"strategy = {legal[0]}")  # fmt: skip
+        yield Finding(
+            spec.place("batch.packing.strategy", f"{spec.target.name} has " + ", ".join(legal)),
+            f"{spec.target.name} does not pack by `{name}`",
+            f"write `strategy = {legal[0]}`",
+            (spec.label("target", "the target"),),
+            f"strategy = {legal[0]}",
+        )
 
 
 @rule("XP314", "flash-without-the-hardware")
@@ -111,12 +134,25 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     if gpu is None:
         yield Finding(place, f"{attn} on the CPU", "write `attn = sdpa`", related, word.replace(attn, "sdpa"))
     elif gpu.capability < least:
-        yield Finding(spec.place("model.attn", f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; "
-                                               f"{attn} needs {least[0]}.{least[1]}"),
-                      f"{attn} on {gpu.name}", "write `attn = sdpa`", related, word.replace(attn, "sdpa"))  # fmt: skip
+        yield Finding(
+            spec.place(
+                "model.attn",
+                f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; "
+                f"{attn} needs {least[0]}.{least[1]}",
+            ),
+            f"{attn} on {gpu.name}",
+            "write `attn = sdpa`",
+            related,
+            word.replace(attn, "sdpa"),
+        )
     elif spec.text("precision") == "fp32":
-        yield Finding(place, f"{attn} has no fp32 kernel", "write `precision bf16`, or `attn = sdpa`",
-                      (spec.label("precision", "the precision"),), word.replace(attn, "sdpa"))  # fmt: skip
+        yield Finding(
+            place,
+            f"{attn} has no fp32 kernel",
+            "write `precision bf16`, or `attn = sdpa`",
+            (spec.label("precision", "the precision"),),
+            word.replace(attn, "sdpa"),
+        )
 
 
 @rule("XP315", "attention-not-in-the-family")
@@ -132,8 +168,13 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     if not has:
         place = spec.place("model.attn")
         word = place.source.text[place.span.start : place.span.end]
-        yield Finding(place, f"{known.model_type} has no {attn} attention", "write `attn = eager`", (spec.model.label,),
-                      word.replace(attn, "eager") if spec.written("model.attn") else None)  # fmt: skip
+        yield Finding(
+            place,
+            f"{known.model_type} has no {attn} attention",
+            "write `attn = eager`",
+            (spec.model.label,),
+            word.replace(attn, "eager") if spec.written("model.attn") else None,
+        )
 
 
 @rule("XP316", "flex-on-cpu")
@@ -143,8 +184,12 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `flex_attention.py`; executed.
     """
     if spec.on_cpu and spec.text("model.attn") == "flex":
-        yield Finding(spec.place("model.attn"), "flex attention cannot train on the CPU", "write `attn = sdpa`",
-                      (spec.label("hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("model.attn"),
+            "flex attention cannot train on the CPU",
+            "write `attn = sdpa`",
+            (spec.label("hardware"),),
+        )
 
 
 @rule("XP317", "padding-free-with-a-length")
@@ -156,8 +201,12 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("batch.padding_free") or spec.flag("batch.packing"):
         return
     if spec.target.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
-        yield Finding(spec.place("batch.seq", "not enforced"), "`padding_free` does not cut rows at `seq`",
-                      "leave `seq` out, or pack", (spec.label("batch.padding_free", "padding_free"),))  # fmt: skip
+        yield Finding(
+            spec.place("batch.seq", "not enforced"),
+            "`padding_free` does not cut rows at `seq`",
+            "leave `seq` out, or pack",
+            (spec.label("batch.padding_free", "padding_free"),),
+        )
 
 
 @rule("XP318", "padding-free-without-flash")
@@ -167,9 +216,12 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`.
     """
     if spec.flag("batch.padding_free") and spec.text("model.attn") not in FLASH and not mask_is_exact(spec):
-        yield Finding(spec.place("batch.padding_free", f"attention is {spec.text('model.attn')}"),
-                      "`padding_free` without flash attention lets rows attend to each other", "leave `padding_free` out",
-                      (spec.label("model.attn", "the attention"),))  # fmt: skip
+        yield Finding(
+            spec.place("batch.padding_free", f"attention is {spec.text('model.attn')}"),
+            "`padding_free` without flash attention lets rows attend to each other",
+            "leave `padding_free` out",
+            (spec.label("model.attn", "the attention"),),
+        )
 
 
 @rule("XP319", "past-the-context", "warning")
@@ -180,10 +232,23 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     """
     facts = spec.model.facts
     if facts is not None and facts.context and spec.integer("batch.seq") > facts.context:
-        yield Finding(spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}"),
-                      f"sequences of {spec.integer('batch.seq')} tokens pass the model's context",
-                      f"write `seq = {facts.context}`", replace=f"seq = {facts.context}")  # fmt: skip
+        yield Finding(
+            spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}"),
+            f"sequences of {spec.integer('batch.seq')} tokens pass the model's context",
+            f"write `seq = {facts.context}`",
+            replace=f"seq = {facts.context}",
+        )
 
 
-RULES = (packing_without_flash, mask_not_exact, wrapped_packing, packing_strategy, flash_hardware, attention_family,
-         flex_on_cpu, padding_free_with_length, padding_free_without_flash, past_the_context)  # fmt: skip
+RULES = (
+    packing_without_flash,
+    mask_not_exact,
+    wrapped_packing,
+    packing_strategy,
+    flash_hardware,
+    attention_family,
+    flex_on_cpu,
+    padding_free_with_length,
+    padding_free_without_flash,
+    past_the_context,
+)

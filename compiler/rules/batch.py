@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import evolve
-
 from xpc.compiler.kinds import Amount
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve
 
 
 def _unit(spec: Spec) -> str:
@@ -49,15 +48,23 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
         message = f"gbs={gbs} is not micro x accumulation x {places}"
         low, high = gbs // unit, gbs // unit + 1
         replace = low * unit or unit
-        help = f"the nearest global batches are gbs={low * unit} (accumulation {low}) and gbs={high * unit} (accumulation {high})"
+        help = (
+            f"the nearest global batches are gbs={low * unit} (accumulation {low})"
+            f" and gbs={high * unit} (accumulation {high})"
+        )
         if low == 0:
             help = f"the nearest global batch is gbs={unit} (accumulation 1)"
     primary = spec.label("batch.gbs", text)
     if primary is not None:
         one_word = primary.source.text[primary.span.start : primary.span.end]
         head = one_word.partition("=")[0]
-        yield Finding(primary, message, help, tuple(others) if len({o and o.span for o in others}) > 1 and _far(primary, others)
-                      else (), f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}")  # fmt: skip
+        yield Finding(
+            primary,
+            message,
+            help,
+            tuple(others) if len({o and o.span for o in others}) > 1 and _far(primary, others) else (),
+            f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}",
+        )
     else:
         yield Finding(spec.place("batch.micro", text), message, help)
 
@@ -79,8 +86,12 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `Trainer.set_initial_training_values`; executed.
     """
     if spec.get("train.epochs") == 0:
-        yield Finding(spec.place("train.epochs", "no step is taken"), "the run lasts 0 epochs", "write `for 3 epochs`",
-                      replace="for 3 epochs")  # fmt: skip
+        yield Finding(
+            spec.place("train.epochs", "no step is taken"),
+            "the run lasts 0 epochs",
+            "write `for 3 epochs`",
+            replace="for 3 epochs",
+        )
 
 
 def total_steps(spec: Spec) -> int | None:
@@ -108,12 +119,19 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     """
     warmup, steps = spec.amount("schedule.warmup"), total_steps(spec)
     if warmup.unit == "count" and steps is not None and 0 < steps <= warmup.value:
-        yield Finding(spec.place("schedule.warmup", f"the run has {steps} steps"),
-                      f"the warm-up of {int(warmup.value)} steps ends after the run", "write `warmup = 3%`",
-                      replace="warmup = 3%")  # fmt: skip
+        yield Finding(
+            spec.place("schedule.warmup", f"the run has {steps} steps"),
+            f"the warm-up of {int(warmup.value)} steps ends after the run",
+            "write `warmup = 3%`",
+            replace="warmup = 3%",
+        )
     elif warmup.unit == "share" and warmup.value >= 1:
-        yield Finding(spec.place("schedule.warmup", "all of the run"), "the warm-up is the whole run",
-                      "write `warmup = 3%`", replace="warmup = 3%")  # fmt: skip
+        yield Finding(
+            spec.place("schedule.warmup", "all of the run"),
+            "the warm-up is the whole run",
+            "write `warmup = 3%`",
+            replace="warmup = 3%",
+        )
 
 
 @rule("XP204", "min-lr-without-a-tail")
@@ -127,12 +145,21 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
         return
     floor, name = spec.amount("schedule.min_lr"), spec.text("schedule")
     if name not in ("cosine", "wsd"):
-        yield Finding(spec.place("schedule.min_lr"), f"`schedule {name}` has no final learning rate",
-                      "write `schedule cosine`, or leave `min_lr` out", (spec.label("schedule", "the schedule"),))  # fmt: skip
+        yield Finding(
+            spec.place("schedule.min_lr"),
+            f"`schedule {name}` has no final learning rate",
+            "write `schedule cosine`, or leave `min_lr` out",
+            (spec.label("schedule", "the schedule"),),
+        )
     elif floor.unit == "absolute" and floor.value > spec.real("optimizer.lr"):
         lr = spec.real("optimizer.lr")
-        yield Finding(spec.place("schedule.min_lr", f"{floor.value:g} > {lr:g}"), "`min_lr` is above the peak",
-                      "write `min_lr = 10%`", (spec.label("optimizer.lr", "the peak"),), "min_lr = 10%")  # fmt: skip
+        yield Finding(
+            spec.place("schedule.min_lr", f"{floor.value:g} > {lr:g}"),
+            "`min_lr` is above the peak",
+            "write `min_lr = 10%`",
+            (spec.label("optimizer.lr", "the peak"),),
+            "min_lr = 10%",
+        )
 
 
 @rule("XP205", "wsd-decay")
@@ -145,15 +172,22 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
     decay, name = spec.get("schedule.decay"), spec.text("schedule")
     if name != "wsd":
         if decay is not None:
-            yield Finding(spec.place("schedule.decay"), f"`schedule {name}` has no separate decay",
-                          "write `schedule wsd`, or leave `decay` out", (spec.label("schedule", "the schedule"),))  # fmt: skip
+            yield Finding(
+                spec.place("schedule.decay"),
+                f"`schedule {name}` has no separate decay",
+                "write `schedule wsd`, or leave `decay` out",
+                (spec.label("schedule", "the schedule"),),
+            )
     elif decay is None:
         place = spec.place("schedule", "how long does it decay?")
         yield Finding(place, "`wsd` needs the length of its decay", "write `schedule wsd { decay = 100 }`")
     elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
-        yield Finding(spec.place("schedule.decay", "a share of an unknown number of steps"),
-                      "`decay` as a share needs a run counted in steps", "write `decay = 100`, or `for 1000 steps`",
-                      replace="decay = 100")  # fmt: skip
+        yield Finding(
+            spec.place("schedule.decay", "a share of an unknown number of steps"),
+            "`decay` as a share needs a run counted in steps",
+            "write `decay = 100`, or `for 1000 steps`",
+            replace="decay = 100",
+        )
 
 
 @rule("XP206", "unused-moments", "warning")
@@ -167,17 +201,32 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
         for path in ("optimizer.betas", "optimizer.eps"):
             if spec.written(path):
                 place = spec.place(path, f"{name} does not read it")
-                yield Finding(place, f"`{path[10:]}` does nothing for {name}", f"leave `{path[10:]}` out",
-                              (spec.label("optimizer", "the optimizer"),))  # fmt: skip
+                yield Finding(
+                    place,
+                    f"`{path[10:]}` does nothing for {name}",
+                    f"leave `{path[10:]}` out",
+                    (spec.label("optimizer", "the optimizer"),),
+                )
 
 
 @rule("XP207", "learning-rate-zero")
 def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
     """A learning rate of 0 changes nothing: every step leaves the weights as they are."""
     if spec.real("optimizer.lr") == 0:
-        yield Finding(evolve(spec.place("optimizer.lr"), text="no step changes a weight"), "the learning rate is 0",
-                      "write `lr = 2e-5`", replace="lr = 2e-5")  # fmt: skip
+        yield Finding(
+            evolve(spec.place("optimizer.lr"), text="no step changes a weight"),
+            "the learning rate is 0",
+            "write `lr = 2e-5`",
+            replace="lr = 2e-5",
+        )
 
 
-RULES = (batch_does_not_divide, nothing_to_train, warmup_past_the_end, min_lr_without_a_tail, wsd_decay, unused_moments,
-         learning_rate_zero)  # fmt: skip
+RULES = (
+    batch_does_not_divide,
+    nothing_to_train,
+    warmup_past_the_end,
+    min_lr_without_a_tail,
+    wsd_decay,
+    unused_moments,
+    learning_rate_zero,
+)

@@ -19,8 +19,11 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
     """
     has_rows = spec.get("data.holdout") is not None or spec.get("eval.split") is not None
     if spec.amount("eval.every") != NEVER and not has_rows:
-        yield Finding(spec.place("eval.every", "on which rows?"), "evaluation has no data",
-                      "write `data { holdout = 5% }`, or `eval { split = test }`")  # fmt: skip
+        yield Finding(
+            spec.place("eval.every", "on which rows?"),
+            "evaluation has no data",
+            "write `data { holdout = 5% }`, or `eval { split = test }`",
+        )
 
 
 @rule("XP502", "holdout-never-used", "warning")
@@ -28,8 +31,11 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     """Rows that are held out and never evaluated on are only lost to training."""
     for path in ("data.holdout", "eval.split"):
         if spec.written(path) and spec.amount("eval.every") == NEVER:
-            yield Finding(spec.place(path, "never read"), f"`{path[5:]}` is written and nothing is evaluated",
-                          "write `eval { every = epoch }`")  # fmt: skip
+            yield Finding(
+                spec.place(path, "never read"),
+                f"`{path[5:]}` is written and nothing is evaluated",
+                "write `eval { every = epoch }`",
+            )
 
 
 @rule("XP503", "shape-of-another-method")
@@ -40,8 +46,12 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.data:
         if source.shape == "preference":
-            yield Finding(source.label, "sft cannot train on preference pairs", "name another dataset, or a `format`",
-                          (spec.label("method", "the method"),))  # fmt: skip
+            yield Finding(
+                source.label,
+                "sft cannot train on preference pairs",
+                "name another dataset, or a `format`",
+                (spec.label("method", "the method"),),
+            )
 
 
 @rule("XP504", "loss-mask-without-turns")
@@ -58,8 +68,12 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
         if spec.flag(path):
             for source in spec.data:
                 if source.shape not in legal:
-                    yield Finding(spec.place(path, f"needs {what}"), f"`{path[7:]}` on rows of {source.shape}",
-                                  f"leave `{path[7:]}` out", (source.label,))  # fmt: skip
+                    yield Finding(
+                        spec.place(path, f"needs {what}"),
+                        f"`{path[7:]}` on rows of {source.shape}",
+                        f"leave `{path[7:]}` out",
+                        (source.label,),
+                    )
 
 
 @rule("XP505", "no-chat-template")
@@ -73,8 +87,12 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         return
     source = next((one for one in spec.data if one.shape in CONVERSATIONS), None)
     if source is not None:
-        yield Finding(spec.model.label, f"{facts.alias} ships no chat template, and the data is conversations",
-                      'write `model { chat_template = file("chatml.jinja") }`', (source.label,))  # fmt: skip
+        yield Finding(
+            spec.model.label,
+            f"{facts.alias} ships no chat template, and the data is conversations",
+            'write `model { chat_template = file("chatml.jinja") }`',
+            (source.label,),
+        )
 
 
 @rule("XP506", "template-without-generation-marks")
@@ -85,11 +103,17 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     executed.
     """
     name = spec.get("model.chat_template")
-    if spec.flag("method.assistant_only") and isinstance(name, str) and b"generation" not in spec.bundled.get(name, b""):
-        yield Finding(spec.place("model.chat_template", "has no {% generation %} marks"),
-                      "`assistant_only` needs a template that marks the assistant's turns",
-                      "put {% generation %} ... {% endgeneration %} around the assistant's text",
-                      (spec.label("method.assistant_only", "asked for here"),))  # fmt: skip
+    if (
+        spec.flag("method.assistant_only")
+        and isinstance(name, str)
+        and b"generation" not in spec.bundled.get(name, b"")
+    ):
+        yield Finding(
+            spec.place("model.chat_template", "has no {% generation %} marks"),
+            "`assistant_only` needs a template that marks the assistant's turns",
+            "put {% generation %} ... {% endgeneration %} around the assistant's text",
+            (spec.label("method.assistant_only", "asked for here"),),
+        )
 
 
 @rule("XP507", "training-on-test", "warning")
@@ -109,8 +133,9 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     shapes = {("messages" if s.shape in CONVERSATIONS else s.shape): s for s in spec.data}
     if len(shapes) > 1:
         first, second, *_ = shapes.values()
-        yield Finding(second.label, f"a mixture of {first.shape} and {second.shape}", "keep rows of one shape",
-                      (first.label,))  # fmt: skip
+        yield Finding(
+            second.label, f"a mixture of {first.shape} and {second.shape}", "keep rows of one shape", (first.label,)
+        )
 
 
 @rule("XP601", "setting-not-in-the-target")
@@ -121,17 +146,33 @@ def method_target(spec: Spec) -> Iterator[Finding]:
     """
     related = (spec.label("target", "the target"),)
     if spec.flag("method.assistant_only") and not spec.target.facts["assistant_only_loss"]:
-        yield Finding(spec.place("method.assistant_only"), f"{spec.target.name} has no assistant-only loss",
-                      "write `target trl-1.16`", related)  # fmt: skip
+        yield Finding(
+            spec.place("method.assistant_only"),
+            f"{spec.target.name} has no assistant-only loss",
+            "write `target trl-1.16`",
+            related,
+        )
     conflicts = spec.target.facts["completion_only_conflicts"]
     if spec.flag("method.completion_only") and isinstance(conflicts, list):
         paths = {"packing": "batch.packing", "padding_free": "batch.padding_free", "liger": "memory.liger"}
         for name in conflicts:
             if spec.flag(paths.get(str(name), "")):
-                yield Finding(spec.place(paths[str(name)]), f"{spec.target.name} drops the completion mask with `{name}`",
-                              f"leave `{name}` out, or write `target trl-1.16`",
-                              (spec.label("method.completion_only", "asked for here"), *related))  # fmt: skip
+                yield Finding(
+                    spec.place(paths[str(name)]),
+                    f"{spec.target.name} drops the completion mask with `{name}`",
+                    f"leave `{name}` out, or write `target trl-1.16`",
+                    (spec.label("method.completion_only", "asked for here"), *related),
+                )
 
 
-RULES = (evaluation_without_data, holdout_never_used, shape_of_another_method, loss_mask, no_chat_template, template_marks,
-         training_on_test, mixed_shapes, method_target)  # fmt: skip
+RULES = (
+    evaluation_without_data,
+    holdout_never_used,
+    shape_of_another_method,
+    loss_mask,
+    no_chat_template,
+    template_marks,
+    training_on_test,
+    mixed_shapes,
+    method_target,
+)

@@ -16,8 +16,12 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: liger-kernel 0.8.5; executed.
     """
     if spec.on_cpu and spec.flag("memory.liger"):
-        yield Finding(spec.place("memory.liger", "Triton needs a GPU"), "liger on the CPU", "leave `liger` out",
-                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("memory.liger", "Triton needs a GPU"),
+            "liger on the CPU",
+            "leave `liger` out",
+            (spec.label("hardware", "the hardware"),),
+        )
 
 
 @rule("XP331", "liger-without-the-family")
@@ -28,8 +32,12 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
     """
     known = family(spec)
     if spec.flag("memory.liger") and known is not None and not known.liger:
-        yield Finding(spec.place("memory.liger", f"no kernels for {known.model_type}"),
-                      f"liger does nothing for {known.model_type}", "leave `liger` out", (spec.model.label,))  # fmt: skip
+        yield Finding(
+            spec.place("memory.liger", f"no kernels for {known.model_type}"),
+            f"liger does nothing for {known.model_type}",
+            "leave `liger` out",
+            (spec.model.label,),
+        )
 
 
 @rule("XP332", "offload-activations-on-cpu")
@@ -39,8 +47,12 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `models/activation_offloading.py`; executed (AttributeError).
     """
     if spec.on_cpu and spec.flag("memory.offload_activations"):
-        yield Finding(spec.place("memory.offload_activations"), "activations are in host memory already",
-                      "leave `offload_activations` out", (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("memory.offload_activations"),
+            "activations are in host memory already",
+            "leave `offload_activations` out",
+            (spec.label("hardware", "the hardware"),),
+        )
 
 
 @rule("XP333", "checkpointing-not-in-the-family")
@@ -51,8 +63,12 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
     """
     known = family(spec)
     if spec.flag("memory.checkpointing") and known is not None and not known.checkpointing:
-        yield Finding(spec.place("memory.checkpointing"), f"{known.model_type} has no gradient checkpointing",
-                      "write `memory { checkpointing = false }`", (spec.model.label,))  # fmt: skip
+        yield Finding(
+            spec.place("memory.checkpointing"),
+            f"{known.model_type} has no gradient checkpointing",
+            "write `memory { checkpointing = false }`",
+            (spec.model.label,),
+        )
 
 
 @rule("XP334", "optimizer-without-a-gpu")
@@ -63,8 +79,12 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
     """
     name = spec.text("optimizer")
     if spec.on_cpu and ("8bit" in name or name.startswith("paged")):
-        yield Finding(spec.place("optimizer", "bitsandbytes needs a GPU"), f"{name} on the CPU", "write `optimizer adamw`",
-                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("optimizer", "bitsandbytes needs a GPU"),
+            f"{name} on the CPU",
+            "write `optimizer adamw`",
+            (spec.label("hardware", "the hardware"),),
+        )
 
 
 RULES = (liger_on_cpu, liger_without_family, offload_activations_on_cpu, checkpointing_family, optimizer_without_gpu)

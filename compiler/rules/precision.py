@@ -23,12 +23,21 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     if spec.text("precision") == "bf16":
         place = spec.place("precision", fact)
         word = place.source.text[place.span.start : place.span.end]
-        yield Finding(place, f"bf16 on {gpu.name}, which is older than Ampere",
-                      "write `precision fp32`, or `precision fp16` for mixed precision", related,
-                      word.replace("bf16", "fp32"))  # fmt: skip
+        yield Finding(
+            place,
+            f"bf16 on {gpu.name}, which is older than Ampere",
+            "write `precision fp32`, or `precision fp16` for mixed precision",
+            related,
+            word.replace("bf16", "fp32"),
+        )
     if spec.text("model.dtype") == "bf16":
-        yield Finding(spec.place("model.dtype", fact), f"bf16 weights on {gpu.name}, which is older than Ampere",
-                      "write `dtype = fp32`", related, "dtype = fp32")  # fmt: skip
+        yield Finding(
+            spec.place("model.dtype", fact),
+            f"bf16 weights on {gpu.name}, which is older than Ampere",
+            "write `dtype = fp32`",
+            related,
+            "dtype = fp32",
+        )
 
 
 @rule("XP302", "tf32-before-ampere")
@@ -40,8 +49,12 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if spec.flag("precision.tf32") and (gpu is None or gpu.capability < (8, 0)):
         where = "the CPU" if gpu is None else gpu.name
-        yield Finding(spec.place("precision.tf32", f"{where} has no tf32"), f"tf32 on {where}", "leave `tf32` out",
-                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("precision.tf32", f"{where} has no tf32"),
+            f"tf32 on {where}",
+            "leave `tf32` out",
+            (spec.label("hardware", "the hardware"),),
+        )
 
 
 @rule("XP303", "fp16-on-cpu")
@@ -53,8 +66,13 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
     if spec.on_cpu and spec.text("precision") == "fp16":
         place = spec.place("precision", "ignored on a CPU")
         word = place.source.text[place.span.start : place.span.end]
-        yield Finding(place, "fp16 on the CPU trains in fp32", "write `precision fp32`",
-                      (spec.label("hardware", "the hardware"),), word.replace("fp16", "fp32"))  # fmt: skip
+        yield Finding(
+            place,
+            "fp16 on the CPU trains in fp32",
+            "write `precision fp32`",
+            (spec.label("hardware", "the hardware"),),
+            word.replace("fp16", "fp32"),
+        )
 
 
 @rule("XP304", "fp16-weights")
@@ -65,8 +83,13 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `amp/grad_scaler.py`; executed.
     """
     if spec.text("model.dtype") == "fp16" and spec.text("strategy") == "ddp":
-        yield Finding(spec.place("model.dtype", "no fp32 master copy under ddp"), "fp16 weights under ddp",
-                      "write `dtype = fp32`", (spec.label("precision"), spec.label("strategy")), "dtype = fp32")  # fmt: skip
+        yield Finding(
+            spec.place("model.dtype", "no fp32 master copy under ddp"),
+            "fp16 weights under ddp",
+            "write `dtype = fp32`",
+            (spec.label("precision"), spec.label("strategy")),
+            "dtype = fp32",
+        )
 
 
 @rule("XP305", "bf16-weights", "warning")
@@ -78,10 +101,14 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
     """
     if spec.text("model.dtype") == "bf16" and spec.text("strategy") == "ddp":
         lr = spec.real("optimizer.lr")
-        yield Finding(spec.place("model.dtype", "no fp32 master copy under ddp"),
-                      f"bf16 weights under ddp lose updates at a learning rate of {lr:g}", "write `dtype = fp32`",
-                      (spec.label("optimizer.lr", "the learning rate"),), "dtype = fp32",
-                      "error" if lr <= 1e-5 else "warning")  # fmt: skip
+        yield Finding(
+            spec.place("model.dtype", "no fp32 master copy under ddp"),
+            f"bf16 weights under ddp lose updates at a learning rate of {lr:g}",
+            "write `dtype = fp32`",
+            (spec.label("optimizer.lr", "the learning rate"),),
+            "dtype = fp32",
+            "error" if lr <= 1e-5 else "warning",
+        )
 
 
 RULES = (bf16_before_ampere, tf32_before_ampere, fp16_on_cpu, fp16_weights, bf16_weights)

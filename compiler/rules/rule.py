@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from attrs import frozen
-
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import record
 
 Check = Callable[[Spec], Iterator["Finding"]]
 
 
-@frozen
+@record
 class Finding:
     """A violation: the place, one clause, the fact or arithmetic beside it, and what to write instead."""
 
@@ -24,7 +23,7 @@ class Finding:
     severity: str | None = None
 
 
-@frozen
+@record
 class Rule:
     """A legality rule. `explanation` is the docstring: what it checks, what happens today without it, the source."""
 
@@ -40,7 +39,14 @@ class Rule:
             edits = () if found.replace is None else (Edit(found.primary.span, found.replace),)
             related = tuple(label for label in found.related if label is not None)
             yield Diagnostic(
-                self.code, self.slug, found.severity or self.severity, found.message, found.primary, related, found.help, edits
+                self.code,
+                self.slug,
+                found.severity or self.severity,
+                found.message,
+                found.primary,
+                related,
+                found.help,
+                edits,
             )
 
 

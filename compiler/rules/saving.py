@@ -13,8 +13,11 @@ from xpc.compiler.spec import Spec
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     """Code that comes with a model runs on your machines; without a revision it can change between two runs."""
     if spec.flag("model.trust_remote_code") and spec.model.revision is None and spec.model.path is None:
-        yield Finding(spec.place("model.trust_remote_code"), "remote code of no fixed revision",
-                      'write `model { revision = "<commit>" }`')  # fmt: skip
+        yield Finding(
+            spec.place("model.trust_remote_code"),
+            "remote code of no fixed revision",
+            'write `model { revision = "<commit>" }`',
+        )
 
 
 @rule("XP702", "resume-without-state", "warning")
@@ -24,16 +27,23 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer.py`; executed (Adam's step counter was 2 instead of 4).
     """
     if not spec.flag("save.full_state") and spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER:
-        yield Finding(spec.place("save.full_state", "nothing to resume from but weights"),
-                      "a run resumed from weights alone is not the same run", "write `resume = never`")  # fmt: skip
+        yield Finding(
+            spec.place("save.full_state", "nothing to resume from but weights"),
+            "a run resumed from weights alone is not the same run",
+            "write `resume = never`",
+        )
 
 
 @rule("XP703", "keep-without-saving", "warning")
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """`keep` limits checkpoints, and none is written."""
     if spec.written("save.keep") and spec.amount("save.every") == NEVER:
-        yield Finding(spec.place("save.keep"), "`keep` without checkpoints", "write `every = epoch`, or leave `keep` out",
-                      (spec.label("save.every", "never"),))  # fmt: skip
+        yield Finding(
+            spec.place("save.keep"),
+            "`keep` without checkpoints",
+            "write `every = epoch`, or leave `keep` out",
+            (spec.label("save.every", "never"),),
+        )
 
 
 @rule("XP801", "wheels-without-volta", "warning")
@@ -45,9 +55,11 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
     gpu, wheels = spec.hardware.gpu, spec.target.facts.get("volta_wheels")
     if gpu is not None and gpu.capability < (7, 5) and isinstance(wheels, str):
         torch = spec.target.pins["torch"]
-        yield Finding(spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}"),
-                      f"the default wheels of torch {torch} have no kernels for {gpu.name}",
-                      f"install torch {torch} from its {wheels} wheels; the preflight checks it")  # fmt: skip
+        yield Finding(
+            spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}"),
+            f"the default wheels of torch {torch} have no kernels for {gpu.name}",
+            f"install torch {torch} from its {wheels} wheels; the preflight checks it",
+        )
 
 
 RULES = (remote_code_unpinned, resume_without_state, keep_without_saving, wheels_without_volta)

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-ZERO_ONLY = ("overlap_comm", "allgather_bucket", "reduce_bucket", "round_robin_gradients", "reduce_scatter",
-             "contiguous_gradients")  # fmt: skip
+ZERO_ONLY = (
+    "overlap_comm",
+    "allgather_bucket",
+    "reduce_bucket",
+    "round_robin_gradients",
+    "reduce_scatter",
+    "contiguous_gradients",
+)
 FSDP_ONLY = ("reshard", "state_dict")
 
 
@@ -20,13 +26,19 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
     because TRL turns its own on by default. Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.get("strategy.activation_checkpointing") is not None:
-        yield Finding(spec.place("strategy.activation_checkpointing", "FSDP's own"),
-                      "FSDP's own activation checkpointing is never used", "write `memory { checkpointing }`",
-                      (spec.label("memory.checkpointing", "the one way to ask"),))  # fmt: skip
+        yield Finding(
+            spec.place("strategy.activation_checkpointing", "FSDP's own"),
+            "FSDP's own activation checkpointing is never used",
+            "write `memory { checkpointing }`",
+            (spec.label("memory.checkpointing", "the one way to ask"),),
+        )
     for name, value in spec.extra.get("accelerate", {}).items():
         if "activation_checkpointing" in name and value.origin.label is not None:
-            yield Finding(value.origin.label, "FSDP's own activation checkpointing is never used",
-                          "write `memory { checkpointing }`")  # fmt: skip
+            yield Finding(
+                value.origin.label,
+                "FSDP's own activation checkpointing is never used",
+                "write `memory { checkpointing }`",
+            )
 
 
 @rule("XP402", "fsdp-on-cpu")
@@ -38,8 +50,13 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
     if spec.on_cpu and spec.sharded_by_fsdp:
         place = spec.place("strategy", "becomes ddp on a CPU")
         word = place.source.text[place.span.start : place.span.end]
-        yield Finding(place, f"{spec.text('strategy')} on the CPU shards nothing", "write `strategy zero3`",
-                      (spec.label("hardware", "the hardware"),), "zero3" if word.isalnum() else None)  # fmt: skip
+        yield Finding(
+            place,
+            f"{spec.text('strategy')} on the CPU shards nothing",
+            "write `strategy zero3`",
+            (spec.label("hardware", "the hardware"),),
+            "zero3" if word.isalnum() else None,
+        )
 
 
 @rule("XP403", "fsdp-one-process")
@@ -49,9 +66,12 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.sharded_by_fsdp and spec.hardware.world == 1 and not spec.on_cpu:
-        yield Finding(spec.place("strategy", "one process has nobody to share with"),
-                      f"{spec.text('strategy')} on one GPU", "write `strategy ddp`, or more hardware",
-                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            spec.place("strategy", "one process has nobody to share with"),
+            f"{spec.text('strategy')} on one GPU",
+            "write `strategy ddp`, or more hardware",
+            (spec.label("hardware", "the hardware"),),
+        )
 
 
 @rule("XP404", "setting-of-another-strategy")
@@ -70,13 +90,20 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
         wrong.append(("shard", "hsdp"))
     for name, owner in wrong:
         if spec.written(f"strategy.{name}"):
-            yield Finding(spec.place(f"strategy.{name}", f"a setting of {owner}"),
-                          f"`{name}` does nothing for {strategy}", f"leave `{name}` out",
-                          (spec.label("strategy", "the strategy"),))  # fmt: skip
+            yield Finding(
+                spec.place(f"strategy.{name}", f"a setting of {owner}"),
+                f"`{name}` does nothing for {strategy}",
+                f"leave `{name}` out",
+                (spec.label("strategy", "the strategy"),),
+            )
     if strategy == "zero3" and spec.flag("strategy.round_robin_gradients"):
-        yield Finding(spec.place("strategy.round_robin_gradients", "a setting of ZeRO 1 and 2"),
-                      "`round_robin_gradients` does nothing for zero3", "leave `round_robin_gradients` out",
-                      (spec.label("strategy", "the strategy"),), severity="warning")  # fmt: skip
+        yield Finding(
+            spec.place("strategy.round_robin_gradients", "a setting of ZeRO 1 and 2"),
+            "`round_robin_gradients` does nothing for zero3",
+            "leave `round_robin_gradients` out",
+            (spec.label("strategy", "the strategy"),),
+            severity="warning",
+        )
 
 
 @rule("XP405", "offload-without-sharding")
@@ -93,10 +120,16 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     if strategy == "ddp":
         yield Finding(place, "ddp has nothing to offload", "write `strategy zero2` or `strategy fsdp`", related)
     elif spec.on_cpu:
-        yield Finding(place, "on the CPU everything is in host memory already", "leave `offload` out",
-                      (spec.label("hardware", "the hardware"),))  # fmt: skip
+        yield Finding(
+            place,
+            "on the CPU everything is in host memory already",
+            "leave `offload` out",
+            (spec.label("hardware", "the hardware"),),
+        )
     elif spec.sharded_by_fsdp and where == "optimizer":
-        yield Finding(place, "FSDP does not offload the optimizer alone", "write `offload = cpu`", related, "offload = cpu")
+        yield Finding(
+            place, "FSDP does not offload the optimizer alone", "write `offload = cpu`", related, "offload = cpu"
+        )
 
 
 @rule("XP406", "offload-replaces-the-optimizer")
@@ -106,9 +139,12 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
     Source: accelerate 1.15 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`; executed.
     """
     if spec.zero_stage and spec.text("strategy.offload") != "none" and spec.text("optimizer") != "adamw":
-        yield Finding(spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
-                      f"offload replaces {spec.text('optimizer')} by Adam", "write `optimizer adamw`, or leave `offload` out",
-                      (spec.label("strategy.offload", "the offload"),))  # fmt: skip
+        yield Finding(
+            spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
+            f"offload replaces {spec.text('optimizer')} by Adam",
+            "write `optimizer adamw`, or leave `offload` out",
+            (spec.label("strategy.offload", "the offload"),),
+        )
 
 
 @rule("XP407", "sharded-8bit-optimizer")
@@ -119,8 +155,12 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     """
     name = spec.text("optimizer")
     if spec.text("strategy") in ("fsdp", "hsdp") and ("8bit" in name or name.startswith("paged")):
-        yield Finding(spec.place("optimizer"), f"{name} cannot step sharded parameters", "write `optimizer adamw`",
-                      (spec.label("strategy", "the strategy"),))  # fmt: skip
+        yield Finding(
+            spec.place("optimizer"),
+            f"{name} cannot step sharded parameters",
+            "write `optimizer adamw`",
+            (spec.label("strategy", "the strategy"),),
+        )
 
 
 @rule("XP408", "hybrid-mesh")
@@ -134,13 +174,19 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
     world, shard = spec.hardware.world, spec.integer("strategy.shard")
     if world % shard:
         fitting = max(d for d in range(1, shard + 1) if world % d == 0)
-        yield Finding(spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
-                      f"groups of {shard} do not divide {world} processes", f"write `shard = {fitting}`",
-                      replace=f"shard = {fitting}")  # fmt: skip
+        yield Finding(
+            spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
+            f"groups of {shard} do not divide {world} processes",
+            f"write `shard = {fitting}`",
+            replace=f"shard = {fitting}",
+        )
     elif shard == world:
-        yield Finding(spec.place("strategy", f"{world} processes make one group of {shard}"),
-                      "hsdp with one group is fsdp", "write `strategy fsdp`, `shard`, or more `nodes`",
-                      (spec.label("nodes"), spec.label("strategy.shard")))  # fmt: skip
+        yield Finding(
+            spec.place("strategy", f"{world} processes make one group of {shard}"),
+            "hsdp with one group is fsdp",
+            "write `strategy fsdp`, `shard`, or more `nodes`",
+            (spec.label("nodes"), spec.label("strategy.shard")),
+        )
     elif shard == 1:
         yield Finding(spec.place("strategy.shard"), "groups of one shard nothing", "write `strategy ddp`")
 
@@ -154,8 +200,12 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
     strategy, legal = spec.text("strategy"), spec.target.facts["strategies"]
     if isinstance(legal, list) and strategy not in legal:
         other = "fsdp1" if strategy == "fsdp" else "zero3"
-        yield Finding(spec.place("strategy"), f"{spec.target.name} has no {strategy}", f"write `strategy {other}`",
-                      (spec.label("target", "the target"),))  # fmt: skip
+        yield Finding(
+            spec.place("strategy"),
+            f"{spec.target.name} has no {strategy}",
+            f"write `strategy {other}`",
+            (spec.label("target", "the target"),),
+        )
 
 
 @rule("XP410", "fsdp1-deprecated", "warning")
@@ -175,11 +225,25 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
     Today: ValueError after the model is loaded. Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
-        yield Finding(spec.place("strategy.state_dict"), "sharded checkpoints need the full state",
-                      "write `state_dict = full`", (spec.label("save.full_state", "asked for here"),),
-                      "state_dict = full")  # fmt: skip
+        yield Finding(
+            spec.place("strategy.state_dict"),
+            "sharded checkpoints need the full state",
+            "write `state_dict = full`",
+            (spec.label("save.full_state", "asked for here"),),
+            "state_dict = full",
+        )
 
 
-RULES = (fsdp_activation_checkpointing, fsdp_on_cpu, fsdp_one_process, setting_of_another_strategy,
-         offload_without_sharding, offload_replaces_optimizer, sharded_8bit, hybrid_mesh, strategy_target, fsdp1_deprecated,
-         sharded_weights_only)  # fmt: skip
+RULES = (
+    fsdp_activation_checkpointing,
+    fsdp_on_cpu,
+    fsdp_one_process,
+    setting_of_another_strategy,
+    offload_without_sharding,
+    offload_replaces_optimizer,
+    sharded_8bit,
+    hybrid_mesh,
+    strategy_target,
+    fsdp1_deprecated,
+    sharded_weights_only,
+)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
-from attrs import frozen
+from xpc.grammar.record import entity
 
 DEFAULT = "trl-1.16"
 TARGETS = ("trl-0.18", "trl-1.16")
@@ -20,7 +20,7 @@ SFT = "trl.SFTConfig"
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
-@frozen(eq=False)
+@entity
 class Field:
     """One argument of a configuration class.
 
@@ -39,7 +39,7 @@ class Field:
     machine: bool
 
 
-@frozen(eq=False, repr=False)  # one instance a name; printing it would print the table
+@entity  # one instance a name; printing it would print the table
 class Target:
     """A supported stack. Configuration classes are named by their dotted path, `trl.SFTConfig`."""
 
