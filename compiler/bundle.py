@@ -32,7 +32,7 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")
         os.makedirs(parent, exist_ok=True)
-        temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:80]}.", dir=parent)
+        temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:40]}.", dir=parent)
         try:
             _fill(temporary, files)
             return _swap(temporary, target, aside=bool(foreign))
@@ -65,12 +65,17 @@ def _swap(temporary: str, target: str, aside: bool) -> str | None:
             number += 1
         old = f"{target}.before-{number}"
     else:
-        old = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:80]}.old.", dir=os.path.dirname(target)) + "/bundle"
-    os.rename(target, old)
+        old = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:40]}.old.", dir=os.path.dirname(target)) + "/bundle"
     try:
-        os.rename(temporary, target)
-    except OSError:
-        os.rename(old, target)
+        os.rename(target, old)
+        try:
+            os.rename(temporary, target)
+        except BaseException:
+            os.rename(old, target)
+            raise
+    except BaseException:
+        if not aside and not os.path.lexists(old):
+            os.rmdir(os.path.dirname(old))
         raise
     if aside:
         return old
@@ -92,7 +97,8 @@ def _foreign(target: str) -> str:
         return "is not a bundle of xpc"
     for folder, folders, inside in os.walk(target):
         folders[:] = sorted(name for name in folders if name != IGNORED)
-        for name in sorted(inside):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*inside, *links]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
             if relative == "bundle.toml":
@@ -112,9 +118,9 @@ def _digests(target: str) -> dict[str, str] | None:
     try:
         with open(os.path.join(target, "bundle.toml"), "rb") as handle:
             table = tomllib.load(handle)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    files = table.get("files")
-    if not isinstance(files, dict) or "xpc" not in table.get("bundle", {}):
+    files, head = table.get("files"), table.get("bundle")
+    if not isinstance(files, dict) or not isinstance(head, dict) or "xpc" not in head:
         return None
     return {str(name): str(value) for name, value in files.items()}

@@ -137,13 +137,17 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         if os.path.getsize(path) > MAX_SPEC:
             raise UsageError(f"{path} is larger than {MAX_SPEC // 2**20} MiB")
         with open(path, "rb") as handle:
-            data = handle.read()
+            data = handle.read(MAX_SPEC + 1)
+        if len(data) > MAX_SPEC:  # a device or a pipe has no size
+            raise UsageError(f"{path} is larger than {MAX_SPEC // 2**20} MiB")
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     full = os.path.abspath(path)
     workspace = Workspace(os.path.dirname(full))
     workspace.seen[full] = ""
-    return data, os.path.basename(full), workspace
+    # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
+    name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return data, name, workspace
 
 
 def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:

@@ -57,7 +57,7 @@ def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -
     legal = (row.low is None or value >= row.low) and (row.high is None or value <= row.high)
     if not isfinite(value) or abs(value) > LARGEST or not legal:
         low = "" if row.low is None else f" of at least {row.low:g}"
-        high = "" if row.high is None else f" and at most {row.high:g}"
+        high = "" if row.high is None else f"{' and' if low else ' of'} at most {row.high:.0f}"
         bounds = f"{low}{high}" or " that is finite and below 2^63"
         raise Wrong(
             report(
@@ -77,15 +77,10 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     if node.unit and node.unit not in COUNT_UNITS:
         raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}`")
     if tokens and node.unit in ("k", "M", "B"):
-        exact = int(node.value * scale)
-        binary = f"{node.value:g}{node.unit}i" if node.unit != "B" else f"{node.value:g}Gi"
-        raise _wrong_unit(
-            row,
-            item,
-            node,
-            f"write {int(node.value * 1024)}, {binary} or {exact}" if node.unit == "k" else f"write {exact}",
-        )
-    value = node.value * scale
+        exact = _scaled(row, item, node, scale)
+        binary = f"{_scaled(row, item, node, 1024):.0f}, {node.value:g}Ki or "
+        raise _wrong_unit(row, item, node, f"write {binary if node.unit == 'k' else ''}{exact:.0f}")
+    value = _scaled(row, item, node, scale)
     if value != int(value):
         raise Wrong(
             report(
@@ -97,6 +92,15 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         )
     _bounded(row, item, node, int(value))
     return int(value)
+
+
+def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
+    """The number times its unit; 1.005k is 1005, although 1.005 * 1000 is a little less in binary."""
+    value = node.value * scale
+    if not isfinite(value):
+        _bounded(row, item, node, value)
+    whole = round(value)
+    return whole if scale != 1 and abs(value - whole) < 1e-6 else value
 
 
 def _bounded_number(row: Setting, item: Item, node: Number) -> None:
@@ -283,7 +287,8 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if node.unit not in TIME_UNITS:
         raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}s`")
     _bounded(row, item, node, node.value)
-    seconds = node.value * TIME_UNITS[node.unit]
+    seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
+    _bounded(row, item, node, seconds)
     if seconds < 1 or seconds != int(seconds):
         raise Wrong(
             report(

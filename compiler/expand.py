@@ -218,7 +218,7 @@ class _Expander:
             name.span,
             f"did you mean `{ours}`?" if ours else "",
             help=f"write `{ours}`" if ours else "the settings of a clause are listed in the reference",
-            edit=ours if single else None,
+            edit=ours if single and ours in known else None,
         )
 
     def candidates(self, clause: str | None) -> list[str]:
@@ -314,6 +314,11 @@ class _Expander:
                         "a second one",
                         help=f"keep `{self.typed(heads[0].span)}`",
                     )
+        elif row is not None and not rest:
+            example = row.choices[0] if row.choices else row.kind.example
+            self.problem(
+                "XP104", f"`{clause}` needs a value", span, f"expected {row.kind.phrase}", help=f"write `{clause} {example}`"
+            )
         self.inside(rest, clause)
 
     # -- data and extra ---------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ class Workspace:
         if "\0" in written or not written.strip():
             return "the name of a file cannot be empty or hold NUL"
         name, path = self.locate(written, base)
+        self.seen[path] = ""  # whatever stands there decides the answer
         try:
             if os.path.isdir(path):
                 return f"`{_shown(written)}` is a folder"
@@ -57,9 +58,10 @@ class Workspace:
             if os.path.getsize(path) > limit:
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
             with open(path, "rb") as handle:
-                data = handle.read()
+                data = handle.read(limit + 1)
+            if len(data) > limit:  # files of /proc have size 0
+                return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
-            self.seen[path] = ""
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"

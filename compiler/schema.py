@@ -202,7 +202,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
             choices=("accelerate", "torchrun"), bare=False),
     Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
-            args=("ddp_timeout",)),
+            high=2**31 - 1, args=("ddp_timeout",)),
     *(Setting(f"launch.{name}", k.NAME, "setting of a cluster launcher", inner=True, pending=LAUNCHERS)
       for name in ("partition", "account", "time", "image", "exclusive", "requeue")),
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,

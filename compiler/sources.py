@@ -6,7 +6,7 @@ import json
 
 from xpc.compiler import registry
 from xpc.compiler.codes import report
-from xpc.compiler.convert import convert, plain_text
+from xpc.compiler.convert import LARGEST, convert, plain_text
 from xpc.compiler.expand import Row
 from xpc.compiler.files import MAX_DATA, Workspace
 from xpc.compiler.kinds import Amount
@@ -27,7 +27,7 @@ SHAPES = {
 }
 """The columns of each shape, in the order in which `DataSource.columns` names them."""
 
-DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt", ".text")
+DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 
 
 def find_model(
@@ -123,6 +123,9 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, lis
         return None, [report("XP118", f"`{name}` has a value that cannot be used ({error})", label)]
     if isinstance(facts, str):
         return None, [report("XP118", f"`{name}`: {facts}", label, help="give a model's whole config.json")]
+    sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
+    if max(sizes) > LARGEST:
+        return None, [report("XP118", f"`{name}` states a model too large to be one", label, help="give a real config.json")]
     return facts, []
 
 
@@ -224,7 +227,11 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
     if kind == "folder":
         return source, []
     problems: list[Diagnostic] = []
-    columns = _columns(path, workspace.head(path))
+    try:
+        columns = _columns(path, workspace.head(path))
+    except OSError as error:
+        wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
+        return source, [report("XP114", wrong, label, help="make the file readable")]
     if shape is None and columns is not None:
         found = next((name for name, need in SHAPES.items() if set(need) <= set(columns)), None)
         if found is None:
@@ -263,7 +270,7 @@ def _columns(path: str, head: bytes) -> list[str] | None:
     """The columns of the first row, or None where they cannot be seen without a reader of the format."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     lower = path.lower()
-    if lower.endswith((".txt", ".text")):
+    if lower.endswith(".txt"):
         return ["text"]
     if lower.endswith(".csv"):
         return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]

@@ -27,7 +27,7 @@ def specfile(spec: Spec) -> str:
         inner = [
             row
             for row in TABLE
-            if row.path.startswith(clause + ".") and row.path in spec.values and row.path not in STRUCTURAL
+            if row.path.startswith(clause + ".") and row.path in spec.values and row.path not in _left_out(spec)
         ]
         head = next((row for row in flat if row.path == clause), None)
         if head is None and not inner:
@@ -36,6 +36,12 @@ def specfile(spec: Spec) -> str:
     for escape, table in spec.extra.items():
         lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _left_out(spec: Spec) -> tuple[str, ...]:
+    """Settings that the header states, and a `seq` that does not hold and so is not legal to write."""
+    uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+    return (*STRUCTURAL, "batch.seq") if uncut else STRUCTURAL
 
 
 def _extra(table: object) -> list[str]:

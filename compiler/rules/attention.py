@@ -90,12 +90,14 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `data_utils.py` (no sequence lengths are produced); executed.
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
-        best = next(iter(spec.target.packing))
+        best = next((name for name in spec.target.packing if name != "wrapped"), None)
+        written = spec.written("batch.packing.strategy")
         yield Finding(
-            spec.place("batch.packing.strategy"),
+            spec.place("batch.packing.strategy" if written else "batch.packing"),
             "`wrapped` lets documents attend to each other",
-            f"write `strategy = {best}`",
-            replace=f"strategy = {best}",
+            f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
+            (spec.label("target", "the target"),) if best is None else (),
+            f"strategy = {best}" if best and written else None,
         )
 
 
@@ -236,7 +238,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
             spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}"),
             f"sequences of {spec.integer('batch.seq')} tokens pass the model's context",
             f"write `seq = {facts.context}`",
-            replace=f"seq = {facts.context}",
+            replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
         )
 
 

@@ -40,15 +40,17 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """sft trains on conversations, prompt and completion, or text; preference pairs are for dpo and its kin.
+    """sft trains on conversations, prompt and completion, or text; preference pairs are for dpo and its kin,
+    prompts without an answer for reinforcement.
 
     Source: trl 1.16 `sft_trainer.py`.
     """
     for source in spec.data:
-        if source.shape == "preference":
+        if source.shape in ("preference", "prompt"):
+            what = "preference pairs" if source.shape == "preference" else "prompts alone"
             yield Finding(
                 source.label,
-                "sft cannot train on preference pairs",
+                f"sft cannot train on {what}",
                 "name another dataset, or a `format`",
                 (spec.label("method", "the method"),),
             )

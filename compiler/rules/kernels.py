@@ -55,22 +55,6 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP333", "checkpointing-not-in-the-family")
-def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """A few families have no gradient checkpointing; transformers refuses inside `train()`.
-
-    Source: transformers 5.23 `supports_gradient_checkpointing` of each family.
-    """
-    known = family(spec)
-    if spec.flag("memory.checkpointing") and known is not None and not known.checkpointing:
-        yield Finding(
-            spec.place("memory.checkpointing"),
-            f"{known.model_type} has no gradient checkpointing",
-            "write `memory { checkpointing = false }`",
-            (spec.model.label,),
-        )
-
-
 @rule("XP334", "optimizer-without-a-gpu")
 def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
     """8-bit and paged optimizers are bitsandbytes kernels for GPUs; paged states need unified memory.
@@ -87,4 +71,4 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (liger_on_cpu, liger_without_family, offload_activations_on_cpu, checkpointing_family, optimizer_without_gpu)
+RULES = (liger_on_cpu, liger_without_family, offload_activations_on_cpu, optimizer_without_gpu)

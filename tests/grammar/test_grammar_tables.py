@@ -35,7 +35,8 @@ def test_lexer_agrees_with_lark():
 
 
 def test_starting_up_compiles_no_grammar():
-    unwanted = {"interegular", "regex", "toml", "xpc.grammar.build", "xpc.grammar.messages"}
+    # interegular is here for the strict build alone, and Lark imports it wherever it is; users do not have it.
+    unwanted = {"regex", "toml", "xpc.grammar.build", "xpc.grammar.messages"}
     code = f"import sys, xpc.grammar.parse, xpc.grammar.format; print(sorted({unwanted} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -1,0 +1,68 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and .venv-0.18.
+
+PYTHON ?= python3
+VENV := .venv
+OLD := .venv-0.18
+BIN := $(VENV)/bin
+DEMO := demo
+MYPY_ROOT := .mypy_root
+
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
+
+.PHONY: help demo test test-fast check bench golden tables format fuzz clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
+	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
+
+test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 20 minutes)
+	$(BIN)/python -m pytest
+
+test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(VENV)/ready ## linter, formatter and strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p $(MYPY_ROOT)/xpc
+	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
+	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
+
+bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
+	$(BIN)/python tests/bench.py
+
+golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
+	$(BIN)/python tests/golden_bundles.py
+	$(BIN)/python tests/golden_diagnostics.py
+
+tables: $(VENV)/ready ## write the generated tables anew: parser, registry, targets of the default stack
+	$(BIN)/python -m xpc.grammar.build
+	$(BIN)/python -m xpc.compiler.registry.build
+	$(BIN)/python compiler/targets/generate.py trl-1.16
+
+format: $(VENV)/ready ## format the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
+	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) $(OLD) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo,dev]'
+	@touch $@
+
+# The older stack is installed from the requirements.txt of a bundle that is compiled for it.
+$(OLD)/ready: specs/quickstart-trl-0.18.xp $(VENV)/ready
+	$(PYTHON) -m venv $(OLD)
+	$(BIN)/python specs/quickstart/build_model.py
+	$(BIN)/xpc compile specs/quickstart-trl-0.18.xp -o $(OLD)/stack.bundle --format concise
+	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLD)/stack.bundle/requirements.txt
+	@touch $@

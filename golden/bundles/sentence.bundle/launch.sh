@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+#
+#   global batch   528 = 66 sequences x 1 accumulation x 8 processes
+#   processes      8 = 1 node x 8
+#   strategy       zero2, bf16, on 8 x h100-80gb
+#   target         trl-1.16
+#
+#   ./launch.sh               train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight   check this machine against the bundle, and stop
+#   ./launch.sh --dry-run     print the command, and stop
+#
+# PYTHON names the interpreter (default: python3). MASTER_PORT names the port. Nothing else is accepted.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+python=${PYTHON:-python3}
+dry_run=false
+passed=()
+
+if [ "$#" -gt 1 ]; then
+  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${1:-}" in
+  "") ;;
+  --dry-run) dry_run=true ;;
+  --preflight) passed=(--preflight) ;;
+  *)
+    printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\n' "$1" >&2
+    exit 2
+    ;;
+esac
+
+port=${MASTER_PORT:-0}
+case "$port" in
+  *[!0-9]* | "")
+    printf 'launch.sh: MASTER_PORT must be a number, not %q\n' "$port" >&2
+    exit 2
+    ;;
+esac
+
+command=(
+  "$python" -m accelerate.commands.launch
+  --config_file "$here/accelerate.yaml"
+  --main_process_port "$port"
+  "$here/trainer/main.py" "${passed[@]}"
+)
+
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\n'
+  exit 0
+fi
+exec "${command[@]}"

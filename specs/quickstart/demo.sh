@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The demo from end to end: a tiny model is built, the spec compiled, the emitted launcher run, and the result shown.
+# usage: demo.sh BIN OUT    (BIN holds python and xpc; everything is written below OUT)
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+bin=$1
+out=$2
+
+say() { printf '\n== %s\n' "$*"; }
+
+mkdir -p "$out"
+rm -rf "$out/out"
+
+say "a tiny model, built on the spot"
+"$bin/python" "$here/build_model.py"
+
+say "xpc compile specs/quickstart.xp"
+"$bin/xpc" compile "$here/../quickstart.xp" -o "$out/quickstart.bundle"
+
+say "quickstart.bundle/launch.sh"
+(cd "$out" && PYTHON="$bin/python" XPC_DATA_ROOT="$here/.." ./quickstart.bundle/launch.sh)
+
+say "what it learned"
+"$bin/python" "$here/show.py" "$out/out/quickstart"
