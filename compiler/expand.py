@@ -317,7 +317,11 @@ class _Expander:
         elif row is not None and not rest:
             example = row.choices[0] if row.choices else row.kind.example
             self.problem(
-                "XP104", f"`{clause}` needs a value", span, f"expected {row.kind.phrase}", help=f"write `{clause} {example}`"
+                "XP104",
+                f"`{clause}` needs a value",
+                span,
+                f"expected {row.kind.phrase}",
+                help=f"write `{clause} {example}`",
             )
         self.inside(rest, clause)
 

@@ -32,10 +32,14 @@ class Read:
 
 @mutable
 class Workspace:
-    """Files relative to `root`, the folder of the spec. `seen` maps every path that was asked for to its digest."""
+    """Files relative to `root`, the folder of the spec.
+
+    `seen` maps every path that was asked for to its digest, `reads` the names of files that were read.
+    """
 
     root: str
     seen: dict[str, str] = field(factory=dict)
+    reads: dict[str, str] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name and the path of a file written in `base` (a name relative to the root)."""
@@ -66,7 +70,7 @@ class Workspace:
         except (OSError, ValueError) as error:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
         digest = sha256(data).hexdigest()
-        self.seen[path] = digest
+        self.seen[path] = self.reads[name] = digest
         return Read(name, data, digest)
 
     def kind(self, written: str, base: str = "") -> str:

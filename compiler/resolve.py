@@ -63,8 +63,9 @@ class _Resolver:
         Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
         self._edition()
         values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
-        digests = {source.path: source.sha256 for source in data if source.path and source.sha256}
-        spec = Spec(loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, digests)
+        spec = Spec(
+            loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads
+        )
         return spec, self.problems
 
     def _top(self) -> Label:

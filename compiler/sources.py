@@ -125,7 +125,9 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, lis
         return None, [report("XP118", f"`{name}`: {facts}", label, help="give a model's whole config.json")]
     sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
     if max(sizes) > LARGEST:
-        return None, [report("XP118", f"`{name}` states a model too large to be one", label, help="give a real config.json")]
+        return None, [
+            report("XP118", f"`{name}` states a model too large to be one", label, help="give a real config.json")
+        ]
     return facts, []
 
 

@@ -96,7 +96,11 @@ class Hardware:
 
 @record
 class Spec:
-    """A resolved experiment. `bundled` maps bundle paths to the bytes of files that the spec names."""
+    """A resolved experiment.
+
+    `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
+    SHA-256.
+    """
 
     source: Source
     name: str
@@ -107,7 +111,7 @@ class Spec:
     target: Target
     extra: Mapping[str, Mapping[str, Value]]
     bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
-    digests: Mapping[str, str] = field(factory=dict, repr=False)
+    inputs: Mapping[str, str] = field(factory=dict, repr=False)
     edition: int = 1
 
     def get(self, path: str) -> object:

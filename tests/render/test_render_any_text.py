@@ -5,6 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_render_machine import check_run
+
 from xpc.compiler.render import FORMATS, render
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.source import Source, Span

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from render_samples import assumed, conflict, divide, label, spelling
+
 from xpc.compiler.render import render
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span

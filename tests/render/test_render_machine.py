@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from render_samples import assumed, conflict, divide, label, spelling
+
 from xpc.compiler import __version__
 from xpc.compiler.render import render
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label

@@ -32,7 +32,7 @@ class Bundle:
     @property
     def output_dir(self) -> str:
         """Where the run writes: relative to the folder that the run was started in."""
-        return os.path.abspath(self.arguments["output_dir"])
+        return os.path.abspath(str(self.arguments["output_dir"]))
 
     @property
     def on_cpu(self) -> bool:

@@ -27,7 +27,7 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 def newest_complete(output_dir: str, world: int, deepspeed: bool = False) -> tuple[str | None, list[str]]:
     """The newest whole checkpoint, and a sentence for each newer one that was passed over."""
-    skipped = []
+    skipped: list[str] = []
     for step, path in steps(output_dir):
         reason = missing(path, step, world, deepspeed)
         if reason is None:

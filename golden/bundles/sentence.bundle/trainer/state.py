@@ -24,8 +24,8 @@ def build_arguments(bundle: Bundle) -> Any:
     """The SFTConfig of the run, built once; nothing copies or replaces it later.
 
     On several CPU processes the process group is made here and handed over (``use_configured_state``), because
-    transformers passes ``ddp_timeout`` on for GPUs only, and because accelerate 1.15 picks no backend for DeepSpeed on a
-    CPU, so that each of two ranks would believe to be alone (TrainingArguments._setup_devices, PartialState, executed).
+    transformers passes ``ddp_timeout`` on for GPUs only, and because accelerate 1.15 picks no backend for DeepSpeed on
+    a CPU: each of two ranks would believe to be alone (TrainingArguments._setup_devices, PartialState, executed).
     """
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
@@ -53,13 +53,14 @@ def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
         # What accelerate's launcher exports; torchrun does not, and PartialState reads nothing else.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
-    # One gloo thread: work then ends in the order in which it began. DeepSpeed gathers parameters with many asynchronous
-    # calls and waits for the last one only (partition_parameters.py, _allgather_params_coalesced, 0.16.8 and 0.19.8),
-    # which is enough on a CUDA stream; with gloo's two threads an earlier call ends later now and then, over weights
-    # that were just loaded (seen: one run in four with ZeRO-3 on 0.16.8).
-    options = dist.ProcessGroupGloo._Options()
+    # One gloo thread: work then ends in the order in which it began. DeepSpeed 0.16.8 gathers parameters with many
+    # asynchronous calls and waits for the last one only (partition_parameters.py, _allgather_params_coalesced). That is
+    # enough on a CUDA stream; with gloo's two threads an earlier call ended later, over weights that were just loaded,
+    # in one ZeRO-3 run of four. DeepSpeed 0.19.8 waits for all.
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()
     options._threads, options._timeout = 1, timeout
-    options._devices = [dist.ProcessGroupGloo.create_default_device()]
+    options._devices = [gloo.create_default_device()]
     dist.init_process_group("gloo", timeout=timeout, pg_options=options)
     PartialState(cpu=not zero, backend="gloo", timeout=timeout)
 

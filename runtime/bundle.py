@@ -1,0 +1,128 @@
+"""Reads the bundle that stands around the trainer/ folder. Standard library only: it runs before anything heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from .errors import RunError
+
+FORMAT = 1
+DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
+"""The files that decide the numbers of a run; their digest tells one run from another."""
+
+
+class Bundle:
+    """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
+
+    def __init__(self, folder: str, plan: Mapping[str, Any], digest: str, pins: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.digest = digest
+        self.pins = pins
+        self.target: str = plan["target"]
+        self.arguments: dict[str, Any] = plan["arguments"]
+        self.model: dict[str, Any] = plan["model"]
+        self.tokenizer: dict[str, Any] = plan["tokenizer"]
+        self.data: dict[str, Any] = plan["data"]
+        self.run: dict[str, Any] = plan["run"]
+
+    @property
+    def output_dir(self) -> str:
+        """Where the run writes: relative to the folder that the run was started in."""
+        return os.path.abspath(str(self.arguments["output_dir"]))
+
+    @property
+    def on_cpu(self) -> bool:
+        """True for a run that stays on the CPU even where there is a GPU."""
+        return bool(self.run["device"] == "cpu")
+
+    def inside(self, name: str) -> str:
+        """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""
+        path = os.path.normpath(os.path.join(self.folder, name))
+        if os.path.commonpath((path, self.folder)) != self.folder:
+            raise RunError(f"{name!r} is not inside the bundle")
+        return path
+
+    def find(self, path: str, bundled: str | None = None) -> str:
+        """A local file or folder of the spec: the bundle's copy, else under $XPC_DATA_ROOT, beside the bundle, or here.
+
+        Raises RunError that names every place that was tried.
+        """
+        if bundled is not None:
+            return self.inside(bundled)
+        if os.path.isabs(path):
+            places = [path]
+        else:
+            roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(self.folder), os.getcwd()]
+            places = [os.path.join(root, path) for root in roots if root]
+        for place in places:
+            if os.path.exists(place):
+                return os.path.abspath(place)
+        raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))
+
+
+def read(folder: str) -> Bundle:
+    """The bundle in ``folder``. Raises RunError for a missing or unreadable file, or a format of another time."""
+    folder = os.path.abspath(folder)
+    plan = _json(os.path.join(folder, "trainer_args.json"))
+    if plan.get("format") != FORMAT:
+        raise RunError(f"trainer_args.json has format {plan.get('format')!r}; this runtime reads format {FORMAT}")
+    if plan.get("config") != "trl.SFTConfig":
+        raise RunError(f"this runtime builds trl.SFTConfig, and the bundle asks for {plan.get('config')!r}")
+    return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+
+
+def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """``WORLD_SIZE x micro x accumulation == gbs``, from the environment alone.
+
+    A launcher that picks another number of processes than was planned (a TrainJob's PET_* variables do) would change
+    the global batch in silence. Raises RunError.
+    """
+    world = int(environment.get("WORLD_SIZE", "1"))
+    micro, accumulation, gbs = run["micro"], run["accumulation"], run["gbs"]
+    if world * micro * accumulation != gbs:
+        raise RunError(
+            f"the launcher started {world} process(es), and {world} x {micro} sequences x {accumulation} accumulation "
+            f"is {world * micro * accumulation}, not the global batch of {gbs}: this bundle needs "
+            f"{run['world_size']} processes"
+        )
+    if world != run["world_size"]:
+        raise RunError(f"the launcher started {world} process(es), and this bundle is for {run['world_size']}")
+
+
+def _json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as handle:
+            value = json.load(handle)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise RunError(f"{path} does not hold an object")
+    return value
+
+
+def _digest(folder: str) -> str:
+    total = sha256()
+    for name in DECISIVE:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            with open(path, "rb") as handle:
+                total.update(name.encode() + b"\0" + sha256(handle.read()).digest())
+    return "sha256:" + total.hexdigest()
+
+
+def _pins(path: str) -> dict[str, str]:
+    if not os.path.exists(path):
+        return {}
+    pins = {}
+    with open(path, encoding="utf-8") as handle:
+        for line in handle:
+            name, equals, version = line.split("#")[0].strip().partition("==")
+            if equals:
+                pins[name.strip()] = version.split(";")[0].strip()
+    return pins

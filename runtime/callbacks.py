@@ -1,0 +1,157 @@
+"""What a run tells while it goes: metrics.jsonl, one line a log event, and a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from transformers import TrainerCallback
+
+from .bundle import Bundle
+from .errors import RunError
+from .state import check_engine
+
+METRICS, SUMMARY = "metrics.jsonl", "summary.json"
+NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
+LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
+
+
+def trim(path: str, step: int) -> tuple[float, float]:
+    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line; gives seconds and tokens by then.
+
+    A run that goes on from a checkpoint repeats the steps since; without this they would stand in the file twice.
+    """
+    if not os.path.exists(path):
+        return 0.0, 0.0
+    kept, seconds, tokens = [], 0.0, 0.0
+    with open(path, encoding="utf-8") as handle:
+        for line in handle:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if event["step"] <= step:
+                kept.append(json.dumps(event) + "\n")
+                seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        handle.writelines(kept)
+    os.replace(path + ".part", path)
+    return seconds, tokens
+
+
+def clock(seconds: float) -> str:
+    """``h:mm:ss``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+class Reporter(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """Metrics file and progress lines, on rank 0. One object a log event: step, epoch, loss, lr, grad_norm, tokens,
+    seconds (of training, over all starts of the run)."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.trainer: Any = None
+        self.path = os.path.join(bundle.output_dir, METRICS)
+        self.before = self.tokens_before = 0.0
+        self.started = self.last_time = time.monotonic()
+        self.first_step = 0
+        self.last_tokens: float | None = None
+        self.checked = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Notes where the run begins and cuts the metrics file back to it."""
+        self.first_step = state.global_step
+        if state.is_world_process_zero:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self.before, self.tokens_before = trim(self.path, state.global_step)
+        self.started = self.last_time = time.monotonic()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Looks once, at the first step, at what the model is really wrapped in."""
+        if not self.checked:
+            check_engine(self.bundle, self.trainer)
+            self.checked = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        """Writes one event and prints its line."""
+        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+            return
+        now = time.monotonic()
+        event: dict[str, Any] = {"step": state.global_step, "epoch": round(float(state.epoch or 0), 4)}
+        for key, value in logs.items():
+            if key not in LEFT_OUT:
+                event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
+        if "tokens" in event:  # trl counts from each start of the program
+            event["tokens"] += self.tokens_before
+        event["seconds"] = round(self.before + now - self.started, 3)
+        with open(self.path, "a", encoding="utf-8") as handle:
+            handle.write(json.dumps(event) + "\n")
+        print(self._line(event, state.max_steps, now), flush=True)
+
+    def _line(self, event: dict[str, Any], total: int, now: float) -> str:
+        if "eval_loss" in event:
+            return f"step {event['step']}/{total}  eval loss {event['eval_loss']:.4f}"
+        words = [f"step {event['step']}/{total}"]
+        if "loss" in event:
+            words.append(f"loss {event['loss']:.4f}")
+        if "lr" in event:
+            words.append(f"lr {event['lr']:.2e}")
+        if isinstance(event.get("grad_norm"), float):
+            words.append(f"grad {event['grad_norm']:.2f}")
+        tokens = event.get("tokens")
+        if tokens is not None:
+            if self.last_tokens is not None and now > self.last_time:
+                words.append(f"{(tokens - self.last_tokens) / (now - self.last_time):,.0f} tokens/s")
+            self.last_tokens = tokens
+        self.last_time = now
+        done = event["step"] - self.first_step
+        if done > 0:
+            words.append(f"left {clock((now - self.started) / done * (total - event['step']))}")
+        return "  ".join(words)
+
+
+def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
+    """The record of the run, from metrics.jsonl and the trainer's state; written to summary.json by ``tell``."""
+    losses, tokens, total = [], None, seconds
+    try:
+        with open(os.path.join(bundle.output_dir, METRICS), encoding="utf-8") as handle:
+            for line in handle:
+                event = json.loads(line)
+                tokens, total = event.get("tokens", tokens), event.get("seconds", total)
+                if "loss" in event:
+                    losses.append(event["loss"])
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read the metrics of this run: {error}") from error
+    return {
+        "bundle": bundle.digest,
+        "steps": state.global_step,
+        "epochs": round(float(state.epoch or 0), 4),
+        "first_loss": losses[0] if losses else None,
+        "last_loss": losses[-1] if losses else None,
+        "sequences": state.global_step * bundle.run["gbs"],
+        "tokens": tokens,
+        "seconds": round(max(total, seconds), 3),
+        "resumed_from": started_at,
+        "weights": bundle.output_dir,
+    }
+
+
+def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
+    """Writes summary.json and prints it for a reader."""
+    with open(os.path.join(bundle.output_dir, SUMMARY), "w", encoding="utf-8") as handle:
+        handle.write(json.dumps(facts, indent=2) + "\n")
+    loss = "no loss was logged"
+    if facts["first_loss"] is not None:
+        loss = f"{facts['first_loss']:.4f} -> {facts['last_loss']:.4f}"
+    tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
+    print(
+        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
+        f"loss       {loss}\n"
+        f"seen       {facts['sequences']:,} sequences{tokens}\n"
+        f"weights    {facts['weights']}\n"
+        f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
+        flush=True,
+    )

@@ -1,0 +1,119 @@
+"""Which checkpoint can be gone on from: the newest one that is whole. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+
+WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
+INDEX = "model.safetensors.index.json"
+FOLDER = re.compile(r"checkpoint-(\d+)$")
+
+
+def steps(output_dir: str) -> list[tuple[int, str]]:
+    """The checkpoint folders as (step, absolute path), newest first."""
+    if not os.path.isdir(output_dir):
+        return []
+    found = []
+    for name in os.listdir(output_dir):
+        match = FOLDER.match(name)
+        path = os.path.join(output_dir, name)
+        if match and os.path.isdir(path):
+            found.append((int(match.group(1)), path))
+    return sorted(found, reverse=True)
+
+
+def newest_complete(output_dir: str, world: int, deepspeed: bool = False) -> tuple[str | None, list[str]]:
+    """The newest whole checkpoint, and a sentence for each newer one that was passed over."""
+    skipped: list[str] = []
+    for step, path in steps(output_dir):
+        reason = missing(path, step, world, deepspeed)
+        if reason is None:
+            return path, skipped
+        skipped.append(f"{os.path.basename(path)} is skipped: {reason}")
+    return None, skipped
+
+
+def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | None:
+    """What keeps this checkpoint from being gone on from, or None. ``world`` counts the processes that will read it.
+
+    transformers writes weights, then optimizer and scheduler, then trainer_state.json (Trainer._save_checkpoint, 4.52
+    and 5.23), so a run that was killed while saving leaves no readable trainer_state.json or a short file before it.
+    """
+    try:
+        with open(os.path.join(path, "trainer_state.json"), encoding="utf-8") as handle:
+            state = json.load(handle)
+    except OSError:
+        return "trainer_state.json is missing"
+    except ValueError:
+        return "trainer_state.json is cut off"
+    if not isinstance(state, dict) or state.get("global_step") != step:
+        return "trainer_state.json is of another step"
+    if not _whole(os.path.join(path, "scheduler.pt")):
+        return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
+    return _deepspeed(path, world) if deepspeed else _plain(path)
+
+
+def _deepspeed(path: str, world: int) -> str | None:
+    try:
+        with open(os.path.join(path, "latest"), encoding="utf-8") as handle:
+            shards = os.path.join(path, handle.read().strip())
+        names = os.listdir(shards)
+    except OSError:
+        return "the DeepSpeed shards are missing"
+    optimizer = [name for name in names if name.endswith("_optim_states.pt")]
+    if len(optimizer) != world:
+        return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
+    if not any(name.endswith("_model_states.pt") for name in names):
+        return "the model states are missing"
+    short = [name for name in names if name.endswith(".pt") and not _whole(os.path.join(shards, name))]
+    return f"{short[0]} is cut off" if short else None
+
+
+def _plain(path: str) -> str | None:
+    names = os.listdir(path)
+    sharded = [name for name in names if name.startswith("pytorch_model_fsdp")]
+    if sharded:
+        whole = all(
+            os.path.exists(os.path.join(path, name, ".metadata")) or _whole(os.path.join(path, name))
+            for name in sharded
+        )
+        optimizer = [name for name in names if name.startswith("optimizer")]
+        if not whole:
+            return "the sharded weights are cut off"
+        return None if optimizer else "the optimizer state is missing"
+    if INDEX in names:
+        try:
+            with open(os.path.join(path, INDEX), encoding="utf-8") as handle:
+                files = sorted(set(json.load(handle)["weight_map"].values()))
+        except (OSError, ValueError, KeyError):
+            return f"{INDEX} is cut off"
+    else:
+        files = [name for name in WEIGHTS if name in names][:1]
+    if not files:
+        return "the weights are missing"
+    for name in files:
+        if not safetensors_whole(os.path.join(path, name)):
+            return f"{name} is missing or cut off"
+    return None if _whole(os.path.join(path, "optimizer.pt")) else "optimizer.pt is missing or cut off"
+
+
+def safetensors_whole(path: str) -> bool:
+    """True when the file's length is what its header says (safetensors format: 8 bytes length, JSON, data)."""
+    try:
+        with open(path, "rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if length > os.path.getsize(path):
+                return False
+            header = json.loads(handle.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return os.path.getsize(path) == 8 + length + max(ends, default=0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _whole(path: str) -> bool:
+    """torch.save writes a zip file, whose directory stands at the end: a cut file is no zip file."""
+    return os.path.isfile(path) and zipfile.is_zipfile(path)

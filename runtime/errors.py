@@ -1,0 +1,36 @@
+"""The one error of the runtime: a sentence for the person who started the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+class RunError(Exception):
+    """The run cannot start or go on. ``str(error)`` is one sentence, or one line for each finding of the preflight."""
+
+
+def findings(found: Sequence[str]) -> RunError:
+    """One error out of everything that was found wrong; a single finding stands alone."""
+    if len(found) == 1:
+        return RunError(found[0])
+    return RunError(f"{len(found)} things stop this run:\n" + "\n".join(f"  - {one}" for one in found))
+
+
+def rank() -> int:
+    """This process's number among all, 0 when it was started alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def say(sentence: str) -> None:
+    """Prints one line, on rank 0 only."""
+    if rank() == 0:
+        print(f"[run] {sentence}", flush=True)
+
+
+def stop(error: RunError) -> int:
+    """Tells of the error once (rank 0, or the first process of a node that fails alone) and gives the exit status."""
+    if rank() == 0 or getattr(error, "local", False):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    return 1

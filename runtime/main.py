@@ -1,0 +1,20 @@
+"""The program of a bundle: ``accelerate launch trainer/main.py`` starts it, once a process.
+
+Started as a file it makes its folder a package, so that the modules import each other the same way here and in tests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if not __package__:
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(_folder)
+    __package__ = os.path.basename(_folder)
+    __import__(__package__)
+
+from .run import main
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))

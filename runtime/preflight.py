@@ -1,0 +1,185 @@
+"""Seconds before hours: everything that can be looked at before the model is loaded, told in one go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from itertools import islice
+from typing import Any
+
+from . import output, sources
+from .bundle import Bundle
+from .errors import RunError, findings, say
+
+ROWS = 4
+"""Rows of each source that are read and rendered."""
+PYTHON = ((3, 11), (3, 13))
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def check(bundle: Bundle, rank: int, local_rank: int) -> None:
+    """Every check, each on the process whose business it is. Raises one RunError with all findings."""
+    found: list[str] = []
+    if local_rank == 0:
+        found += versions(bundle)
+        if not found:  # a wrong stack makes every later answer doubtful
+            found += devices(bundle)
+    if rank == 0:
+        found += disk(bundle) + output_folder(bundle)
+        if not found:
+            found += rows_and_tokens(bundle)
+    if found:
+        error = findings(found)
+        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+        raise error
+
+
+def versions(bundle: Bundle) -> list[str]:
+    """Python and the installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+        found.append(f"Python 3.11 to 3.13 is needed, and this is {sys.version.split()[0]}")
+    for name, pinned in bundle.pins.items():
+        try:
+            installed = version(name).split("+")[0]
+        except PackageNotFoundError:
+            found.append(f"{name} {pinned} is not installed")
+            continue
+        if installed != pinned.split("+")[0]:
+            found.append(f"{name} {installed} is installed, and this bundle is for {pinned}")
+    if found:
+        found[-1] += " (pip install -r requirements.txt)"
+    return found
+
+
+def devices(bundle: Bundle) -> list[str]:
+    """GPU count, name, capability and memory of this node against the plan."""
+    if bundle.on_cpu:
+        return []
+    import torch
+
+    run = bundle.run
+    needed, gpu = run["processes_per_node"], run["gpu"]
+    if not torch.cuda.is_available():
+        return [f"{needed} GPU(s) are needed, and torch sees none"]
+    count = torch.cuda.device_count()
+    if count < needed:
+        return [f"{needed} GPUs are needed on this node, and torch sees {count}"]
+    if gpu is None:
+        return []
+    found = []
+    for index in range(needed):
+        facts = torch.cuda.get_device_properties(index)
+        memory = facts.total_memory / 2**30
+        names = gpu["device_names"]
+        if names and not any(one.lower() in facts.name.lower() for one in names):
+            found.append(f"GPU {index} is a {facts.name}, and this bundle is for {gpu['name']}")
+        elif (facts.major, facts.minor) < tuple(gpu["capability"]):
+            found.append(f"GPU {index} has compute capability {facts.major}.{facts.minor}, below {gpu['capability']}")
+        elif memory < gpu["memory_gib"] * 0.97:
+            found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
+    return found
+
+
+def disk(bundle: Bundle) -> list[str]:
+    """Free space where the run writes, against the weights and the checkpoints that will be kept."""
+    params = bundle.model.get("params")
+    if not params:
+        return []
+    arguments = bundle.arguments
+    weights = params * BYTES.get(bundle.model["dtype"], 4)
+    kept = 0
+    if arguments.get("save_strategy", "steps") != "no":
+        kept = (arguments.get("save_total_limit") or 1) + 1  # one more while the next is written
+    full = 0 if arguments.get("save_only_model") else params * 12  # two moments and a float32 copy
+    needed = weights + kept * (weights + full)
+    place = bundle.output_dir
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    free = shutil.disk_usage(place).free
+    if free >= needed:
+        return []
+    return [f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir}, and {free / 2**30:.1f} GiB are free"]
+
+
+def output_folder(bundle: Bundle) -> list[str]:
+    """The rules of the output folder, before anything is loaded."""
+    try:
+        output.begin(bundle)
+    except RunError as error:
+        return [str(error)]
+    return []
+
+
+def rows_and_tokens(bundle: Bundle) -> list[str]:
+    """The columns of every source, and what its first rows become as tokens."""
+    import datasets
+    import transformers
+
+    from .model import liger_problem, load_tokenizer
+
+    datasets.disable_progress_bars()
+    found, tokenizer = [], None
+    try:
+        tokenizer = load_tokenizer(bundle)
+    except RunError as error:
+        found.append(str(error))
+    for source in bundle.data["sources"]:
+        try:
+            found += _source(bundle, source, tokenizer)
+        except RunError as error:
+            found.append(str(error))
+    if bundle.model["liger"]:
+        if bundle.on_cpu:
+            found.append("Liger's kernels need a GPU; leave liger out on a CPU")
+        else:
+            where = bundle.model["id"] or bundle.find(bundle.model["path"])
+            kind = transformers.AutoConfig.from_pretrained(where, trust_remote_code=bundle.model["trust_remote_code"])
+            problem = liger_problem(kind.model_type)
+            found += [problem] if problem else []
+    return found
+
+
+def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any) -> list[str]:
+    try:
+        first = list(islice(sources.load(bundle, source, streaming=True), ROWS))
+    except RunError:
+        raise
+    except Exception as error:  # the datasets library wraps what its readers raise in many classes
+        raise RunError(f"cannot read the first rows of {sources.name(source)}: {error}") from error
+    if not first:
+        return [f"{sources.name(source)} has no rows"]
+    lacking = sources.missing_columns(source, list(first[0]))
+    if lacking:
+        return [lacking]
+    system = bundle.data.get("system")
+    rows = [sources.to_row(source, row, index, system, "text") for index, row in enumerate(first)]
+    return [] if tokenizer is None else _tokens(source, rows, tokenizer)
+
+
+def _tokens(source: dict[str, Any], rows: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+    name, lengths, ends = sources.name(source), [], 0
+    for row in rows:
+        if "messages" in row or not isinstance(row.get("prompt", ""), str):
+            messages = row.get("messages") or [*row["prompt"], *row["completion"]]
+            if not tokenizer.chat_template:
+                return [f"{name} is conversations, and the tokenizer has no chat template; name one in model"]
+            if not any(message["role"] == "assistant" for message in messages):
+                return [f"{name}: a conversation has no assistant turn to learn from"]
+            try:
+                text = tokenizer.apply_chat_template(messages, tokenize=False)
+            except Exception as error:  # a template raises what its author wrote
+                return [f"{name}: the chat template refuses the first rows: {error}"]
+        else:
+            text = row.get("text") or row["prompt"] + row["completion"]
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        lengths.append(len(ids))
+        ends += tokenizer.eos_token_id in ids
+    if not any(lengths):
+        return [f"{name}: the first rows have no tokens"]
+    note = "; no end token in them: the model may never stop" if "messages" in rows[0] and not ends else ""
+    say(f"{name}: first rows have {', '.join(map(str, lengths))} tokens{note}")
+    return []

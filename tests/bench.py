@@ -1,0 +1,119 @@
+"""`make bench`: start-up as medians of whole processes, and throughput in process. Measures, never judges.
+
+The commands are timed as users have them: installed by `pip install .` into an environment of its own, with the four
+packages that the compiler needs and nothing else. `python -c pass` of the same interpreter is measured in the same run,
+in turn with the others, so that the ratios hold on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SEED = os.path.join(ROOT, "specs", "qwen2.5-3b-infinity-8xv100.xp")
+
+
+def environment(folder: str) -> str:
+    """A fresh environment with xpc installed; returns its bin folder."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    bin_ = os.path.join(folder, "bin")
+    source = os.path.join(folder, "source")
+    ignored = shutil.ignore_patterns(".*", "*.egg-info", "build", "demo", "model", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    pip = [os.path.join(bin_, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", source]
+    subprocess.run(pip, check=True)
+    return bin_
+
+
+def timed(command: list[str], env: dict[str, str], folder: str) -> float:
+    """Milliseconds of one whole process."""
+    start = time.perf_counter()
+    subprocess.run(command, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return (time.perf_counter() - start) * 1000
+
+
+def processes(runs: int) -> None:
+    """The start-up table."""
+    with tempfile.TemporaryDirectory() as folder:
+        bin_ = environment(os.path.join(folder, "env"))
+        python, xpc = os.path.join(bin_, "python"), os.path.join(bin_, "xpc")
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        env["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
+        cold = {**env, "XPC_CACHE": "off"}
+        spec = shutil.copy(SEED, folder)
+        rows: list[tuple[str, list[str], dict[str, str], float]] = [
+            ("python -c pass", [python, "-c", "pass"], env, 0),
+            ("python -c 'import lark, attrs'", [python, "-c", "import lark, attrs"], env, 0),
+            ("xpc check, cold", [xpc, "check", spec], cold, 120),
+            ("xpc check, unchanged file", [xpc, "check", spec], env, 60),
+            ("xpc compile", [xpc, "compile", spec, "-o", "out.bundle"], env, 200),
+        ]
+        times: dict[str, list[float]] = {name: [] for name, *_ in rows}
+        for run in range(runs + 1):
+            for name, command, where, _ in rows:
+                spent = timed(command, where, folder)
+                if run:  # the first round warms the disk and the cache
+                    times[name].append(spent)
+        base = statistics.median(times["python -c pass"])
+        print(f"{'whole process, ms':34} {'min':>7} {'median':>7} {'max':>7} {'/ pass':>7} {'budget':>7}   n={runs}")
+        for name, _, _, budget in rows:
+            t = times[name]
+            middle = statistics.median(t)
+            limit = f"{budget:7.0f}" if budget else " " * 7
+            print(f"{name:34} {min(t):7.1f} {middle:7.1f} {max(t):7.1f} {middle / base:7.1f} {limit}")
+
+
+def in_process() -> None:
+    """Throughput of the compiler as a library."""
+    from xpc.compiler.files import Workspace
+    from xpc.compiler.pipeline import check_text, compile_text
+
+    with open(SEED, encoding="utf-8") as handle:
+        seed = handle.read()
+
+    def variants(count: int) -> None:
+        for number in range(count):
+            text = seed.replace("lr = 1e-5", f"lr = {number + 1}e-6")
+            files, _ = compile_text(text.encode(), "variant.xp", Workspace(ROOT))
+            assert files is not None
+
+    def mixture(rows: int) -> None:
+        body = "".join(f"  org/part-{n}:cfg[train] {{\n    take = {n + 1}\n  }}\n" for n in range(rows))
+        text = f"xpc 1\n\ntrain qwen2.5-3b on mix with gbs=528 micro=11\n\ndata mix {{\n{body}  format = messages\n}}\n"
+        assert check_text(text.encode(), "mixture.xp", Workspace(ROOT)).spec is not None
+
+    variants(5)
+    print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")
+    for name, work, sizes, budget in (
+        ("compile {} variants of the seed", variants, (250, 500, 1000), 5.0),
+        ("check a mixture of {} rows", mixture, (500, 1000, 2000), 0.5),
+    ):
+        for size in sizes:
+            print(
+                f"{name.format(size):34} {_spent(work, size):7.2f} " + (f"{budget:7.1f}" if size == sizes[-1] else "")
+            )
+
+
+def _spent(work: Callable[[int], None], size: int) -> float:
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        work(size)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=21, help="counted runs of each command (default: 21)")
+    options = parser.parse_args()
+    processes(options.runs)
+    in_process()

@@ -1,0 +1,59 @@
+"""Golden diagnostics: what `xpc check` prints for one spec a code, source and output in one file.
+
+    python tests/golden_diagnostics.py          writes golden/diagnostics anew and removes orphans
+
+Tests compare (tests/compiler/test_goldens.py) and never write.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "compiler"))
+
+from compile_support import checked, put  # noqa: E402
+from rule_cases import CASES, SYNTAX, Case  # noqa: E402
+
+from xpc.compiler.render import render  # noqa: E402
+
+FOLDER = os.path.join(os.path.dirname(HERE), "golden", "diagnostics")
+SEPARATOR = "=" * 100
+
+
+def golden(case: Case) -> str:
+    """The whole file of a case: the spec, the files that it names, and the output."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = checked(case.rejected, put(folder, case.files))
+    files = "".join(f"{SEPARATOR} {name}\n{text}".rstrip("\n") + "\n" for name, text in case.files.items())
+    return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"
+
+
+def goldens() -> dict[str, str]:
+    """Every golden by its file name."""
+    return {f"{case.title}.txt": golden(case) for case in (*SYNTAX, *CASES)}
+
+
+def main() -> int:
+    os.makedirs(FOLDER, exist_ok=True)
+    wanted = goldens()
+    for name in sorted({*os.listdir(FOLDER)} - {*wanted}):
+        os.unlink(os.path.join(FOLDER, name))
+        print(f"removed {name}")
+    for name, text in wanted.items():
+        path = os.path.join(FOLDER, name)
+        before = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", newline="") as handle:
+                before = handle.read()
+        if before != text:
+            with open(path, "w", encoding="utf-8", newline="") as handle:
+                handle.write(text)
+            print(f"wrote {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
