@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
@@ -111,7 +112,7 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
             if value.origin.kind not in (SPEC, BASE)
         },
     )  # fmt: skip
-    class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
+    class Encoder(toml.TomlEncoder):
         """The package's own quoting writes a backslash before an `x` in a way that nothing reads back."""
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
@@ -124,7 +125,8 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
 
 def _plain(value: str | int) -> str:
     """A number, or a basic string: JSON's escapes are TOML's, but for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    text: str = json.dumps(value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:

@@ -7,13 +7,13 @@ from xpc.compiler.kinds import Amount
 from xpc.compiler.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.spec import DataSource, Spec
 
-STRUCTURAL = ("train.epochs", "train.steps", "model.revision")
+STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: Spec) -> str:
     """The text. It parses, and where the spec names no local file it compiles to the same arguments."""
     lines = ["xpc 1", ""]
-    model = quoted(spec.model.path) if spec.model.path is not None else f"{spec.model.id}{_revision(spec)}"
+    model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
     steps = spec.get("train.steps")
     budget = f"{steps} steps" if isinstance(steps, int) else f"{_real(spec.real('train.epochs'))} epochs"
     origin = spec.values["train.steps" if isinstance(steps, int) else "train.epochs"].origin.describe()
@@ -111,10 +111,6 @@ def _ref(source: DataSource) -> str:
     part = "" if source.slice is None else f":{source.slice}"
     revision = "" if source.revision is None else f"@{source.revision}"
     return f"{source.id}{config}[{source.split}{part}]{revision}"
-
-
-def _revision(spec: Spec) -> str:
-    return "" if spec.model.revision is None else f"@{spec.model.revision}"
 
 
 def show(row: Setting, value: object) -> str:
