@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
 
-.PHONY: help demo test test-fast check bench golden tables format fuzz clean
+.PHONY: help demo test test-fast check bench golden docs tables format fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ check: $(VENV)/ready ## linter, formatter and strict types
 
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
+
+docs: $(VENV)/ready ## write docs/reference.md anew
+	$(BIN)/python -m xpc.compiler.reference docs/reference.md
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(BIN)/python tests/golden_bundles.py

@@ -329,6 +329,9 @@ class _Expander:
 
     def data(self, name: Name, body: list[Operand | Clause]) -> None:
         title = body[0] if body and isinstance(body[0], Ref | String) else None
+        row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
+        if row is not None and row.kind is FLAG:
+            title = None  # `data(shuffle)` is `data { shuffle }`
         if self.out.data_name is not None:
             self.problem(
                 "XP103",

@@ -27,6 +27,9 @@ SHAPES = {
 }
 """The columns of each shape, in the order in which `DataSource.columns` names them."""
 
+KEPT = ("tools", "chat_template_kwargs")
+"""Columns beside the shape's own that the trainer reads as they are."""
+
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 
 
@@ -151,9 +154,26 @@ def find_source(row: Row, shape: str | None, workspace: Workspace) -> tuple[Data
     columns, take = settings.get("columns"), settings.get("take")
     if isinstance(columns, tuple):
         source = evolve(source, columns=columns)
+        problems += _wrong_columns(source, columns)
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     return source, problems + more
+
+
+def _wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
+    need = SHAPES.get(source.shape, ())
+    given = [name for name in columns if name not in KEPT]
+    if not need or len(given) == len(need):
+        return []
+    listed = ", ".join(need)
+    return [
+        report(
+            "XP124",
+            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, and {len(given)} are named",
+            source.label,
+            help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
+        )
+    ]
 
 
 def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, list[Diagnostic]]:

@@ -79,7 +79,7 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, st
 def columns(source: Mapping[str, Any]) -> tuple[str, ...]:
     """The dataset's own columns, in the order of the shape."""
     wanted = SHAPES[source["shape"]]
-    given = tuple(source["columns"] or wanted)
+    given = tuple(one for one in source["columns"] or wanted if one not in KEPT)
     if len(given) != len(wanted):
         raise RunError(f"{name(source)} names {len(given)} column(s), and {source['shape']} needs {len(wanted)}")
     return given

@@ -90,6 +90,9 @@ def _schedule(spec: Spec) -> dict[str, Json]:
         if isinstance(floor, Amount):
             lr = spec.real("optimizer.lr")
             kwargs["min_lr_ratio"] = floor.value if floor.unit == "share" else floor.value / lr
+    elif name == "polynomial":
+        # The library's own values, stated; it refuses an end that is not below the peak.
+        kwargs = {"lr_end": 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0, "power": 1.0}
     elif name == "constant" and spec.amount("schedule.warmup").value:
         name = "constant_with_warmup"
     out: dict[str, Json] = {"lr_scheduler_type": name}

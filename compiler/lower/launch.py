@@ -69,6 +69,15 @@ case "$MASTER_ADDR" in
 esac
 """
 
+SEVERAL_CPU = """
+# One thread a process; more is for machines with more cores than processes.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+"""
+ONE_CPU = """
+# Every core; unset, accelerate would choose a number and warn of it.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
+"""
+
 TAIL = """
 if [ "$dry_run" = true ]; then
   printf '%q ' "${command[@]}"
@@ -83,6 +92,8 @@ def launch(spec: Spec) -> str:
     """The script. It works from any folder: the bundle lies beside it, the output goes to the caller's folder."""
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
+    torchrun = spec.text("launch.launcher") == "torchrun"
+    group = distributed or spec.zero_stage > 0  # DeepSpeed makes a process group of one, too
     parts = [
         HEAD.format(
             gbs=spec.integer("batch.gbs"),
@@ -96,21 +107,17 @@ def launch(spec: Spec) -> str:
             precision=spec.text("precision"),
             hardware=spec.text("hardware"),
             target=spec.target.name,
-            port_help=" MASTER_PORT names the port." if distributed and not multi else "",
+            port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
         )
     ]
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    torchrun = spec.text("launch.launcher") == "torchrun"
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
-    if distributed and not (torchrun and not multi):
+    if group and not (torchrun and not multi):
         parts.append(PORT.format(port=0 if spec.target.facts["fsdp2"] else 29500))
-    if spec.on_cpu and distributed:
-        parts.append(
-            "\n# One thread a process; more is for machines with more cores than processes.\n"
-            'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"\n'
-        )
-    parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, distributed))
+    if spec.on_cpu:
+        parts.append(SEVERAL_CPU if distributed else ONE_CPU)
+    parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, group))
     parts.append(TAIL)
     return "".join(parts)
 
@@ -119,9 +126,9 @@ def _command(words: list[str]) -> str:
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py" "${passed[@]}"\n)\n'
 
 
-def _accelerate(multi: bool, distributed: bool) -> str:
+def _accelerate(multi: bool, group: bool) -> str:
     words = ['"$python" -m accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
-    if distributed:
+    if group:
         words.append('--main_process_port "$port"')
     if multi:
         words.append('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"')

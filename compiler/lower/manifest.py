@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 FORMAT = 1
-EXTRA_PINS = {"flash2": "flash-attn==2.8.3"}
-"""Packages that are needed beside the target's own pins, by attention."""
 
 
 @record
@@ -81,10 +79,17 @@ class Manifest:
 
 def requirements(spec: Spec) -> str:
     """`requirements.txt`: the exact pins of the target that this run needs."""
-    extras = [name for name, used in (("zero", spec.zero_stage > 0), ("liger", spec.flag("memory.liger"))) if used]
+    optimizer, trackers = spec.text("optimizer"), spec.get("track")
+    assert isinstance(trackers, tuple)
+    used = {
+        "zero": spec.zero_stage > 0,
+        "liger": spec.flag("memory.liger"),
+        "flash2": spec.text("model.attn") == "flash2",
+        "bitsandbytes": "8bit" in optimizer or optimizer.startswith("paged") or optimizer == "lion",
+        **{name: True for name in trackers if name != "none"},
+    }
+    extras = [name for name, wanted in used.items() if wanted]
     lines = [f"{package}=={version}" for package, version in spec.target.requirements(*extras).items()]
-    if spec.text("model.attn") in EXTRA_PINS:
-        lines.append(EXTRA_PINS[spec.text("model.attn")])
     return "\n".join(sorted(lines)) + "\n"
 
 
@@ -112,7 +117,8 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
             if value.origin.kind not in (SPEC, BASE)
         },
     )  # fmt: skip
-    class Encoder(toml.TomlEncoder):
+
+    class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
         """The package's own quoting writes a backslash before an `x` in a way that nothing reads back."""
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]

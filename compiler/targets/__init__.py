@@ -62,7 +62,7 @@ class Target:
         return {package: str(version) for package, version in self._policy("pins").items()}
 
     def requirements(self, *extras: str) -> Mapping[str, str]:
-        """The pins of a bundle: the packages of every bundle and those of the extras (`liger`, `lora`, `zero`)."""
+        """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...)."""
         optional = {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
         left_out = {name for extra, names in optional.items() if extra not in extras for name in names}
         return {package: version for package, version in self.pins.items() if package not in left_out}

@@ -174,7 +174,7 @@ def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
     assert {package: target.pins[package] for package in versions} == versions
     assert "deepspeed" not in target.requirements()
     assert target.requirements("zero")["deepspeed"] == target.pins["deepspeed"]
-    assert set(target.requirements("zero", "liger", "lora")) == set(target.pins)
+    assert set(target.requirements(*target.table["policy"]["extras"])) == set(target.pins)
 
 
 def test_the_training_extra_is_the_default_target() -> None:

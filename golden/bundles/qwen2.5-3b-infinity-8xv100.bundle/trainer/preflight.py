@@ -71,6 +71,7 @@ def devices(bundle: Bundle) -> list[str]:
     if gpu is None:
         return []
     found = []
+    built = {int(one.removeprefix("sm_")) for one in torch.cuda.get_arch_list() if one.removeprefix("sm_").isdigit()}
     for index in range(needed):
         facts = torch.cuda.get_device_properties(index)
         memory = facts.total_memory / 2**30
@@ -79,6 +80,11 @@ def devices(bundle: Bundle) -> list[str]:
             found.append(f"GPU {index} is a {facts.name}, and this bundle is for {gpu['name']}")
         elif (facts.major, facts.minor) < tuple(gpu["capability"]):
             found.append(f"GPU {index} has compute capability {facts.major}.{facts.minor}, below {gpu['capability']}")
+        elif built and not any(one // 10 == facts.major and one % 10 <= facts.minor for one in built):
+            found.append(
+                f"torch {torch.__version__} has no kernels for GPU {index} ({facts.name}, compute capability"
+                f" {facts.major}.{facts.minor}); install a build of it that has"
+            )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
     return found

@@ -45,24 +45,49 @@ def build_arguments(bundle: Bundle) -> Any:
 
 
 def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
-    import torch.distributed as dist
     from accelerate import PartialState
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
     if zero:
         # What accelerate's launcher exports; torchrun does not, and PartialState reads nothing else.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
+        _no_shared_memory_op()
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
-    # One gloo thread: work then ends in the order in which it began. DeepSpeed 0.16.8 gathers parameters with many
-    # asynchronous calls and waits for the last one only (partition_parameters.py, _allgather_params_coalesced). That is
-    # enough on a CUDA stream; with gloo's two threads an earlier call ended later, over weights that were just loaded,
-    # in one ZeRO-3 run of four. DeepSpeed 0.19.8 waits for all.
-    gloo: Any = dist.ProcessGroupGloo
-    options = gloo._Options()
-    options._threads, options._timeout = 1, timeout
-    options._devices = [gloo.create_default_device()]
-    dist.init_process_group("gloo", timeout=timeout, pg_options=options)
     PartialState(cpu=not zero, backend="gloo", timeout=timeout)
+    if bundle.run["zero_stage"] == 3:
+        _wait_for_every_gather()
+
+
+def _no_shared_memory_op() -> None:
+    """Keeps DeepSpeed from compiling a C++ extension at the start of a CPU run (deepspeed/comm/torch.py, build_shm_op).
+
+    It would need a compiler and a minute or two, serves inference only, and its build folder is shared by all versions
+    of DeepSpeed that a user has: the build of one breaks another ("no attribute 'vector_kernel_level'").
+    """
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def _wait_for_every_gather() -> None:
+    """Makes DeepSpeed 0.16.8 wait for each parameter that it gathers; DeepSpeed 0.19.8 does so by itself.
+
+    It starts many gathers and waits for the last only (partition_parameters.py, _allgather_params_coalesced). That is
+    enough on a CUDA stream; with gloo an earlier one may end later, over weights that were just loaded: one ZeRO-3 run
+    in four began from garbage. With one parameter at a time, the last one is the only one.
+    """
+    import deepspeed
+    from deepspeed.runtime.zero.partition_parameters import Init
+
+    if tuple(map(int, deepspeed.__version__.split("+")[0].split(".")[:2])) >= (0, 19):
+        return
+    gather = Init._allgather_params_coalesced
+
+    def one_by_one(self: Any, param_list: list[Any], hierarchy: int = 0, quantize: bool = False) -> None:
+        for param in param_list:
+            gather(self, [param], hierarchy, quantize)
+
+    Init._allgather_params_coalesced = one_by_one
 
 
 def check_state(bundle: Bundle, args: Any) -> None:

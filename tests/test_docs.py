@@ -1,0 +1,54 @@
+"""The documents say what is true: the generated page is fresh, and what the README shows is what the tool prints."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.reference import reference
+from xpc.compiler.render import render
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _read(*names: str) -> str:
+    with open(os.path.join(ROOT, *names), encoding="utf-8") as handle:
+        return handle.read()
+
+
+def test_reference_is_fresh():
+    assert _read("docs", "reference.md") == reference(), "`make docs` writes it anew"
+
+
+def _sessions(page: str) -> list[tuple[str, str, str]]:
+    """`$ cat NAME` or `$ echo` with the spec, then `$ xpc check NAME` with its output, from fenced blocks."""
+    found = []
+    for block in re.findall(r"```\n(.*?)```", page, re.S):
+        match = re.match(r"\$ echo '(.*?)' > (\S+)\n\$ xpc check (\S+)\n(.*)", block, re.S)
+        if match:
+            spec, name, checked, output = match.groups()
+            assert name == checked
+            found.append((spec + "\n", name, output))
+    return found
+
+
+def test_sessions_of_the_readme_are_what_the_tool_prints():
+    sessions = _sessions(_read("README.md"))
+    assert len(sessions) >= 2
+    for spec, name, output in sessions:
+        problems = check_text(spec.encode(), name, Workspace(ROOT)).problems
+        assert render(problems, "full") == output
+
+
+def test_changelog_shows_real_output():
+    for spec, name, output in _sessions(_read("CHANGELOG.md")):
+        shown = output.removeprefix("...\n").rstrip("\n")
+        assert shown in render(check_text(spec.encode(), name, Workspace(ROOT)).problems, "full")
+
+
+def test_links_of_the_pages_exist():
+    for page in ("README.md", "CONTRIBUTING.md", os.path.join("docs", "language.md")):
+        for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
+            assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
