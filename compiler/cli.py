@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     gc.disable()  # a short process: collecting would cost more than it frees
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the caller: there is nobody to tell
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -214,4 +216,6 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from xpc.compiler.cli import main as entry  # the module that the others know, not this copy named __main__
+
+    sys.exit(entry())

@@ -189,6 +189,12 @@ def _machine(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {"ddp_timeout": spec.integer("launch.nccl_timeout")}
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
+    if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+        # Unset, the Trainer searches the graph for unused parameters in every step unless it checkpoints. Experts that
+        # no token of a batch was sent to are the one kind that a language model has.
+        facts = spec.model.facts
+        sparse = facts is None or facts.experts > 0
+        out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
         # use_cpu makes accelerate drop DeepSpeed for plain DDP without a word; the CPU is found by there being no GPU.
         out["use_cpu"] = not spec.zero_stage

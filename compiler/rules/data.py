@@ -142,7 +142,7 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP601", "setting-not-in-the-target")
 def method_target(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 has no assistant-only loss, and loses the completion mask when it packs or flattens.
+    """trl-0.18 has no assistant-only loss, always shuffles, and loses the completion mask when it packs or flattens.
 
     Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
     """
@@ -152,6 +152,13 @@ def method_target(spec: Spec) -> Iterator[Finding]:
             spec.place("method.assistant_only"),
             f"{spec.target.name} has no assistant-only loss",
             "write `target trl-1.16`",
+            related,
+        )
+    if not spec.flag("data.shuffle") and "train_sampling_strategy" not in spec.target.fields():
+        yield Finding(
+            spec.place("data.shuffle", "the trainer draws rows at random"),
+            f"{spec.target.name} always shuffles",
+            "leave `shuffle` out, or write `target trl-1.16`",
             related,
         )
     conflicts = spec.target.facts["completion_only_conflicts"]

@@ -111,4 +111,23 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (bf16_before_ampere, tf32_before_ampere, fp16_on_cpu, fp16_weights, bf16_weights)
+@rule("XP306", "bf16-zero-on-cpu")
+def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
+    """bf16 on a CPU is legal only with `use_cpu`, and `use_cpu` makes accelerate drop DeepSpeed for plain DDP.
+
+    Today: ValueError when the arguments are built, or no ZeRO at all. Source: transformers 5.23 `training_args.py`,
+    accelerate 1.15 `state.py`; executed.
+    """
+    if spec.on_cpu and spec.zero_stage and spec.text("precision") == "bf16":
+        place = spec.place("precision", "not with ZeRO on a CPU")
+        word = place.source.text[place.span.start : place.span.end]
+        yield Finding(
+            place,
+            "bf16 with ZeRO on the CPU",
+            "write `precision fp32`, or `strategy ddp`",
+            (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
+            word.replace("bf16", "fp32"),
+        )
+
+
+RULES = (bf16_before_ampere, tf32_before_ampere, fp16_on_cpu, fp16_weights, bf16_weights, bf16_zero_on_cpu)

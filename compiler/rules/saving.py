@@ -62,4 +62,21 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (remote_code_unpinned, resume_without_state, keep_without_saving, wheels_without_volta)
+@rule("XP802", "torchrun-without-the-yaml")
+def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
+    """FSDP is described in accelerate.yaml, which `accelerate launch` reads and torchrun does not.
+
+    Started by torchrun the run would be plain DDP; the runtime stops it, after every process has loaded torch.
+    Source: accelerate 1.15 `commands/launch.py` (the file becomes environment variables).
+    """
+    if spec.text("launch.launcher") == "torchrun" and spec.sharded_by_fsdp:
+        yield Finding(
+            spec.place("launch.launcher", "does not read accelerate.yaml"),
+            f"{spec.text('strategy')} cannot be started by torchrun",
+            "write `launcher = accelerate`",
+            (spec.label("strategy", "the strategy"),),
+            "launcher = accelerate",
+        )
+
+
+RULES = (remote_code_unpinned, resume_without_state, keep_without_saving, wheels_without_volta, torchrun_without_yaml)

@@ -96,13 +96,6 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
                 f"leave `{name}` out",
                 (spec.label("strategy", "the strategy"),),
             )
-    if spec.sharded_by_fsdp and spec.text("launch.launcher") == "torchrun":
-        yield Finding(
-            spec.place("launch.launcher", "reads no accelerate.yaml, where FSDP is stated"),
-            f"torchrun would run {strategy} as plain ddp",
-            "leave `launcher` out",
-            (spec.label("strategy", "the strategy"),),
-        )
     if strategy == "zero3" and spec.flag("strategy.round_robin_gradients"):
         yield Finding(
             spec.place("strategy.round_robin_gradients", "a setting of ZeRO 1 and 2"),
