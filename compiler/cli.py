@@ -71,7 +71,8 @@ def _cached_check(arguments: list[str]) -> int:
         return answer[1]
     seen: list[str] = []
     output, status = _check(_parser().parse_args(arguments), seen)
-    cache.store(name, seen, output, status)
+    if status != 2:
+        cache.store(name, seen, output, status)
     sys.stdout.write(output)
     return status
 
@@ -157,14 +158,19 @@ def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
     from xpc.compiler.render import render
 
     found: list[Diagnostic] = []
-    wrong = False
+    wrong = unread = False
     for path in options.files:
-        data, name, workspace = read_spec(path)
+        try:
+            data, name, workspace = read_spec(path)
+        except UsageError as error:
+            print(f"xpc: {error}", file=sys.stderr)
+            unread = True
+            continue
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
         wrong = wrong or checked.spec is None
         seen += workspace.seen
-    return render(found, options.format, color=_color()), int(wrong)
+    return render(found, options.format, color=_color()), 2 if unread else int(wrong)
 
 
 def _compile(options: argparse.Namespace) -> int:

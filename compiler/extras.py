@@ -51,6 +51,23 @@ def owner(escape: str, name: str) -> str | None:
     return owned.get(name) or (owned.get(head) if head and head != "zero_optimization" else None)
 
 
+def wrong_value(target: Target, escape: str, name: str, value: object) -> str | None:
+    """What a value of `extra trl` should be instead, or None where it fits or the type is not a plain one."""
+    field = target.fields().get(name) if escape == "trl" else None
+    if field is None:
+        return None
+    if field.choices:
+        return None if value in field.choices else "one of " + ", ".join(map(str, field.choices))
+    words = sorted({word.strip() for word in field.type.split("|")} - {"None"})
+    if words and all(word.startswith("dict") for word in words):
+        return "a mapping, which `extra` cannot write"
+    kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
+    if not words or not set(words) <= set(kinds):
+        return None
+    fits = any(isinstance(value, kinds[word]) and isinstance(value, bool) is (word == "bool") for word in words)
+    return None if fits else " or ".join(words)
+
+
 def legal_names(target: Target, escape: str) -> frozenset[str]:
     """What an escape may name: the target's own names that no setting decides."""
     if escape == "trl":

@@ -18,7 +18,8 @@ MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
 MAX_DATA = 64 * 2**20
 """Largest local data file that is copied into a bundle, bytes."""
-_HEAD = 2**20
+HEAD = 2**20
+"""What is read of a data file to see the columns of its first row, bytes."""
 
 
 @record
@@ -61,8 +62,10 @@ class Workspace:
                 return f"`{_shown(written)}` is not a regular file"
             if os.path.getsize(path) > limit:
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
-            with open(path, "rb") as handle:
-                data = handle.read(limit + 1)
+            with open(path, "rb", opener=_without_waiting) as handle:
+                data: bytes | None = handle.read(limit + 1)
+            if data is None:
+                return f"`{_shown(written)}` has nothing to read"
             if len(data) > limit:  # files of /proc have size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
@@ -92,7 +95,12 @@ class Workspace:
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
         with open(self.locate(written)[1], "rb") as handle:
-            return handle.read(_HEAD)
+            return handle.read(HEAD)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Some files look regular and have no end or no beginning (/proc/kmsg): an error is better than waiting for one."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _shown(name: str) -> str:

@@ -74,6 +74,8 @@ class _Resolver:
     def _convert(self) -> None:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
+            if row.pending and self._head_is_pending(row):
+                continue  # the clause's head is refused already, with the reason
             if row.pending:
                 if not any(
                     path != other and path.startswith(other + ".")
@@ -87,8 +89,16 @@ class _Resolver:
             value = convert(row, item)
             if isinstance(value, Diagnostic):
                 self.problems.append(value)
+                if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
+                    # Kept, so that no rule speaks of the default that stands nowhere in the spec.
+                    self.values[path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
             else:
                 self.values[path] = Value(value, Origin(self.loaded.kinds[path], item.label))
+
+    def _head_is_pending(self, row: schema.Setting) -> bool:
+        head = self.loaded.items.get(row.clause)
+        name = head.node.name if head is not None and isinstance(head.node, Ref) else ""
+        return not row.head and (row.clause, name) in schema.CHOICE_PENDING
 
     def _edition(self) -> None:
         loaded = self.loaded
@@ -135,7 +145,7 @@ class _Resolver:
                 continue
             read = self._read(path, value.value)
             if read is None:
-                del self.values[path]
+                self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
                 continue
             name, data = read
             try:
@@ -287,7 +297,9 @@ class _Resolver:
                 self.bundled[source.bundled] = source.content
         prompt = self.values.get("data.system")
         if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
-            self.problems.append(report("XP107", "the system prompt is empty", prompt.origin.label))
+            self.problems.append(
+                report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
+            )
         return tuple(sources)
 
     def _extra(self, target: Target) -> dict[str, dict[str, Value]]:
@@ -334,6 +346,14 @@ class _Resolver:
                     f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
                     item.label,
                     help="write a number, a quoted text, true, false or a list",
+                )
+            )
+            return None
+        expected = extras.wrong_value(target, name, path, value)
+        if expected is not None:
+            self.problems.append(
+                report(
+                    "XP104", f"`{path}` takes {expected}", item.label, help=f"write {expected}, or leave `{path}` out"
                 )
             )
             return None

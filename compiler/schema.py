@@ -65,7 +65,7 @@ OLD_STRATEGIES = {
 TABLE: tuple[Setting, ...] = (
     # the header
     Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
-    Setting("train.steps", k.INT, "optimizer steps in all", low=1, args=("max_steps",), inner=True),
+    Setting("train.steps", k.INT, "optimizer steps in all", low=1, high=10**12, args=("max_steps",), inner=True),
     # model
     Setting("model.attn", k.CHOICE, "attention implementation",
             choices=("flash2", "flash3", "sdpa", "eager", "flex")),
@@ -89,7 +89,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.bits", k.INT, "bits of the frozen base", inner=True, pending=ADAPTERS),
     # data
     Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
-    Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",), low=1),
+    Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
+            low=1, high=4096),
     Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
@@ -134,11 +135,13 @@ TABLE: tuple[Setting, ...] = (
             args=("bf16", "fp16")),
     Setting("precision.tf32", k.FLAG, "TensorFloat-32 for fp32 matrix products", default=False, args=("tf32",)),
     # batch
-    Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1),
+    Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1, high=10**9),
     Setting("batch.micro", k.INT, "micro-batch: sequences in one forward pass of one process",
-            args=("per_device_train_batch_size",), low=1),
-    Setting("batch.accum", k.INT, "forward passes in one optimizer step", args=("gradient_accumulation_steps",), low=1),
-    Setting("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",), low=1),
+            args=("per_device_train_batch_size",), low=1, high=10**9),
+    Setting("batch.accum", k.INT, "forward passes in one optimizer step", args=("gradient_accumulation_steps",),
+            low=1, high=10**9),
+    Setting("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",),
+            low=1, high=2**31),
     Setting("batch.packing", k.FLAG, "several documents in one sequence", default=False, args=("packing",)),
     Setting("batch.packing.strategy", k.CHOICE, "how documents are put together", inner=True,
             choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",)),
@@ -178,7 +181,8 @@ TABLE: tuple[Setting, ...] = (
     # eval, save, track
     Setting("eval.every", k.EVERY, "how often to evaluate", default=k.NEVER, inner=True,
             args=("eval_strategy", "eval_steps")),
-    Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",), low=1),
+    Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",),
+            low=1, high=10**9),
     Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
     Setting("eval.tasks", k.NAMES, "tasks of lm-evaluation-harness", inner=True, pending=LATER),
     Setting("save", k.PATH, "where checkpoints, metrics and the final model go", head=True, args=("output_dir",)),

@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.convert import LARGEST, convert, plain_text
 from xpc.compiler.expand import Row
-from xpc.compiler.files import MAX_DATA, Workspace
+from xpc.compiler.files import HEAD, MAX_DATA, Workspace
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
@@ -86,7 +86,7 @@ def find_model(
     entry = registry.find_model(node.name)
     if entry is not None:
         return Model(label, entry.id, None, node.revision or revision, facts or entry, known or "registry"), problems
-    if node.is_name:
+    if "/" not in node.name:
         near = nearest(node.name, registry.model_names())
         problems.append(
             report(
@@ -96,7 +96,7 @@ def find_model(
                 help=f"write `{near}`, a hub id such as `org/{node.name[:80]}`, or a quoted local folder"
                 if near
                 else f"write a hub id such as `org/{node.name[:80]}`, or a quoted local folder",
-                edits=(Edit(label.span, near),) if near else (),
+                edits=(Edit(label.span, near),) if near and node.is_name else (),
             )
         )
     elif facts is None:
@@ -303,6 +303,8 @@ def _columns(path: str, head: bytes) -> list[str] | None:
         return []
     try:
         row, _ = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):
+    except RecursionError:
         return []
+    except ValueError:
+        return None if len(head) == HEAD else []  # a first row longer than what was read is not seen
     return [str(key) for key in row]

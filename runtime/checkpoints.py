@@ -51,7 +51,9 @@ def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | 
         return "trainer_state.json is cut off"
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
-    if not _whole(os.path.join(path, "scheduler.pt")):
+    schedule = os.path.join(path, "scheduler.pt")
+    # With an optimizer of DeepSpeed's own the schedule lies in its shards (Trainer._save_optimizer_and_scheduler).
+    if not _whole(schedule) and (os.path.exists(schedule) or not deepspeed):
         return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
     return _deepspeed(path, world) if deepspeed else _plain(path)
 

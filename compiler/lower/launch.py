@@ -23,7 +23,7 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${{BASH_SOURCE[0]}}")" && pwd -P)
 python=${{PYTHON:-python3}}
 dry_run=false
-passed=()
+only_preflight=false
 
 if [ "$#" -gt 1 ]; then
   echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
@@ -32,7 +32,7 @@ fi
 case "${{1:-}}" in
   "") ;;
   --dry-run) dry_run=true ;;
-  --preflight) passed=(--preflight) ;;
+  --preflight) only_preflight=true ;;
   *)
     printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\\n' "$1" >&2
     exit 2
@@ -84,6 +84,13 @@ if [ "$dry_run" = true ]; then
   printf '\\n'
   exit 0
 fi
+
+# In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
+"$python" "$here/trainer/main.py" --preflight
+if [ "$only_preflight" = true ]; then
+  exit 0
+fi
+export XPC_PREFLIGHT=passed
 exec "${command[@]}"
 """
 
@@ -123,7 +130,7 @@ def launch(spec: Spec) -> str:
 
 
 def _command(words: list[str]) -> str:
-    return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py" "${passed[@]}"\n)\n'
+    return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py"\n)\n'
 
 
 def _accelerate(multi: bool, group: bool) -> str:

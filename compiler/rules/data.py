@@ -45,6 +45,8 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `sft_trainer.py`.
     """
+    if spec.text("method") != "sft":
+        return
     for source in spec.data:
         if source.shape in ("preference", "prompt"):
             what = "preference pairs" if source.shape == "preference" else "prompts alone"
@@ -85,7 +87,12 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
     Today: ValueError while the data is tokenized. Source: transformers 5.23 `tokenization_utils_base.py`; executed.
     """
     facts = spec.model.facts
-    if facts is None or spec.model.known_from != "registry" or facts.chat or spec.get("model.chat_template"):
+    if (
+        facts is None
+        or spec.model.known_from != "registry"
+        or facts.chat
+        or spec.get("model.chat_template") is not None
+    ):
         return
     source = next((one for one in spec.data if one.shape in CONVERSATIONS), None)
     if source is not None:

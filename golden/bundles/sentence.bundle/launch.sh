@@ -16,7 +16,7 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 python=${PYTHON:-python3}
 dry_run=false
-passed=()
+only_preflight=false
 
 if [ "$#" -gt 1 ]; then
   echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
@@ -25,7 +25,7 @@ fi
 case "${1:-}" in
   "") ;;
   --dry-run) dry_run=true ;;
-  --preflight) passed=(--preflight) ;;
+  --preflight) only_preflight=true ;;
   *)
     printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\n' "$1" >&2
     exit 2
@@ -44,7 +44,7 @@ command=(
   "$python" -m accelerate.commands.launch
   --config_file "$here/accelerate.yaml"
   --main_process_port "$port"
-  "$here/trainer/main.py" "${passed[@]}"
+  "$here/trainer/main.py"
 )
 
 if [ "$dry_run" = true ]; then
@@ -52,4 +52,11 @@ if [ "$dry_run" = true ]; then
   printf '\n'
   exit 0
 fi
+
+# In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
+"$python" "$here/trainer/main.py" --preflight
+if [ "$only_preflight" = true ]; then
+  exit 0
+fi
+export XPC_PREFLIGHT=passed
 exec "${command[@]}"

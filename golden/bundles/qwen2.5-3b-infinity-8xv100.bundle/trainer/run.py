@@ -26,7 +26,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
             bundles.check_world(bundle.run, os.environ)
         state.prepare_environment(bundle)
-        preflight.check(bundle, rank(), int(os.environ.get("LOCAL_RANK", "0")))
+        if only_preflight or os.environ.get("XPC_PREFLIGHT") != "passed":  # launch.sh has just run it
+            preflight.check(bundle, rank(), int(os.environ.get("LOCAL_RANK", "0")))
         if only_preflight:
             say("preflight passed")
             return 0

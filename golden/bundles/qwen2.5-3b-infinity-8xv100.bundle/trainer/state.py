@@ -23,9 +23,10 @@ def prepare_environment(bundle: Bundle) -> None:
 def build_arguments(bundle: Bundle) -> Any:
     """The SFTConfig of the run, built once; nothing copies or replaces it later.
 
-    On several CPU processes the process group is made here and handed over (``use_configured_state``), because
-    transformers passes ``ddp_timeout`` on for GPUs only, and because accelerate 1.15 picks no backend for DeepSpeed on
-    a CPU: each of two ranks would believe to be alone (TrainingArguments._setup_devices, PartialState, executed).
+    On several CPU processes, and for DeepSpeed on one, the process group is made here and handed over
+    (``use_configured_state``): transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15 picks no
+    backend for DeepSpeed on a CPU, so that each of two ranks would believe to be alone, and one rank would compile
+    DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState, executed).
     """
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
@@ -33,7 +34,7 @@ def build_arguments(bundle: Bundle) -> Any:
     if values.get("chat_template_path"):
         values["chat_template_path"] = bundle.inside(values["chat_template_path"])
     values.setdefault("disable_tqdm", True)
-    if bundle.on_cpu and bundle.run["world_size"] > 1:
+    if bundle.on_cpu and (bundle.run["world_size"] > 1 or values.get("deepspeed")):
         _cpu_group(bundle, values)
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
     from trl import SFTConfig

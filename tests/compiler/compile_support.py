@@ -1,0 +1,196 @@
+"""Shared by the compiler's tests: specs in memory, files in folders, and the command line as a process."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from xpc.compiler.cli import main
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import Checked, check_text, compile_text
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NOWHERE = os.path.join(REPOSITORY, "tests", "no-such-folder")
+
+SENTENCE = "train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n"
+SEED = """\
+xpc 1
+
+train qwen2.5-3b on infinity-instruct:0625 for 3 epochs
+
+hardware 8 x v100-32gb
+precision fp32
+
+strategy zero2 {
+  allgather_bucket = 500M
+  overlap_comm = false
+  round_robin_gradients
+}
+
+batch {
+  gbs = 528
+  micro = 11        # 528 = 11 x 6 accumulation x 8 GPUs
+}
+
+optimizer adamw {
+  lr = 1e-5
+  betas = [0.9, 0.95]
+  weight_decay = 0
+  clip = 1
+}
+
+schedule cosine {
+  min_lr = 0
+  warmup = 40
+}
+
+memory {
+  liger
+  checkpointing(reentrant=false)
+}
+
+save "out/qwen2.5-3b-infinity-instruct-0625"
+track wandb(name="my-second-sft-exp")
+"""
+HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\nhardware 8 x h100-80gb\n"
+"""The start of a spec that is complete but for what a test adds."""
+CONFIG = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float32",
+}
+
+
+def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp") -> Checked:
+    """A spec through every check; files are looked for under `root`."""
+    data = text.encode() if isinstance(text, str) else text
+    return check_text(data, name, Workspace(str(root)))
+
+
+def compiled(text: str | bytes, root: str = NOWHERE, name: str = "t.xp") -> dict[str, bytes]:
+    """The bundle of a spec that has no error."""
+    data = text.encode() if isinstance(text, str) else text
+    files, found = compile_text(data, name, Workspace(str(root)))
+    assert files is not None, shown(found)
+    return files
+
+
+def codes(found: Checked, severity: str | None = None) -> list[str]:
+    return [one.code for one in found.problems if severity in (None, one.severity)]
+
+
+def errors(found: Checked) -> list[str]:
+    return codes(found, ERROR)
+
+
+def of(found: Checked, code: str) -> list[Diagnostic]:
+    return [one for one in found.problems if one.code == code]
+
+
+def only(found: Checked, code: str) -> Diagnostic:
+    """The one diagnostic with this code."""
+    matching = of(found, code)
+    assert len(matching) == 1, shown(found)
+    return matching[0]
+
+
+def shown(found: Checked) -> str:
+    return "\n".join(f"{one.severity} {one.code}: {one.message} (help: {one.help})" for one in found.problems)
+
+
+def value(text: str, path: str, root: str = NOWHERE) -> object:
+    """The value that a setting has in a spec without errors."""
+    found = checked(text, root)
+    assert found.spec is not None, shown(found)
+    return found.spec.get(path)
+
+
+def edited(text: str, problem: Diagnostic) -> str:
+    """The text with the replacements of one diagnostic applied."""
+    for edit in sorted(problem.edits, key=lambda one: one.span.start, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+def xpc(
+    *arguments: str, cwd: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The command line in this process, with streams, folder and environment of its own."""
+    kept = sys.stdin, sys.stdout, sys.stderr, os.getcwd(), dict(os.environ)
+    out, err = io.BytesIO(), io.BytesIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
+    sys.stdout, sys.stderr = io.TextIOWrapper(out, "utf-8"), io.TextIOWrapper(err, "utf-8")
+    try:
+        os.environ.update({"XPC_CACHE": "off", **(env or {})})
+        os.chdir(cwd or kept[3])
+        try:
+            status = main(arguments)
+        except SystemExit as left:
+            status = int(left.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return subprocess.CompletedProcess(["xpc", *arguments], status, out.getvalue(), err.getvalue())
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = kept[:3]
+        os.chdir(kept[3])
+        os.environ.clear()
+        os.environ.update(kept[4])
+        gc.enable()
+
+
+def xpc_process(
+    *arguments: str,
+    cwd: str | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[bytes]:
+    """The command line in a process of its own."""
+    environment = {**os.environ, "XPC_CACHE": "off", **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "xpc.compiler.cli", *arguments],
+        cwd=cwd,
+        input=stdin,
+        env=environment,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def put(folder: object, files: Mapping[str, str | bytes]) -> str:
+    """Write files into a folder and return it as a text."""
+    for name, data in files.items():
+        path = os.path.join(str(folder), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as handle:
+            handle.write(data.encode() if isinstance(data, str) else data)
+    return str(folder)
+
+
+def tree(folder: object) -> dict[str, bytes]:
+    """Every file below a folder with its bytes, and every empty folder."""
+    out: dict[str, bytes] = {}
+    for where, folders, names in os.walk(str(folder)):
+        for name in names:
+            path = os.path.join(where, name)
+            if os.path.islink(path) or not os.path.isfile(path):
+                out[os.path.relpath(path, str(folder))] = b"not a regular file"
+                continue
+            with open(path, "rb") as handle:
+                out[os.path.relpath(path, str(folder))] = handle.read()
+        if not folders and not names:
+            out[os.path.relpath(where, str(folder)) + "/"] = b""
+    return out

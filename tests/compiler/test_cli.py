@@ -1,0 +1,371 @@
+"""The command line as its users meet it: exit codes, formats, standard input, the cache, and never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from compile_support import CONFIG, SEED, SENTENCE, put, tree, xpc
+from rule_cases import ROW, spec
+
+CLEAN = spec()
+WRONG = spec(batch="gbs=512 micro=11")
+XPC = [sys.executable, "-m", "xpc.compiler.cli"]
+
+
+def text(done):
+    assert b"Traceback" not in done.stderr + done.stdout, done.stderr.decode()
+    assert b"broke the compiler" not in done.stderr, done.stderr.decode()
+    return done.stdout.decode()
+
+
+# -- exit codes and formats -----------------------------------------------------------------------------------------
+
+
+def test_exit_codes_of_check(tmp_path):
+    root = put(
+        tmp_path, {"clean.xp": CLEAN, "wrong.xp": WRONG, "warned.xp": spec(strategy="fsdp1"), "note.xp": SENTENCE}
+    )
+    for name, status in (("clean.xp", 0), ("warned.xp", 0), ("note.xp", 0), ("wrong.xp", 1)):
+        done = xpc("check", name, cwd=root)
+        assert done.returncode == status, text(done)
+    assert text(xpc("check", "clean.xp", cwd=root)) == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["check"],
+        ["compile"],
+        ["frobnicate"],
+        ["check", "none.xp"],
+        ["check", "."],
+        ["check", "--format", "xml", "a.xp"],
+        ["compile", "none.xp"],
+        ["compile", "."],
+        ["compile", "a.xp", "b.xp"],
+        ["explain"],
+        ["explain", "XP999"],
+        ["explain", "nonsense"],
+        ["explain", "none.xp:gbs"],
+        ["check", "a" * 5000],
+        ["check", "\udcff.xp"],
+        *([name, "x"] for name in ("plan", "diff", "lock", "verify", "import")),
+        ["plan"],
+        ["verify", "--deep", "DIR"],
+    ],
+    ids=lambda one: " ".join(one)[:20],
+)
+def test_wrong_use_is_status_2_and_one_sentence(arguments, tmp_path):
+    done = xpc(*arguments, cwd=str(tmp_path))
+    assert done.returncode == 2
+    assert text(done) == ""
+    assert done.stderr
+    assert not os.listdir(tmp_path)
+
+
+def test_reserved_commands_say_so(tmp_path):
+    for name in ("plan", "diff", "lock", "verify", "import"):
+        assert b"reserved" in xpc(name, "x", cwd=str(tmp_path)).stderr
+
+
+def test_every_format(tmp_path):
+    root = put(tmp_path, {"w.xp": WRONG})
+    outputs = {
+        one: text(xpc("check", "w.xp", "--format", one, cwd=root))
+        for one in ("full", "concise", "json", "github", "sarif")
+    }
+    (found,) = json.loads(outputs["json"])
+    assert {"code", "severity", "message", "file", "line", "column", "end_column", "help", "related"} <= set(found)
+    assert (found["code"], found["severity"], found["file"], found["line"], found["column"]) == (
+        "XP201",
+        "error",
+        "w.xp",
+        8,
+        7,
+    )
+    assert outputs["concise"].startswith("w.xp:8:7: error XP201")
+    assert outputs["github"].startswith("::error ")
+    assert json.loads(outputs["sarif"])["runs"][0]["results"][0]["ruleId"] == "XP201"
+    assert outputs["full"].startswith("XP201 batch-does-not-divide: ")
+
+
+def test_version():
+    assert text(xpc("--version")).startswith("xpc ")
+
+
+# -- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def test_standard_input(tmp_path):
+    assert xpc("check", "-", stdin=CLEAN.encode()).returncode == 0
+    done = xpc("check", "-", "--format", "concise", stdin=WRONG.encode())
+    assert done.returncode == 1
+    assert "XP201" in text(done)
+    done = xpc("compile", "-", "-o", "b", stdin=CLEAN.encode(), cwd=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "launch.sh" in tree(tmp_path / "b")
+
+
+def test_several_files(tmp_path):
+    root = put(tmp_path, {"a.xp": WRONG, "sub/b.xp": spec("schedule cosin"), "c.xp": CLEAN})
+    done = xpc("check", "c.xp", "a.xp", "sub/b.xp", "--format", "concise", cwd=root)
+    assert done.returncode == 1
+    assert [line.split(":")[0] for line in text(done).splitlines() if ".xp:" in line] == ["a.xp", "sub/b.xp"]
+
+
+def test_names_as_typed_from_the_working_directory(tmp_path):
+    root = put(
+        tmp_path,
+        {
+            "specs/a.xp": spec().replace("xpc 1\n", 'xpc 1\nextends "base/b.xp"\n'),
+            "specs/base/b.xp": "schedule cosin\n",
+            "other/x": "",
+        },
+    )
+    for cwd, path, shown in (
+        (root, "specs/a.xp", "specs/base/b.xp:1:10:"),
+        (root + "/specs", "a.xp", "base/b.xp:1:10:"),
+        (root + "/other", "../specs/a.xp", "../specs/base/b.xp:1:10:"),
+        ("/", f"{root}/specs/a.xp", f"{root}/specs/base/b.xp:1:10:"),
+    ):
+        assert text(xpc("check", path, "--format", "concise", cwd=cwd)).startswith(shown)
+
+
+def test_compile_prints_the_command_that_launches(tmp_path):
+    root = put(tmp_path, {"a.xp": CLEAN, "sp ace.xp": CLEAN})
+    done = xpc("compile", "a.xp", cwd=root)
+    assert done.returncode == 0
+    assert text(done).splitlines()[-1].strip() == "./a.bundle/launch.sh"
+    assert os.path.exists(os.path.join(root, "a.bundle", "launch.sh"))
+    command = text(xpc("compile", "sp ace.xp", cwd=root)).splitlines()[-1].strip()
+    done = subprocess.run(["sh", "-c", f"{command} --dry-run"], cwd=root, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_compile_of_a_wrong_spec_writes_nothing(tmp_path):
+    root = put(tmp_path, {"a.xp": WRONG})
+    assert xpc("compile", "a.xp", "-o", "b", cwd=root).returncode == 1
+    assert os.listdir(root) == ["a.xp"]
+
+
+def test_compile_refuses_and_force_moves(tmp_path):
+    root = put(tmp_path, {"a.xp": CLEAN, "b/mine.txt": "mine"})
+    done = xpc("compile", "a.xp", "-o", "b", cwd=root)
+    assert done.returncode == 2
+    assert b"--force" in done.stderr
+    assert tree(tmp_path / "b") == {"mine.txt": b"mine"}
+    done = xpc("compile", "a.xp", "-o", "b", "--force", cwd=root)
+    assert done.returncode == 0
+    assert "b.before-1" in text(done)
+    assert tree(tmp_path / "b.before-1") == {"mine.txt": b"mine"}
+
+
+def test_json_of_compile_stays_json(tmp_path):
+    root = put(tmp_path, {"a.xp": spec(strategy="fsdp1")})
+    done = xpc("compile", "a.xp", "--format", "json", cwd=root)
+    assert done.returncode == 0
+    assert [one["code"] for one in json.loads(done.stdout)] == ["XP410"]
+    assert b"launch.sh" in done.stderr
+
+
+# -- closed and broken streams --------------------------------------------------------------------------------------
+
+
+def test_a_closed_standard_output(tmp_path):
+    root = put(tmp_path, {"a.xp": WRONG})
+    for command in ("check a.xp", "compile a.xp", "explain XP201", "--version"):
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" -m xpc.compiler.cli {command} >&-', sys.executable],
+            cwd=root,
+            capture_output=True,
+            check=False,
+        )
+        assert b"Traceback" not in done.stderr, done.stderr
+        assert b"broke the compiler" not in done.stderr, done.stderr
+        assert done.returncode in (0, 1, 2)
+
+
+def test_a_reader_that_goes_away(tmp_path):
+    root = put(tmp_path, {"a.xp": "= 1\n" * 5000})
+    process = subprocess.Popen([*XPC, "check", "a.xp"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, stderr = process.communicate(timeout=30)
+    assert b"Traceback" not in stderr
+    assert b"broke the compiler" not in stderr
+    assert process.returncode in (1, 2)
+
+
+def test_a_working_directory_that_is_gone(tmp_path):
+    root = put(tmp_path, {"gone/x": ""})
+    script = f'cd gone && rm -r ../gone && "$0" -m xpc.compiler.cli check {root}/a.xp'
+    done = subprocess.run(["sh", "-c", script, sys.executable], cwd=root, capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == 2
+
+
+# -- the cache ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A folder with a spec that reads a base, a template and a config.json, and a checker with a cache of its own."""
+    root = put(
+        tmp_path / "work",
+        {
+            "t.xp": spec(
+                'model(chat_template=file("chat.jinja"))', train='"tiny" on "rows.jsonl" for 3 epochs'
+            ).replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
+            "base.xp": "batch seq=512\n",
+            "chat.jinja": "{{ messages }}",
+            "tiny/config.json": json.dumps(CONFIG),
+            "rows.jsonl": ROW,
+        },
+    )
+
+    def check(*arguments, **env):
+        return xpc(
+            "check",
+            "t.xp",
+            *arguments,
+            cwd=root,
+            env={"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache"), **env},
+        )
+
+    return root, check
+
+
+def test_an_unchanged_file_is_answered_from_the_cache(cached, tmp_path):
+    root, check = cached
+    put(root, {"t.xp": WRONG})
+    first = check()
+    (entry,) = tree(tmp_path / "cache")
+    path = os.path.join(tmp_path, "cache", entry)
+    with open(path, encoding="utf-8") as handle:
+        kept = json.load(handle)
+    second = check()
+    assert (second.stdout, second.returncode) == (first.stdout, first.returncode)
+    assert first.returncode == 1
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump({**kept, "output": "from the cache\n", "status": 0}, handle)
+    third = check()
+    assert (third.stdout, third.returncode) == (b"from the cache\n", 0)
+    assert check("--format", "json").stdout != b"from the cache\n"
+    assert check(XPC_CACHE="off").stdout == first.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code"),
+    [
+        ("t.xp", WRONG, b"XP201"),
+        ("base.xp", "schedule cosin\n", b"XP106"),
+        ("base.xp", None, b"XP114"),
+        ("chat.jinja", b"\xff", b"XP114"),
+        ("chat.jinja", None, b"XP114"),
+        ("tiny/config.json", "[]", b"XP118"),
+        ("tiny/config.json", None, b"XP118"),
+        ("rows.jsonl", '{"a": 1}\n', b"XP124"),
+        ("rows.jsonl", None, b"XP123"),
+    ],
+)
+def test_every_file_that_decides_the_answer_invalidates_it(cached, name, data, code):
+    root, check = cached
+    first = check()
+    assert first.returncode == 0, first.stdout
+    assert check().stdout == first.stdout
+    path = os.path.join(root, name)
+    with open(path, "rb") as handle:
+        before = handle.read()
+    if data is None:
+        os.unlink(path)
+    else:
+        put(root, {name: data})
+    assert code in check().stdout
+    put(root, {name: before})
+    assert check().stdout == first.stdout
+
+
+def test_a_file_that_appears_invalidates(cached):
+    root, check = cached
+    os.unlink(os.path.join(root, "base.xp"))
+    os.mkdir(os.path.join(root, "base.xp"))
+    assert b"is a folder" in check().stdout
+    os.rmdir(os.path.join(root, "base.xp"))
+    assert b"is not there" in check().stdout
+    put(root, {"base.xp": "batch seq=512\n"})
+    assert check().returncode == 0
+
+
+def test_a_cache_that_cannot_be_used_is_no_error(cached, tmp_path):
+    _, check = cached
+    first = check(XPC_CACHE="off")
+    put(tmp_path, {"file": "", "broken/xpc/check": ""})
+    for home in ("/proc/nowhere", str(tmp_path / "file"), "relative", "", str(tmp_path / "broken")):
+        again = check(XDG_CACHE_HOME=home, HOME="/proc/nowhere")
+        assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode)
+
+
+def test_a_broken_entry_is_checked_anew(cached, tmp_path):
+    _, check = cached
+    first = check()
+    (entry,) = tree(tmp_path / "cache")
+    for broken in ("", "null", "[]", "{}", '{"files": 1}', '{"files": {}, "output": 1}', "\0"):
+        put(tmp_path / "cache", {entry: broken})
+        again = check()
+        assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode), broken
+
+
+def test_off_writes_nothing(cached, tmp_path):
+    _, check = cached
+    check(XPC_CACHE="off")
+    assert not os.path.exists(tmp_path / "cache")
+
+
+# -- explain --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("XP301", "bf16-before-ampere"),
+        ("xp101", "unknown-setting"),
+        ("XP013", "stray-bracket"),
+        ("gbs", "batch.gbs"),
+        ("batch.seq", "2048"),
+        ("every", "save.every"),
+        ("attn", "flash2"),
+        ("rope", "not yet"),
+    ],
+)
+def test_explain(what, expected):
+    done = xpc("explain", what)
+    assert done.returncode == 0, done.stderr
+    if what != "batch.seq":
+        assert expected in text(done)
+
+
+def test_explain_a_value_of_a_spec(tmp_path):
+    root = put(tmp_path, {"seed.xp": SEED})
+    told = text(xpc("explain", "seed.xp:accum", cwd=root))
+    assert "batch.accum = 6" in told
+    assert "528 / (11 x 8)" in told
+    assert "seed.xp:16" in text(xpc("explain", "seed.xp:batch.micro", cwd=root))
+    assert "has no value" in text(xpc("explain", "seed.xp:chat_template", cwd=root))
+
+
+def test_every_code_and_setting_explains_itself():
+    from xpc.compiler.codes import CODES
+    from xpc.compiler.explain import explain
+    from xpc.compiler.rules import RULES
+    from xpc.compiler.schema import TABLE
+    from xpc.grammar.codes import CODES as GRAMMAR
+
+    for what in (*CODES, *GRAMMAR, *(rule.code for rule in RULES), *(row.path for row in TABLE)):
+        told = explain(what)
+        assert told, what
+        assert len(told) > 20, what
+    everything = [*CODES, *GRAMMAR, *(rule.code for rule in RULES)]
+    assert len(set(everything)) == len(everything)

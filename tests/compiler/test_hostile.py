@@ -1,0 +1,488 @@
+"""Hostile and broken input: a diagnostic or a correct bundle; never a traceback, a run string, or a file elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from compile_support import CONFIG, HEAD, checked, codes, compiled, edited, errors, put, shown, tree, xpc, xpc_process
+from rule_cases import ROW, spec
+
+PAYLOADS = (
+    "$(touch pwned)",
+    "`touch pwned`",
+    "; touch pwned",
+    "'; touch pwned; '",
+    '" && touch pwned; "',
+    "| touch pwned",
+    "\\",
+    "\\\\",
+    "a\\nb",
+    "${IFS}",
+    "{{7*7}}",
+    "%s%n",
+    "--dry-run",
+    "-rf",
+    "~root",
+    "<script>alert(1)</script>",
+    "[x](javascript:1)",
+    "| a | b |",
+    "../../../etc/passwd",
+    "/etc/passwd",
+    "..",
+    ".",
+    "con",
+    "a" * 4000,
+    "\u00e9\u4e2d\U0001f600",
+    "\ufeff",
+    "\u200b",
+    "null",
+    "!!python/x",
+    "{",
+    "}",
+    "#",
+    "'''",
+    '"""',
+    "\t",
+    "a=b",
+    "[files]",
+    "*",
+    "&a",
+    "yes",
+    "1e5",
+    "0x1",
+    "~",
+)
+SLOTS = {
+    "save": lambda text: spec(save=f"save {text}"),
+    "run name": lambda text: spec(f"track wandb(name={text})"),
+    "project": lambda text: spec(f"track wandb(project={text})"),
+    "eos": lambda text: spec(f"model(eos={text}, pad={text})"),
+    "revision": lambda text: spec(f"model(revision={text})"),
+    "system": lambda text: spec(f"data(system={text})"),
+    "split": lambda text: spec("data(holdout=5%)", f"eval(every=epoch, split={text})"),
+    "data": lambda text: spec(train=f"qwen2.5-3b on {text} for 3 epochs"),
+    "model": lambda text: spec(train=f"{text} on infinity-instruct for 3 epochs"),
+    "template": lambda text: spec(f"model(chat_template=file({text}))"),
+    "base": lambda text: spec().replace("xpc 1\n", f"xpc 1\nextends {text}\n"),
+    "extra": lambda text: spec(f"extra trl {{\n  dataset_kwargs = {text}\n}}"),
+    "columns": lambda text: spec(
+        f"data mix {{\n  org/x {{\n    columns = [{text}]\n  }}\n  format = text\n}}",
+        train="qwen2.5-3b on mix for 3 epochs",
+    ),
+}
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") + '"'
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
+    plain = compiled(spec())
+    for payload in PAYLOADS:
+        text = SLOTS[slot](quoted(payload))
+        found = checked(text, str(tmp_path))
+        if slot != "base":  # what is named there is parsed
+            assert not [code for code in codes(found) if code < "XP100"], (payload, shown(found))
+        if found.spec is None:
+            assert all(one.primary is not None for one in found.problems)
+            continue
+        files = compiled(text, str(tmp_path))
+        table = tomllib.loads(files["bundle.toml"].decode())
+        assert set(table["files"]) == set(files) - {"bundle.toml"}
+        json.loads(files["trainer_args.json"])
+        assert files["launch.sh"] == plain["launch.sh"], payload
+        assert all(not os.path.isabs(name) and ".." not in name.split("/") for name in files)
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
+    """A compiled bundle full of payloads, its launcher dry-run, and both folders compared before and after."""
+    evil = "$(touch pwned) `touch pwned`"
+    name = f"{evil}.jinja"
+    root = put(
+        tmp_path / "in",
+        {
+            f"{evil}.xp": spec(
+                f'model(chat_template=file("{name}"), eos="{evil}")',
+                f'track wandb(name="{evil}")',
+                train=f'"{evil}" on "{evil}.jsonl" for 3 epochs',
+                save=f'save "{evil}"',
+                batch="gbs=128 micro=16 seq=512",
+            ),
+            name: "{{ ''.__class__.__mro__ }}",
+            f"{evil}.jsonl": ROW,
+            f"{evil}/config.json": json.dumps(CONFIG),
+        },
+    )
+    (tmp_path / "out").mkdir()
+    before = tree(root)
+    done = xpc_process("compile", f"{root}/{evil}.xp", "-o", evil, cwd=str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = subprocess.run(
+        [str(tmp_path / "out" / evil / "launch.sh"), "--dry-run"],
+        cwd=tmp_path / "out",
+        capture_output=True,
+        check=False,
+    )
+    assert run.returncode == 0
+    assert tree(root) == before
+    assert os.listdir(tmp_path / "out") == [evil]
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nb.xp",
+        "$(touch pwned).xp",
+        "\u202ea.xp",
+        " .xp",
+        "a'b\".xp",
+        "-x.xp",
+        "\udcff.xp",
+        "x",
+        "a" * 200 + ".xp",
+        "#.xp",
+        "[a].xp",
+    ],
+)
+def test_file_names_of_specs(name, tmp_path):
+    put(tmp_path / "in", {name: spec()})
+    for arguments in (("check", "--", f"./{name}"), ("compile", f"./{name}", "-o", "../out")):
+        done = xpc(*arguments, cwd=str(tmp_path / "in"))
+        assert done.returncode == 0, done.stderr
+    table = tomllib.loads((tmp_path / "out" / "bundle.toml").read_bytes().decode())
+    assert table["bundle"]["spec"] == name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    for one in ("README.md", "spec.xp", "trainer_args.json"):
+        (tmp_path / "out" / one).read_bytes().decode()
+    xpc("compile", f"./{name}", cwd=str(tmp_path / "in"))
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+# -- bytes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (spec().encode().replace(b"out/run", b"out/\xff\xfe"), "XP001"),
+        (spec().encode().replace(b"out/run", b"out/\x00"), "XP002"),
+        (spec().encode().replace(b"out/run", b"out/\x1b[31m"), "XP002"),
+        (spec().encode().replace(b"out/run", "out/\u202e".encode()), "XP003"),
+        (spec().encode().replace(b"out/run", "out/\u200f".encode()), "XP003"),
+        (spec().encode().replace(b"out/run", b"out/\xed\xa0\x80"), "XP001"),
+        (b"a = " + b"x" * 1_000_000, "XP004"),
+        (b"#" * 1_000_000, "XP004"),
+        (b"a {\n" * 10_000 + b"}\n" * 10_000, "XP005"),
+        (b"a = " + b"[" * 10_000 + b"]" * 10_000, "XP005"),
+        (b"a" + b"(b" * 10_000 + b")" * 10_000, "XP005"),
+        (HEAD.encode() + b"seed = 1e999\n", "XP041"),
+        (HEAD.encode() + b"seed = " + b"9" * 400 + b"\n", "XP042"),
+        (b"", "XP117"),
+        (b"\n\n\n", "XP117"),
+        (b"\xef\xbb\xbf", "XP117"),
+        (b"\xff" * 5000, "XP001"),
+        (b"\x00" * 5000, "XP002"),
+        (b'"' * 9999, "XP010"),
+        (b"}" * 9999, "XP013"),
+        (b"= " * 9999, "XP025"),
+    ],
+    ids=str,
+)
+def test_bytes_that_nobody_should_write(data, code, tmp_path):
+    found = checked(data)
+    assert code in errors(found), shown(found)
+    put(tmp_path, {"a.xp": data})
+    done = xpc("compile", "a.xp", "-o", "b", cwd=str(tmp_path))
+    assert done.returncode == 1
+    assert os.listdir(tmp_path) == ["a.xp"]
+
+
+def test_bom_and_line_ends_change_nothing():
+    plain = compiled(spec())
+    for data in (
+        b"\xef\xbb\xbf" + spec().encode(),
+        spec().replace("\n", "\r\n").encode(),
+        spec().replace("\n", "\r").encode(),
+    ):
+        files = compiled(data)
+        assert files["trainer_args.json"] == plain["trainer_args.json"]
+        assert files["spec.xp"] == plain["spec.xp"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("hardware 9999999 x h100-80gb", "XP107"),
+        ("hardware 0 x h100-80gb", "XP107"),
+        ("hardware 1.5 x h100-80gb", "XP107"),
+        ("hardware 99999999999999999999999 x cpu", "XP107"),
+        ("nodes 9e18", "XP107"),
+        ("nodes 0", "XP107"),
+        ("batch gbs=9e18", None),
+        ("batch gbs=9e18 micro=9e18", "XP201"),
+        ("batch micro=9e18 accum=9e18", None),
+        ("batch gbs=1e300", "XP107"),
+        ("batch gbs=1e308k", "XP107"),
+        ("batch seq=9e18", None),
+        ("batch seq=1e308M", "XP107"),
+        ("batch seq=1e308k", "XP107"),
+        ("optimizer adamw(lr=1e300)", "XP107"),
+        ("optimizer adamw(lr=5e-324)", None),
+        ("optimizer adamw(betas=[" + "0.9, " * 5000 + "0.9])", "XP107"),
+        ("launch(nccl_timeout=1e300d)", "XP107"),
+        ("schedule cosine(warmup=1e300%)", "XP107"),
+        ("schedule cosine(min_lr=5e-324)", None),
+        ("seed -1", "XP107"),
+        ("data(workers=9e18)", None),
+        ("strategy zero2(allgather_bucket=9e18)", None),
+        ("save(keep=9e18)", None),
+    ],
+)
+def test_numbers_without_measure(line, code):
+    name = line.split()[0].split("(")[0]
+    text = "\n".join(one for one in spec().splitlines() if not one.startswith(name)) + f"\n{line}\n"
+    found = checked(text)
+    if code is None:
+        assert not set(errors(found)) - {"XP201"}, shown(found)
+        if found.spec is not None:
+            json.loads(compiled(text)["trainer_args.json"])
+    else:
+        assert code in errors(found), shown(found)
+
+
+def test_epochs_without_measure():
+    assert errors(checked(spec(train="qwen2.5-3b on infinity-instruct for 1e300 epochs"))) == ["XP107"]
+    compiled(spec(train="qwen2.5-3b on infinity-instruct for 9e18 epochs"))
+    compiled(spec(train="qwen2.5-3b on infinity-instruct for 5e-324 epochs"))
+
+
+def test_long_lists_and_many_rows():
+    text = spec("data mix {\n" + "  capybara\n" * 2000 + "}", train="qwen2.5-3b on mix for 3 epochs")
+    found = checked(text)
+    assert found.spec is not None, shown(found)
+    assert len(found.spec.data) == 2000
+    many = spec(
+        "data mix {\n  org/x {\n    columns = [" + "a, " * 15000 + "a]\n  }\n  format = text\n}",
+        train="qwen2.5-3b on mix for 3 epochs",
+    )
+    assert checked(many).problems is not None
+    assert "XP004" in errors(checked(spec("optimizer adamw(betas=[" + "0.9, " * 100_000 + "0.9])")))
+
+
+# -- files that are not what they seem ------------------------------------------------------------------------------
+
+STRANGE = (
+    "/dev/zero",
+    "/dev/stdin",
+    "/dev/tty",
+    "/dev/full",
+    "fifo",
+    "folder",
+    "loop",
+    "dangling",
+    "/proc/self/mem",
+    "/proc/self/environ/x",
+    "big",
+    "a" * 5000,
+    "x/" * 3000,
+    "/",
+    ".",
+    "..",
+    "~",
+    " ",
+    "\\u0000",
+)
+
+
+@pytest.fixture
+def strange(tmp_path):
+    put(tmp_path, {"folder/x": ""})
+    os.mkfifo(tmp_path / "fifo")
+    os.symlink("loop", tmp_path / "loop")
+    os.symlink("nowhere", tmp_path / "dangling")
+    with open(tmp_path / "big", "wb") as handle:
+        handle.truncate(2**40)
+    for ending in (".jsonl", ".csv"):
+        os.symlink("fifo", tmp_path / f"fifo{ending}")
+        os.symlink(f"loop{ending}", tmp_path / f"loop{ending}")
+        os.symlink("/dev/zero", tmp_path / f"zero{ending}")
+        os.symlink("big", tmp_path / f"big{ending}")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("path", STRANGE)
+def test_extends_file_and_model_of_strange_files(path, strange):
+    for text in (
+        spec().replace("xpc 1\n", f'xpc 1\nextends "{path}"\n'),
+        spec(f'model(chat_template=file("{path}"))'),
+        spec(f'model(config=file("{path}"))'),
+        spec(f'data(system=file("{path}"))'),
+        spec(train=f'"{path}" on infinity-instruct for 3 epochs'),
+        spec(train=f'"{path}" on "{path}" for 3 epochs'),
+    ):
+        found = checked(text, strange)
+        assert found.spec is None, text
+        assert errors(found)
+
+
+def test_a_file_that_never_ends_is_not_waited_for(strange):
+    """/proc/kmsg says that it is regular, and blocks its reader until the kernel has something to say."""
+    if os.path.exists("/proc/kmsg"):
+        checked(spec().replace("xpc 1\n", 'xpc 1\nextends "/proc/kmsg"\n'), strange)
+
+
+@pytest.mark.parametrize("name", ["fifo", "loop", "zero", "big", "folder", "dangling"])
+@pytest.mark.parametrize("ending", ["", ".jsonl", ".csv"])
+def test_data_of_strange_files(name, ending, strange):
+    found = checked(spec(train=f'qwen2.5-3b on "{name}{ending}" for 3 epochs'), strange)
+    assert found.problems is not None
+    if found.spec is not None:
+        assert found.spec.data[0].content is None
+
+
+def test_unreadable_data_is_a_diagnostic(tmp_path, monkeypatch):
+    root = put(tmp_path, {"rows.jsonl": ROW})
+    real = open
+
+    def refusing(path, *rest, **named):
+        if str(path).endswith("rows.jsonl"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr("builtins.open", refusing)
+    assert "XP114" in errors(checked(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root))
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "loop", "dangling", "folder", "big"])
+def test_specs_that_are_strange_files(path, strange):
+    done = xpc_process("check", path, cwd=strange, timeout=20)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert b"broke the compiler" not in done.stderr
+
+
+def test_a_spec_from_a_pipe(tmp_path):
+    put(tmp_path, {"a.xp": spec(batch="gbs=512 micro=11")})
+    script = 'cat a.xp | "$0" -m xpc.compiler.cli check /dev/stdin'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "XPC_CACHE": "off"},
+    )
+    assert done.returncode == 1
+    assert b"XP201" in done.stdout
+
+
+# -- config.json and data -------------------------------------------------------------------------------------------
+
+HOSTILE_CONFIGS = (
+    "",
+    "null",
+    "[]",
+    "1",
+    '"x"',
+    "{}",
+    "{" * 100_000,
+    "[" * 100_000,
+    '{"a":' * 5000 + "1" + "}" * 5000,
+    "NaN",
+    '{"hidden_size": NaN}',
+    "\x00",
+    "\ufeff{}",
+    "{'a': 1}",
+    '{"hidden_size": 1e999}',
+    *(
+        json.dumps({**CONFIG, key: value})
+        for key in CONFIG
+        for value in (None, "", "x", [], {}, -1, 0, 1.5, True, 1e300, 10**30, 2**62, [[]], "\u202e", "\ud800")
+    ),
+)
+
+
+@pytest.mark.parametrize("way", ["folder", "file"])
+def test_hostile_configs(way, tmp_path):
+    text = (
+        spec(train='"tiny" on alpaca for 3 epochs')
+        if way == "folder"
+        else spec('model(config=file("tiny/config.json"))', train="org/x on alpaca for 3 epochs")
+    )
+    text = text.replace(" micro=16", "")  # so that the memory rule has to use the numbers
+    accepted = 0
+    huge = json.dumps(CONFIG).replace('"hidden_size": 64', '"hidden_size": 1' + "0" * 4000)
+    for config in (*HOSTILE_CONFIGS, huge):
+        root = put(tmp_path, {"tiny/config.json": config.encode("utf-8", "surrogatepass")})
+        found = checked(text, root)
+        if found.spec is None:
+            assert "XP118" in errors(found), (config[:200], shown(found))
+        else:
+            accepted += 1
+            tomllib.loads(compiled(text, root)["bundle.toml"].decode())
+    assert accepted  # some of them are odd and harmless
+
+
+HOSTILE_ROWS = (
+    "",
+    "\n",
+    "null",
+    "[]",
+    "1",
+    "{}",
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    '{"messages": ' + "[" * 5000 + "]" * 5000 + "}",
+    "\x00",
+    '{"messages": []',
+    '{"text": ' + "9" * 6000 + "}",
+    '{"\u202e": 1}',
+    '{"": 1}',
+    '{"' + "a" * 10_000 + '": 1}',
+    "\ufeff" + ROW,
+    "[" + ROW.strip() + "]",
+    '{"messages": 1e999}',
+    '{"messages": NaN}',
+    "a,b,c\n",
+    '"messages"\n',
+    ROW * 3,
+)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "txt", "parquet", "exe", ""])
+def test_hostile_data(ending, tmp_path):
+    for row in HOSTILE_ROWS:
+        root = put(tmp_path, {f"rows.{ending}": row})
+        text = spec(train=f'qwen2.5-3b on "rows.{ending}" for 3 epochs')
+        found = checked(text, root)
+        assert all(one.primary is not None for one in found.problems)
+        if found.spec is not None:
+            files = compiled(text, root)
+            (name,) = [one for one in files if one.startswith("data/")]
+            assert files[name] == row.encode()
+
+
+def test_edits_of_hostile_texts_stay_inside_the_text():
+    text = "train qwen2.5-3bb on infinity-instrct with ligre zer02 bf61 gsb=12\n"
+    for one in checked(text).problems:
+        assert isinstance(edited(text, one), str)
+        for edit in one.edits:
+            assert 0 <= edit.span.start <= edit.span.end <= len(text)
+
+
+# -- generated ------------------------------------------------------------------------------------------------------
+
+
+def test_a_short_fuzz_run():
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fuzz"))
+    import fuzz
+
+    counts, failures = fuzz.run(seed=2026, inputs=2000)
+    assert not failures, failures[0]
+    assert counts.accepted + counts.rejected == 2000
+    assert counts.accepted > 100
+    assert counts.rejected > 1000

@@ -1,0 +1,130 @@
+"""Imports run one way, and what costs start-up time is not imported where it is not needed."""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from compile_support import REPOSITORY, SEED, put
+from rule_cases import spec
+
+HEAVY = (
+    "torch",
+    "yaml",
+    "pydantic",
+    "click",
+    "rich",
+    "numpy",
+    "transformers",
+    "trl",
+    "accelerate",
+    "datasets",
+    "hypothesis",
+    "pytest",
+    "importlib.resources",
+)
+
+
+def modules(folder):
+    """Every module of a package folder with the dotted names that it imports, wherever they stand."""
+    for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = os.path.join(where, name)
+                with open(path, encoding="utf-8") as handle:
+                    found = ast.parse(handle.read())
+                yield (
+                    os.path.relpath(path, REPOSITORY),
+                    [
+                        (node.module or "", node.level) if isinstance(node, ast.ImportFrom) else (alias.name, 0)
+                        for node in ast.walk(found)
+                        if isinstance(node, ast.Import | ast.ImportFrom)
+                        for alias in node.names
+                    ],
+                )
+
+
+def test_the_grammar_imports_nothing_of_the_compiler():
+    for path, imports in modules("grammar"):
+        assert not [name for name, _ in imports if name.startswith(("xpc.compiler", "xpc.runtime"))], path
+
+
+def test_the_runtime_never_imports_xpc():
+    seen = list(modules("runtime"))
+    assert any(imports for _, imports in seen)
+    for path, imports in seen:
+        assert not [name for name, _ in imports if name.split(".")[0] in ("xpc", "lark", "attrs", "attr", "cattrs")], (
+            path
+        )
+
+
+def test_nothing_imports_the_command_line():
+    for path, imports in modules("compiler"):
+        if os.path.basename(path) not in ("cli.py", "explain.py"):
+            assert not [name for name, _ in imports if name == "xpc.compiler.cli"], path
+
+
+def test_stages_do_not_import_what_comes_after_them():
+    later = {
+        "schema.py": ("resolve", "rules", "lower", "pipeline"),
+        "expand.py": ("resolve", "rules", "lower", "pipeline"),
+        "convert.py": ("resolve", "rules", "lower", "pipeline"),
+        "load.py": ("resolve", "rules", "lower", "pipeline"),
+        "resolve.py": ("rules", "lower", "pipeline", "bundle"),
+        "derive.py": ("rules", "lower", "pipeline", "bundle"),
+    }
+    for path, imports in modules("compiler"):
+        name = os.path.basename(path)
+        folder = os.path.basename(os.path.dirname(path))
+        forbidden = later.get(name, ()) if folder == "compiler" else ()
+        if folder == "rules":
+            forbidden = ("resolve", "lower", "pipeline", "bundle", "load", "expand")
+        if folder == "lower":
+            forbidden = ("resolve", "pipeline", "bundle", "load", "expand", "rules")
+        wrong = [one for one, _ in imports for stage in forbidden if (one + ".").startswith(f"xpc.compiler.{stage}.")]
+        assert not wrong, path
+
+
+def imported(*arguments, cwd):
+    """The modules that a command line leaves behind, asked of a process of its own."""
+    script = (
+        "import sys; from xpc.compiler.cli import main; status = main(sys.argv[1:]); "
+        "sys.stderr.write('\\n'.join(['MODULES', str(status), *sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XPC_CACHE": "off"},
+    )
+    _, _, tail = done.stderr.partition("MODULES\n")
+    status, *names = tail.split("\n")
+    return int(status), set(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("check", "seed.xp"), 0),
+        (("check", "wrong.xp"), 1),
+        (("check", "seed.xp", "--format", "json"), 0),
+        (("compile", "seed.xp", "-o", "b"), 0),
+        (("explain", "XP301"), 0),
+        (("explain", "seed.xp:gbs"), 0),
+        (("plan", "x"), 2),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_no_command_imports_what_is_heavy(arguments, status, tmp_path):
+    root = put(tmp_path, {"seed.xp": SEED, "wrong.xp": spec(batch="gbs=512 micro=11 ligre", strategy="zer2")})
+    got, names = imported(*arguments, cwd=root)
+    assert got == status
+    assert not [name for name in HEAVY if name in names]
+    if arguments[0] == "check":
+        assert not [name for name in names if name.startswith(("xpc.compiler.lower", "xpc.compiler.bundle"))]
+        assert not [
+            name for name in ("tomllib", "toml", "cattrs", "shutil.rmtree", "xpc.compiler.explain") if name in names
+        ]

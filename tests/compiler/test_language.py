@@ -1,0 +1,607 @@
+"""LANGUAGE.md as a contract: its examples, its equivalences, and what it says about units, references and bases."""
+
+import os
+
+import pytest
+from compile_support import (
+    HEAD,
+    REPOSITORY,
+    SEED,
+    SENTENCE,
+    checked,
+    codes,
+    compiled,
+    edited,
+    errors,
+    of,
+    only,
+    put,
+    shown,
+    value,
+)
+from rule_cases import CASES, spec
+
+from xpc.compiler import schema
+from xpc.compiler.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.render import render
+from xpc.compiler.spec import BASE, DEFAULT, DERIVED, SPEC
+
+CHATML = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def values(text, root=None):
+    found = checked(text, root) if root else checked(text)
+    assert found.spec is not None, shown(found)
+    return {path: one.value for path, one in found.spec.values.items()}
+
+
+# -- the examples ---------------------------------------------------------------------------------------------------
+
+
+def test_seed_recipe_is_clean():
+    found = checked(SEED)
+    assert found.spec is not None, shown(found)
+    assert set(codes(found)) <= {"XP801"}, shown(found)  # a V100 needs torch's other wheels; nothing else to say
+    assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [528, 11, 6]
+    assert found.spec.hardware.world == 8
+    assert found.spec.values["batch.accum"].origin.why == "528 / (11 x 8)"
+    assert found.spec.get("strategy.allgather_bucket") == 500_000_000
+    assert found.spec.get("strategy.overlap_comm") is False
+    assert found.spec.get("strategy.round_robin_gradients") is True
+    assert found.spec.get("optimizer.betas") == (0.9, 0.95)
+    assert found.spec.get("schedule.warmup") == Amount("count", 40)
+    assert found.spec.get("schedule.min_lr") == Amount("absolute", 0)
+    assert found.spec.get("track.name") == "my-second-sft-exp"
+    assert found.spec.data[0].config == "0625"
+
+
+def test_seed_recipe_with_bf16_is_rejected():
+    found = checked(SEED.replace("precision fp32", "precision bf16"))
+    assert errors(found) == ["XP301"], shown(found)
+    one = only(found, "XP301")
+    assert one.primary is not None
+    assert one.primary.source.position(one.primary.span.start)[0] == 6
+    assert [label.source.position(label.span.start)[0] for label in one.related] == [5]
+    assert checked(edited(SEED.replace("precision fp32", "precision bf16"), one)).spec is not None
+
+
+def test_the_sentence_compiles_with_notes():
+    found = checked(SENTENCE)
+    assert found.spec is not None, shown(found)
+    assert {one.severity for one in found.problems} == {"note"}
+    assert found.spec.text("hardware") == "8 x h100-80gb"
+    assert any("8 x h100-80gb" in one.message for one in of(found, "XP190"))
+    assert found.spec.integer("batch.gbs") == 528
+    assert 66 % found.spec.integer("batch.micro") == 0
+    assert [found.spec.get(path) for path in ("strategy", "precision", "memory.liger")] == ["zero2", "bf16", True]
+    assert "XP125" not in codes(found)  # a one-liner needs no edition
+
+
+XP201 = """\
+XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
+ --> v100.xp:1:50
+  |
+1 | train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre
+  |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
+help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
+"""
+
+
+def test_the_diagnostic_of_the_page_byte_for_byte():
+    text = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre\n"
+    found = checked(text, name="v100.xp")
+    assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # both in one run
+    assert XP201 in render(found.problems, "full")
+    assert render(of(found, "XP201"), "full").startswith(XP201)
+    assert only(found, "XP101").edits[0].text == "liger"
+
+
+def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_path):
+    folder = os.path.join(REPOSITORY, "tests", "grammar", "examples")
+    put(tmp_path, {"base.xp": "seed 1\n", "chatml.jinja": CHATML})
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as handle:
+            found = checked(handle.read(), str(tmp_path), name)
+        assert not [code for code in codes(found) if code < "XP100"], name
+
+
+def test_mid_training_example(tmp_path):
+    """As on the page it asks for slurm and the hub, which this version says it cannot do; without them it compiles."""
+    with open(os.path.join(REPOSITORY, "tests", "grammar", "examples", "mid-training.xp"), encoding="utf-8") as handle:
+        text = handle.read()
+    root = put(tmp_path, {"chatml.jinja": CHATML})
+    found = checked(text, root)
+    assert set(errors(found)) == {"XP116"}, shown(found)
+    text = text.replace("  hub\n", "").replace("launch slurm", "launch local")
+    found = checked(text, root)
+    assert found.spec is not None, shown(found)
+    assert found.spec.hardware.world == 64
+    assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [128, 1, 2]
+    assert found.spec.get("batch.seq") == 32768
+    assert found.spec.get("save.every") == Amount("share", 0.05)
+    assert [source.split for source in found.spec.data] == [
+        "Llama_Nemotron_Post_Training_Dataset_reasoning_r1",
+        "OpenThoughts3_1.2M",
+    ]
+    assert all(source.columns == ("messages",) for source in found.spec.data)
+    assert found.spec.get("launch.nccl_timeout") == 14400
+
+
+def test_later_methods_are_named_and_not_compiled():
+    found = checked(HEAD + "method dpo {\n  beta = 0.01\n  max_prompt = 512\n}\n")
+    assert set(errors(found)) == {"XP116"}, shown(found)
+    found = checked(HEAD + "sweep {\n  lr = [1e-6, 2e-6]\n}\n")
+    assert set(errors(found)) == {"XP116"}, shown(found)
+
+
+# -- three equivalences ---------------------------------------------------------------------------------------------
+
+SAMPLES = {
+    "flag": ("true", "false"),
+    "int": ("8",),
+    "tokens": ("2048", "2Ki"),
+    "real": ("0.5", "1e-5"),
+    "steps_or_share": ("40", "3%"),
+    "real_or_share": ("0.1", "10%"),
+    "every": ("100", "5%", "epoch"),
+    "rows_or_share": ("1000", "5%"),
+    "text": ('"a b"',),
+    "path": ('"out/x"',),
+    "name": ("main", '"a b"'),
+    "reals": ("[0.9, 0.95]",),
+    "names": ("[messages]",),
+    "duration": ("30m", "7200s"),
+    "hardware": ("8 x a100-80gb", "2 x cpu"),
+    "text_or_file": ('"be brief"',),
+}
+
+
+def samples():
+    """Every setting of the schema that compiles, with legal values."""
+    for row in schema.TABLE:
+        if row.pending or row.path.startswith("train.") or row.kind.name == "file":
+            continue
+        plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
+        for written in row.choices or plain:
+            if (row.path, written) not in schema.CHOICE_PENDING:
+                yield row, written
+
+
+def stated(text):
+    """What the spec itself says, whether or not the rules like it."""
+    from xpc.compiler.expand import expand
+    from xpc.compiler.files import Workspace
+    from xpc.compiler.load import load
+    from xpc.compiler.resolve import resolve
+    from xpc.grammar.source import Source
+
+    loaded = load(Source("t.xp", text), Workspace("/no-such-folder"))
+    assert not loaded.problems, [one.message for one in loaded.problems]
+    assert not expand(loaded.file).problems
+    resolved, problems = resolve(loaded, Workspace("/no-such-folder"))
+    assert resolved is not None
+    assert not [one for one in problems if one.severity == "error"], [one.message for one in problems]
+    return {path: one.value for path, one in resolved.values.items()}, resolved.hardware
+
+
+@pytest.mark.parametrize(("row", "written"), list(samples()), ids=lambda one: getattr(one, "path", None) or str(one))
+def test_with_body_and_call_say_the_same(row, written):
+    header = "train qwen2.5-3b on infinity-instruct"
+    parts = row.path.split(".")
+    forms = []
+    if row.head:
+        forms.append(f"{header}\n{row.path} {written}\n")
+        if not written.startswith(('"', "[")) and " " not in written:
+            forms.append(f"{header} with {row.path}({written})\n")
+        forms.append(f"{header}\n{row.path} = {written}\n")
+    elif len(parts) == 2:
+        forms.append(f"{header}\n{parts[0]} {{\n  {row.name} = {written}\n}}\n")
+        forms.append(f"{header}\n{parts[0]}({row.name}={written})\n")
+        forms.append(f"{header}\n{parts[0]} {row.name}={written}\n")
+        forms.append(f"{header} with {parts[0]}({row.name}={written})\n")
+        if not row.inner:
+            forms.append(f"{header} with {row.name}={written}\n")
+            forms.append(f"{header}\n{row.name} = {written}\n")
+        if row.kind.name == "flag" and written == "true":
+            forms.append(f"{header}\n{parts[0]} {{\n  {row.name}\n}}\n")
+            forms.append(f"{header}\n{parts[0]}({row.name})\n")
+    else:
+        forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]} {{\n    {row.name} = {written}\n  }}\n}}\n")
+        forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]}({row.name}={written})\n}}\n")
+        forms.append(f"{header} with {parts[1]}({row.name}={written})\n")
+    if row.choices and row.bare and written != "none":
+        forms.append(f"{header} with {written}\n")
+        forms.append(f"{header}\n{written}\n")
+    first, hardware = stated(forms[0])
+    assert row.path in first
+    for form in forms[1:]:
+        again, same = stated(form)
+        assert (again, same) == (first, hardware), form
+
+
+def test_a_bare_choice_takes_the_settings_of_its_clause():
+    assert values(spec(strategy="zero2(overlap_comm=false)")) == values(
+        spec(strategy="zero2").replace("strategy zero2", "zero2(overlap_comm=false)")
+    )
+    assert value(HEAD + 'wandb(name="x")\n', "track.name") == "x"
+
+
+def test_every_choice_belongs_to_one_setting():
+    seen: dict[str, str] = {}
+    for row in schema.TABLE:
+        for name in row.choices if row.bare else ():
+            if name != "none":
+                assert name not in seen, (name, row.path, seen.get(name))
+                seen[name] = row.path
+    taken = {row.name for row in schema.TABLE if not row.inner} & set(seen)
+    assert not taken
+
+
+def test_bare_gpu_and_count():
+    assert value(SENTENCE.replace("bf16", "4 x a100-80gb bf16 micro=11"), "hardware") == "4 x a100-80gb"
+    assert value(SENTENCE.replace("bf16", "a100-80gb bf16 micro=11"), "hardware") == "1 x a100-80gb"
+    assert value("train gpt2 on alpaca with cpu\n", "hardware") == "1 x cpu"
+    assert value("train gpt2 on alpaca with 2 x cpu\n", "hardware") == "2 x cpu"
+
+
+def test_offload_alone_means_cpu():
+    assert value(spec(strategy="zero3 offload"), "strategy.offload") == "cpu"
+    assert value(spec(strategy="zero3(offload=optimizer)"), "strategy.offload") == "optimizer"
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "reshard"),
+    [
+        ("full_shard", "fsdp", True),
+        ("shard_grad_op", "fsdp", False),
+        ("no_shard", "ddp", None),
+        ("hybrid_shard", "hsdp", True),
+        ("hybrid_shard_zero2", "hsdp", False),
+    ],
+)
+def test_old_strategy_names(old, name, reshard):
+    found = checked(spec("nodes 2", strategy=old, batch="gbs=128 micro=8"))
+    assert found.spec is not None, shown(found)
+    assert found.spec.get("strategy") == name
+    assert found.spec.get("strategy.reshard") is reshard
+    assert found.spec.written("strategy")
+
+
+def test_older_target():
+    found = checked(spec("target trl-0.18"))
+    assert found.spec is not None, shown(found)
+    assert found.spec.target.name == "trl-0.18"
+    assert b"trl==0.18.0" in compiled(spec("target trl-0.18"))["requirements.txt"]
+
+
+# -- units ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("clause", "path", "meaning"),
+    [
+        ("schedule cosine(warmup=40)", "schedule.warmup", Amount("count", 40)),
+        ("schedule cosine(warmup=3%)", "schedule.warmup", Amount("share", 0.03)),
+        ("schedule cosine(min_lr=0)", "schedule.min_lr", Amount("absolute", 0)),
+        ("schedule cosine(min_lr=1e-6)", "schedule.min_lr", Amount("absolute", 1e-6)),
+        ("schedule cosine(min_lr=10%)", "schedule.min_lr", Amount("share", 0.1)),
+        ("save(every=100)", "save.every", Amount("count", 100)),
+        ("save(every=5%)", "save.every", Amount("share", 0.05)),
+        ("save(every=epoch)", "save.every", EPOCH),
+        ("save(every=never)", "save.every", NEVER),
+        ("data(holdout=2000)", "data.holdout", Amount("count", 2000)),
+        ("data(holdout=5%)", "data.holdout", Amount("share", 0.05)),
+        ("strategy zero2(allgather_bucket=500M)", "strategy.allgather_bucket", 500_000_000),
+        ("strategy zero2(allgather_bucket=1.005k)", "strategy.allgather_bucket", 1005),
+        ("batch(seq=2Ki)", "batch.seq", 2048),
+        ("batch(seq=2_000)", "batch.seq", 2000),
+        ("launch(nccl_timeout=2h)", "launch.nccl_timeout", 7200),
+        ("launch(nccl_timeout=1.5h)", "launch.nccl_timeout", 5400),
+        ("optimizer adamw(lr=2e-5)", "optimizer.lr", 2e-5),
+        ("optimizer adamw(lr=1)", "optimizer.lr", 1.0),
+    ],
+)
+def test_the_unit_chooses_the_meaning(clause, path, meaning):
+    assert value(HEAD + clause + "\n", path) == meaning
+
+
+@pytest.mark.parametrize(("written", "rows"), [("1000", Amount("count", 1000)), ("50%", Amount("share", 0.5))])
+def test_take(written, rows):
+    text = spec(
+        f"data mix {{\n  infinity-instruct {{\n    take = {written}\n  }}\n}}", train="qwen2.5-3b on mix for 3 epochs"
+    )
+    found = checked(text)
+    assert found.spec is not None, shown(found)
+    assert found.spec.data[0].take == rows
+
+
+@pytest.mark.parametrize(
+    ("clause", "code"),
+    [
+        ("batch(seq=2k)", "XP105"),
+        ("batch(gbs=10%)", "XP105"),
+        ("batch(gbs=8s)", "XP105"),
+        ("optimizer adamw(lr=3%)", "XP105"),
+        ("launch(nccl_timeout=1800)", "XP105"),
+        ("schedule cosine(warmup=0.03)", "XP105"),
+        ("data(holdout=0.1)", "XP105"),
+        ("save(every=5s)", "XP105"),
+        ("batch(gbs=1.5)", "XP104"),
+        ("batch(gbs=0)", "XP107"),
+        ("save(every=0)", "XP107"),
+        ("schedule cosine(warmup=101%)", "XP107"),
+        ("seed 4294967296", "XP107"),
+        ("optimizer adamw(betas=[0.9])", "XP107"),
+        ("optimizer adamw(betas=[0.9, 1])", "XP107"),
+        ("batch(gbs=yes)", "XP104"),
+        ("batch(packing=1)", "XP104"),
+        ("batch(seq=1GiB)", "XP105"),
+        ("batch(gbs=8e18k)", "XP107"),
+        ("launch(nccl_timeout=1e18d)", "XP107"),
+    ],
+)
+def test_a_wrong_unit_or_number_is_an_error(clause, code):
+    found = checked(HEAD + clause + "\n")
+    assert errors(found) == [code], shown(found)
+    assert next(one for one in found.problems if one.code == code).help
+
+
+def test_2k_is_refused_with_its_three_readings():
+    one = only(checked(spec(batch="gbs=128 micro=16 seq=2k")), "XP105")
+    assert one.help == "write 2048, 2Ki or 2000"
+
+
+def test_batch_agrees_or_is_an_error():
+    assert checked(spec(batch="gbs=528 micro=11 accum=6")).spec is not None
+    assert errors(checked(spec(batch="gbs=512 micro=11 accum=6"))) == ["XP201"]
+    assert value(spec(batch="gbs=528 micro=11"), "batch.accum") == 6
+    assert value(spec(batch="gbs=528 accum=6"), "batch.micro") == 11
+    assert value(spec(batch="micro=11 accum=6"), "batch.gbs") == 528
+    assert errors(checked(spec(batch="gbs=512 accum=6"))) == ["XP201"]
+    assert errors(checked(spec(batch="gbs=4"))) == ["XP201"]
+
+
+# -- references -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("infinity-instruct", ("BAAI/Infinity-Instruct", "0625", "train", None, None)),
+        ("infinity-instruct:7M", ("BAAI/Infinity-Instruct", "7M", "train", None, None)),
+        ("BAAI/Infinity-Instruct:0625[train:20%]@main", ("BAAI/Infinity-Instruct", "0625", "train", "20%", "main")),
+        ("org/name", ("org/name", None, "train", None, None)),
+        ("org/name[train]", ("org/name", None, "train", None, None)),
+        ("org/name:c@refs/pr/3", ("org/name", "c", "train", None, "refs/pr/3")),
+    ],
+)
+def test_data_references(written, expected):
+    found = checked(spec(train=f"qwen2.5-3b on {written} for 3 epochs"))
+    assert found.spec is not None, shown(found)
+    one = found.spec.data[0]
+    assert (one.id, one.config, one.split, one.slice, one.revision) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "id", "revision"),
+    [
+        ("qwen2.5-3b", "Qwen/Qwen2.5-3B", None),
+        ("QWEN2.5-3B", "Qwen/Qwen2.5-3B", None),
+        ("Qwen/Qwen2.5-3B", "Qwen/Qwen2.5-3B", None),
+        ("Qwen/Qwen2.5-3B@3aab1f1", "Qwen/Qwen2.5-3B", "3aab1f1"),
+        ("org/name@v1", "org/name", "v1"),
+    ],
+)
+def test_model_references(written, id, revision):
+    found = checked(spec(train=f"{written} on infinity-instruct for 3 epochs"))
+    assert found.spec is not None, shown(found)
+    assert (found.spec.model.id, found.spec.model.revision) == (id, revision)
+
+
+def test_a_revision_makes_no_hub_id_of_a_name():
+    found = checked(spec(train="qwen2.5-3@main on infinity-instruct for 3 epochs"))
+    assert errors(found) == ["XP108"], shown(found)
+    assert "qwen2.5-3b" in (only(found, "XP108").help or "")
+
+
+def test_a_model_has_no_split():
+    assert "XP108" in errors(checked(spec(train="qwen2.5-3b[train] on infinity-instruct for 3 epochs")))
+
+
+# -- bases ----------------------------------------------------------------------------------------------------------
+
+BASE_TEXT = """\
+train qwen2.5-3b on mix for 3 epochs
+hardware 8 x h100-80gb
+zero2
+bf16
+batch gbs=128 micro=16
+optimizer adamw {
+  lr = 1e-5
+  betas = [0.9, 0.95]
+}
+data mix {
+  infinity-instruct
+  capybara
+}
+seed 7
+"""
+
+
+def test_a_child_replaces_setting_by_setting(tmp_path):
+    root = put(tmp_path, {"base.xp": BASE_TEXT})
+    found = checked('xpc 1\nextends "base.xp"\noptimizer {\n  lr = 2e-5\n}\n', root)
+    assert found.spec is not None, shown(found)
+    lr, betas, seed = (found.spec.values[path] for path in ("optimizer.lr", "optimizer.betas", "seed"))
+    assert (lr.value, lr.origin.kind, lr.origin.describe()) == (2e-5, SPEC, "t.xp:4")
+    assert (betas.value, betas.origin.kind, betas.origin.describe()) == ((0.9, 0.95), BASE, "base.xp:8")
+    assert (seed.value, seed.origin.describe()) == (7, "base.xp:14")
+
+
+def test_lists_replace_whole(tmp_path):
+    root = put(tmp_path, {"base.xp": BASE_TEXT})
+    found = checked('xpc 1\nextends "base.xp"\noptimizer(betas=[0.8, 0.9])\ndata mix {\n  openhermes-2.5\n}\n', root)
+    assert found.spec is not None, shown(found)
+    assert found.spec.get("optimizer.betas") == (0.8, 0.9)
+    assert [source.id for source in found.spec.data] == ["teknium/OpenHermes-2.5"]
+
+
+def test_a_child_may_say_what_is_trained_and_for_how_long(tmp_path):
+    root = put(tmp_path, {"base.xp": BASE_TEXT})
+    found = checked('xpc 1\nextends "base.xp"\ntrain qwen2.5-7b on mix for 100 steps\n', root)
+    assert found.spec is not None, shown(found)
+    assert found.spec.model.id == "Qwen/Qwen2.5-7B"
+    assert found.spec.get("train.steps") == 100
+    assert found.spec.get("train.epochs") is None
+
+
+def chain(length):
+    files = {f"b{n}.xp": f'extends "b{n + 1}.xp"\n' for n in range(1, length)}
+    return {**files, f"b{length}.xp": BASE_TEXT}
+
+
+def test_four_bases_are_enough(tmp_path):
+    four, five = put(tmp_path / "4", chain(4)), put(tmp_path / "5", chain(5))
+    assert checked('xpc 1\nextends "b1.xp"\n', four).spec is not None
+    assert "XP115" in errors(checked('xpc 1\nextends "b1.xp"\n', five))
+
+
+def test_cycles_and_missing_bases(tmp_path):
+    root = put(tmp_path, {"a.xp": 'extends "b.xp"\n', "b.xp": 'extends "a.xp"\n', "t.xp": ""})
+    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "a.xp"\n'), root)) == ["XP115"]
+    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "t.xp"\n'), root)) == ["XP115"]
+    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "none.xp"\n'), root)) == ["XP114"]
+
+
+def test_errors_of_a_base_are_shown_in_the_base(tmp_path):
+    root = put(tmp_path, {"bases/base.xp": BASE_TEXT.replace("lr =", "lrr =")})
+    one = only(checked('xpc 1\nextends "bases/base.xp"\n', root), "XP101")
+    assert one.primary is not None
+    assert one.primary.source.name == "bases/base.xp"
+
+
+def test_files_are_relative_to_the_file_that_names_them(tmp_path):
+    root = put(
+        tmp_path,
+        {
+            "bases/base.xp": 'extends "more/deep.xp"\nmodel(chat_template=file("chatml.jinja"))\n',
+            "bases/chatml.jinja": CHATML,
+            "bases/more/deep.xp": BASE_TEXT,
+        },
+    )
+    files = compiled('xpc 1\nextends "bases/base.xp"\n', root)
+    assert [data for name, data in files.items() if name.startswith("files/")] == [CHATML.encode()]
+    assert "XP114" in errors(checked(spec('model(chat_template=file("chatml.jinja"))'), root))
+
+
+# -- extra and comments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("escape", "line", "code"),
+    [
+        ("trl", "learning_rate = 1e-5", "XP120"),
+        ("trl", "gradient_accumulation_steps = 2", "XP120"),
+        ("accelerate", "mixed_precision = bf16", "XP120"),
+        ("deepspeed", "train_batch_size = 8", "XP120"),
+        ("trl", "neftune_noise_alfa = 5", "XP121"),
+        ("accelerate", "num_prcesses = 5", "XP121"),
+        ("deepspeed", "nonsense = 5", "XP121"),
+    ],
+)
+def test_extra_refuses(escape, line, code):
+    found = checked(spec(f"extra {escape} {{\n  {line}\n}}"))
+    assert errors(found) == [code], shown(found)
+    one = only(found, code)
+    assert one.help
+    if line.startswith("neftune"):
+        assert "neftune_noise_alpha" in one.help
+
+
+def test_extra_is_passed_on():
+    text = spec(
+        "extra trl {\n  neftune_noise_alpha = 5\n}",
+        "extra deepspeed {\n  wall_clock_breakdown\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
+    )
+    files = compiled(text)
+    assert b'"neftune_noise_alpha": 5' in files["trainer_args.json"]
+    assert b'"wall_clock_breakdown": true' in files["deepspeed.json"]
+    assert b'"sub_group_size": 1000000' in files["deepspeed.json"]
+
+
+def test_extra_of_nothing_known():
+    assert errors(checked(spec("extra axolotl {\n  a = 1\n}"))) == ["XP106"]
+
+
+def test_nested_extra_of_an_owned_name():
+    found = checked(spec("extra deepspeed {\n  zero_optimization {\n    stage = 3\n  }\n}"))
+    assert errors(found) == ["XP120"], shown(found)
+
+
+def test_comments_mean_nothing():
+    text = spec()
+    assert values("# a\n" + text.replace("\n", '  # c { [ " = \n')) == values(text)
+
+
+def test_the_order_of_clauses_means_nothing():
+    lines = spec().splitlines()
+    assert values("\n".join([*lines[:3], *reversed(lines[3:])]) + "\n") == values(spec())
+
+
+# -- suggestions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("max_seq_length=2048", "seq"),
+        ("learning_rate=1e-5", "lr"),
+        ("per_device_train_batch_size=1", "micro"),
+        ("gradient_accumulation_steps=2", "accum"),
+        ("ligre", "liger"),
+        ("zero_2", "zero2"),
+        ("bfloat16", "bf16"),
+        ("pakcing", "packing"),
+    ],
+)
+def test_names_of_other_tools_are_understood(written, meant):
+    found = checked(f"train qwen2.5-3b on infinity-instruct with {written}\n")
+    one = only(found, "XP101")
+    assert f"`{meant}`" in (one.help or ""), shown(found)
+
+
+# -- origins --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_every_value_has_an_origin(case, tmp_path):
+    found = checked(case.accepted, put(tmp_path, case.files))
+    assert found.spec is not None
+    lines = case.accepted.split("\n")
+    for path, one in found.spec.values.items():
+        assert one.origin.describe(), path
+        if one.origin.kind == SPEC:
+            assert one.origin.label is not None, path
+            line = one.origin.label.source.position(one.origin.label.span.start)[0]
+            assert one.origin.describe() == f"t.xp:{line}"
+            written = lines[line - 1]
+            row = schema.BY_PATH[path]
+            assert (
+                row.name in written
+                or str(one.value) in written
+                or row.clause.split(".")[0] in written
+                or row.clause == "train"
+            ), (path, written)
+        elif one.origin.kind in (DEFAULT, DERIVED):
+            assert one.origin.label is None
+
+
+def test_every_setting_with_a_default_is_in_the_spec():
+    found = checked(spec())
+    assert found.spec is not None
+    missing = [
+        row.path
+        for row in schema.TABLE
+        if row.default is not None and not row.pending and row.path not in found.spec.values
+    ]
+    assert not missing

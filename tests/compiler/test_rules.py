@@ -1,0 +1,76 @@
+"""Each rule on both sides: a spec that it rejects, and the nearest one that it lets through."""
+
+import pytest
+from compile_support import checked, codes, edited, errors, of, put, shown
+from rule_cases import CASES, SYNTAX, Case
+
+from xpc.compiler.codes import CODES
+from xpc.compiler.rules import RULES
+from xpc.grammar.diagnostic import ERROR
+
+EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+
+
+def test_no_code_without_a_case():
+    missing = {*CODES, *(rule.code for rule in RULES)} - {case.code for case in CASES}
+    assert not missing
+
+
+def test_titles_are_unique():
+    assert len({case.title for case in CASES}) == len(CASES)
+
+
+@EACH
+def test_rejected_gives_exactly_its_code(case: Case, tmp_path):
+    found = checked(case.rejected, put(tmp_path, case.files))
+    assert case.code in codes(found), shown(found)
+    others = {one.code for one in found.problems if one.severity != "note"} - {case.code}
+    assert not others, shown(found)
+
+
+@EACH
+def test_accepted_does_not_give_it(case: Case, tmp_path):
+    found = checked(case.accepted, put(tmp_path, case.files))
+    assert not errors(found), shown(found)
+    assert case.code not in codes(found), shown(found)
+
+
+@EACH
+def test_a_diagnostic_is_complete(case: Case, tmp_path):
+    for one in of(checked(case.rejected, put(tmp_path, case.files)), case.code):
+        assert one.primary is not None
+        assert one.message
+        assert not one.message.endswith(".")
+        assert one.help
+
+
+@EACH
+def test_an_edit_answers_its_diagnostic(case: Case, tmp_path):
+    root = put(tmp_path, case.files)
+    found = checked(case.rejected, root)
+    for one in of(found, case.code):
+        if not one.edits:
+            continue
+        assert one.primary is not None
+        after = checked(edited(one.primary.source.text, one), root)
+        assert case.code not in codes(after), shown(after)
+        if errors(found) in ([], [case.code]):
+            assert after.spec is not None, shown(after)
+
+
+def test_enough_diagnostics_carry_an_edit(tmp_path):
+    with_edit = {
+        case.code
+        for case in CASES
+        for one in checked(case.rejected, str(tmp_path)).problems
+        if one.edits and one.code == case.code and one.severity == ERROR
+    }
+    assert len(with_edit) >= 20, sorted(with_edit)
+
+
+@pytest.mark.parametrize("case", SYNTAX, ids=[case.title for case in SYNTAX])
+def test_an_edit_of_a_syntax_error_answers_it(case: Case):
+    for one in of(checked(case.rejected), case.code):
+        if one.edits and one.severity == ERROR:
+            after = of(checked(edited(case.rejected, one)), case.code)
+            assert len(after) < len(of(checked(case.rejected), case.code)), edited(case.rejected, one)

@@ -1,0 +1,423 @@
+"""A seeded fuzzer of the whole compiler, in process: text in, diagnostics or a bundle out, and never an exception.
+
+    python tests/fuzz/fuzz.py --inputs 100000 --seed 1 --jobs 2
+
+Three kinds of inputs: mutations of valid specs, specs generated token by token from the schema's table, and bytes. What
+is accepted is lowered; the files must parse, and no text of the spec may stand in launch.sh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import os
+import random
+import sys
+import time
+import tomllib
+from concurrent.futures import ProcessPoolExecutor
+
+from attrs import define
+
+from xpc.compiler import registry, schema
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.render import FORMATS, render
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING
+
+try:
+    import yaml
+except ImportError:  # the compiler's own environment has none
+    yaml = None
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MARK = "zq7mark"
+"""Stands in every free text that is generated: found in launch.sh, it came from the spec."""
+
+EXAMPLES = tuple(sorted(glob.glob(os.path.join(HERE, "..", "grammar", "examples", "*.xp"))))
+NASTY = (
+    '"$(touch pwned)"',
+    '"`id`"',
+    '"; rm -rf /"',
+    '"../../x"',
+    '"a\\nb"',
+    '"\\"q\\""',
+    '"' + "a" * 5000 + '"',
+    '""',
+    '" "',
+    "1e999",
+    "9" * 400,
+    "-1",
+    "0",
+    "1e308k",
+    "1e300",
+    "9e18",
+    "1.005k",
+    "1e-320",
+    "0x10",
+    "1_000",
+    "99999999999999999999",
+    "2k",
+    "2Ki",
+    "3%",
+    "101%",
+    "-5%",
+    "1e18d",
+    "0s",
+    "1GiB",
+    "8x",
+    "8 x",
+    "x",
+    "true",
+    "false",
+    "none",
+    "epoch",
+    "never",
+    "[",
+    "]",
+    "{",
+    "}",
+    "(",
+    ")",
+    "[]",
+    "[[1]]",
+    "[0.9, 0.95]",
+    "[1, 2, 3]",
+    "()",
+    "=",
+    ",",
+    ":",
+    "@",
+    "%",
+    "#",
+    "\\",
+    '"',
+    "\u202e",
+    "\x00",
+    "\ufeff",
+    "\u00e9",
+    "\U0001f600",
+    "file()",
+    'file("")',
+    'file("/etc/passwd")',
+    'file("a", "b")',
+    'file("..")',
+    'extends "t.xp"',
+    "train a on b",
+    "xpc 2",
+    "with",
+    "for 0 epochs",
+    "for 1e300 steps",
+    "on",
+    "a/b:c[d:e]@f",
+    "8 x h100-80gb",
+    "9999999 x v100-32gb",
+    "0 x cpu",
+    "2 x cpu",
+    "cpu",
+    "cpu cpu",
+    "\t",
+    "\r\n",
+    "\n",
+    "  ",
+)
+PLAUSIBLE = {
+    "flag": ("true", "false"),
+    "int": ("1", "2", "8", "16", "128", "1k"),
+    "tokens": ("512", "2Ki", "2048"),
+    "real": ("0", "1e-5", "0.1", "1"),
+    "steps_or_share": ("40", "3%", "0"),
+    "real_or_share": ("0", "10%", "1e-6"),
+    "every": ("100", "5%", "epoch", "never"),
+    "rows_or_share": ("1000", "5%"),
+    "text": (f'"{MARK} a"', '"<|im_end|>"', '"c:\\\\x41 \\"q\\" {x} %s | # \u0107"'),
+    "file": ('file("x.jinja")',),
+    "text_or_file": (f'"{MARK}"',),
+    "path": (f'"out/{MARK} $(id)"', '"out"', '"c:\\\\xyz\\\\u0041"'),
+    "name": ('"main"', "test", f'"{MARK}"', '"v 1 @ #2"', "refs/pr/3", '"a\\\\xb"', "1a"),
+    "reals": ("[0.9, 0.95]", "[0.1, 0.2]"),
+    "names": ("[messages]", '["a"]'),
+    "duration": ("30m", "7200s"),
+    "hardware": ("8 x h100-80gb", "2 x cpu", "4 x v100-32gb", "a10"),
+    "block": ("{ }",),
+}
+
+
+class Failure(Exception):
+    """An input that broke a promise of the compiler."""
+
+
+def corpus() -> list[str]:
+    """Valid specs that mutations start from."""
+    out = []
+    for path in EXAMPLES:
+        with open(path, encoding="utf-8") as handle:
+            out.append(handle.read())
+    out.append("train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n")
+    out.append('xpc 1\ntrain gpt2 on alpaca for 100 steps with cpu gbs=8 micro=8\nsave "out/x" { every = 10 }\n')
+    out.append("xpc 1\ntrain llama-3.1-8b on c4[train:10%] with fsdp gbs=64 packing\nmodel { \n attn = flash2\n}\n")
+    return out
+
+
+def mutated(rng: random.Random, texts: list[str]) -> str:
+    """A spec with a few things inserted, removed, doubled, moved or replaced."""
+    text = rng.choice(texts)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        at = rng.randrange(len(text) + 1)
+        end = min(len(text), at + rng.choice((1, 1, 2, 5, 20)))
+        kind = rng.randrange(7)
+        if kind == 0:
+            text = text[:at] + text[end:]
+        elif kind == 1:
+            text = text[:at] + rng.choice(NASTY) + text[at:]
+        elif kind == 2:
+            text = text[:at] + rng.choice(NASTY) + text[end:]
+        elif kind == 3:
+            text = text[:at] + text[at:end] * rng.choice((2, 3, 50)) + text[end:]
+        elif kind == 4:
+            lines = text.split("\n")
+            lines.insert(rng.randrange(len(lines) + 1), rng.choice(rng.choice(texts).split("\n")))
+            text = "\n".join(lines)
+        elif kind == 5:
+            words = text.split(" ")
+            words[rng.randrange(len(words))] = rng.choice(rng.choice(texts).split(" "))
+            text = " ".join(words)
+        else:
+            lines = text.split("\n")
+            del lines[rng.randrange(len(lines))]
+            text = "\n".join(lines)
+    return text
+
+
+def _value(rng: random.Random, row: schema.Setting) -> str:
+    if rng.random() < 0.06:
+        return rng.choice(NASTY)
+    if row.choices:
+        return rng.choice(row.choices)
+    if row.path == "target":
+        return rng.choice(("trl-1.16", "trl-0.18", "trl-1.16", "trl-2"))
+    return rng.choice(PLAUSIBLE.get(row.kind.name, ("1",)))
+
+
+def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]) -> str:
+    """A spec made of rows of the schema, mostly legal one by one, rarely all together."""
+    model = rng.choice((rng.choice(models), "org/model@main", f'"models/{MARK}"', "a/b", '"c:\\\\x1"'))
+    source = rng.choice(
+        (
+            rng.choice(data),
+            "infinity-instruct",
+            "org/data:conf[split:20%]@rev",
+            f'"{MARK}.jsonl"',
+            "mix",
+            '"d\\\\x.csv"',
+        )
+    )
+    out = ["xpc 1"] if rng.random() < 0.8 else []
+    budget = rng.choice((" for 3 epochs", " for 100 steps", " for 0.5 epochs", ""))
+    out.append(f"train {model} on {source}{budget}")
+    rows = [row for row in schema.TABLE if not row.pending and row.path not in ("train.epochs", "train.steps")]
+    clauses: dict[str, list[str]] = {}
+    for row in rng.sample(rows, rng.choice((0, 1, 2, 3, 5, 8))):
+        if row.path.count(".") == 2:
+            parent = row.path.split(".")
+            clauses.setdefault(parent[0], []).append(f"{parent[1]}({row.name}={_value(rng, row)})")
+        elif row.head:
+            text = _value(rng, row)
+            clauses.setdefault(row.path, []).insert(0, "\0" + text)
+        else:
+            clauses.setdefault(row.clause, []).append(f"{row.name} = {_value(rng, row)}")
+    for clause, lines in clauses.items():
+        head = "".join(line[1:] for line in lines[:1] if line.startswith("\0"))
+        inner = [line for line in lines if not line.startswith("\0")]
+        title = f"{clause} {head}".rstrip() + (" mix" if clause == "data" and source == "mix" else "")
+        out.append(title + (" {\n" + "".join(f"  {line}\n" for line in inner) + "}" if inner else ""))
+    if rng.random() < 0.05:
+        key = rng.choice(("lr_scheduler_type", "neftune_noise_alpha", "wall_clock_breakdown", "zero_optimization", "x"))
+        out.append(
+            f"extra {rng.choice(schema.EXTRA_TARGETS)} {{\n  {key} = {rng.choice(('1', 'true', '[1]', MARK))}\n}}"
+        )
+    return "\n".join(out) + "\n"
+
+
+def raw(rng: random.Random) -> bytes:
+    """Bytes, or characters that the language has."""
+    length = rng.choice((0, 1, 5, 40, 300, 2000))
+    if rng.random() < 0.5:
+        return rng.randbytes(length)
+    alphabet = 'abctrain onwith=[]{}(),"#:@%.-_/0123456789eEkM \n\n\\'
+    return "".join(rng.choice(alphabet) for _ in range(length)).encode()
+
+
+@define
+class Counts:
+    accepted: int = 0
+    rejected: int = 0
+    seconds: float = 0.0
+
+
+def examine(data: bytes, every_format: bool = False) -> Checked:
+    """Compile one input and check every promise; raises Failure."""
+    workspace = Workspace(HERE + "/no-such-folder")
+    try:
+        found = check_text(data, "t.xp", workspace)
+    except Exception as error:
+        raise Failure(f"check raised {type(error).__name__}: {error}") from error
+    _diagnostics(found)
+    try:
+        for format in FORMATS if every_format else ("concise",):
+            text = render(found.problems, format)
+            if format in ("json", "sarif"):
+                json.loads(text)
+    except Exception as error:
+        raise Failure(f"render raised {type(error).__name__}: {error}") from error
+    if found.spec is not None:
+        from xpc.compiler.lower import lower
+
+        try:
+            files = lower(found.spec, found.problems)
+        except Exception as error:
+            raise Failure(f"lower raised {type(error).__name__}: {error}") from error
+        try:
+            _files(files, found)
+        except (ValueError, LookupError) as error:
+            raise Failure(f"a file does not read back: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _diagnostics(found: Checked) -> None:
+    wrong = False
+    for one in found.problems:
+        wrong = wrong or one.severity == ERROR
+        if one.severity not in (ERROR, WARNING, NOTE) or not one.message or not one.slug:
+            raise Failure(f"{one.code} is not complete")
+        if one.primary is None:
+            raise Failure(f"{one.code} has no place")
+        for label in (one.primary, *one.related):
+            if not 0 <= label.span.start <= label.span.end <= len(label.source.text):
+                raise Failure(f"{one.code} points outside of its text")
+        if one.severity == ERROR and one.help is None and one.code in NEED_HELP:
+            raise Failure(f"{one.code} has no help: {one.message}")
+    if wrong is not (found.spec is None):
+        raise Failure("a spec stands beside an error, or neither is there")
+
+
+NEED_HELP = (
+    "XP101",
+    "XP102",
+    "XP103",
+    "XP104",
+    "XP105",
+    "XP106",
+    "XP107",
+    "XP112",
+    "XP113",
+    "XP120",
+    "XP121",
+    "XP201",
+    "XP301",
+)
+
+
+def _files(files: dict[str, bytes], found: Checked) -> None:
+    assert found.spec is not None
+    json.loads(files["trainer_args.json"])
+    if "deepspeed.json" in files:
+        json.loads(files["deepspeed.json"])
+    table = tomllib.loads(files["bundle.toml"].decode())
+    if set(table["files"]) != set(files) - {"bundle.toml"}:
+        raise Failure("bundle.toml does not name the files")
+    if table["bundle"]["spec"] != found.spec.source.name or table["bundle"]["name"] != found.spec.name:
+        raise Failure("bundle.toml reads back another name")
+    for mine, theirs in zip(found.spec.data, table["data"]):
+        if mine.path != theirs.get("path") or mine.id != theirs.get("id"):
+            raise Failure(f"bundle.toml reads back {theirs.get('path')!r} for {mine.path!r}")
+    if found.spec.model.path != table["model"].get("path"):
+        raise Failure("bundle.toml reads back another model")
+    if yaml is not None:
+        yaml.safe_load(files["accelerate.yaml"])
+    if MARK.encode() in files["launch.sh"]:
+        raise Failure("launch.sh holds a text of the spec")
+    again = check_text(files["spec.xp"], "t.xp", Workspace(HERE + "/no-such-folder"))
+    if again.spec is None:
+        first = next(one for one in again.problems if one.severity == ERROR)
+        raise Failure(f"the bundle's spec.xp does not compile: {first.code} {first.message}")
+    if (
+        found.spec.model.path is None
+        and all(source.path is None for source in found.spec.data)
+        and not found.spec.bundled
+    ):
+        from xpc.compiler.lower import lower
+
+        second = lower(again.spec, again.problems)
+        for name in ("trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "requirements.txt"):
+            if files.get(name) != second.get(name):
+                raise Failure(f"the bundle's spec.xp compiles to another {name}")
+
+
+def one_input(rng: random.Random, texts: list[str], models: tuple[str, ...], data: tuple[str, ...]) -> bytes:
+    """The next input: half mutations, four tenths generated, one tenth bytes."""
+    kind = rng.random()
+    if kind < 0.5:
+        return mutated(rng, texts).encode("utf-8", "surrogatepass")
+    if kind < 0.9:
+        return generated(rng, models, data).encode("utf-8", "surrogatepass")
+    return raw(rng)
+
+
+def run(seed: int, inputs: int, stop_at: int = 20) -> tuple[Counts, list[tuple[str, bytes]]]:
+    """Examine `inputs` inputs; returns the counts and up to `stop_at` failures with their inputs."""
+    rng, texts = random.Random(seed), corpus()
+    models, data = registry.model_names(), registry.dataset_names()
+    counts, failures = Counts(), []
+    start = time.perf_counter()
+    for number in range(inputs):
+        text = one_input(rng, texts, models, data)
+        try:
+            found = examine(text, every_format=number % 50 == 0)
+        except Failure as failure:
+            failures.append((str(failure), text))
+            if len(failures) >= stop_at:
+                break
+            continue
+        if found.spec is None:
+            counts.rejected += 1
+        else:
+            counts.accepted += 1
+    counts.seconds = time.perf_counter() - start
+    return counts, failures
+
+
+def _job(arguments: tuple[int, int]) -> tuple[Counts, list[tuple[str, bytes]]]:
+    return run(*arguments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    share = options.inputs // options.jobs
+    parts = [share + (1 if job < options.inputs % options.jobs else 0) for job in range(options.jobs)]
+    jobs = [(options.seed * 1000 + number, part) for number, part in enumerate(parts)]
+    start = time.perf_counter()
+    if options.jobs == 1:
+        results = [_job(jobs[0])]
+    else:
+        with ProcessPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(_job, jobs))
+    failures = [one for _, found in results for one in found]
+    for why, text in failures:
+        print(f"FAILED {why}\n  {text!r}")
+    accepted = sum(counts.accepted for counts, _ in results)
+    rejected = sum(counts.rejected for counts, _ in results)
+    print(
+        f"{accepted + rejected + len(failures)} inputs, seed {options.seed}: {accepted} accepted, {rejected} rejected, "
+        f"{len(failures)} failed, {time.perf_counter() - start:.0f} s"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

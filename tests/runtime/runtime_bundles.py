@@ -1,0 +1,108 @@
+"""Hand-written bundles for the runtime's tests, and the launch that a bundle's launch.sh does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+YAML = """compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: {kind}
+downcast_bf16: 'no'
+machine_rank: 0
+main_training_function: main
+num_machines: 1
+num_processes: {world}
+rdzv_backend: static
+use_cpu: true
+"""
+DEEPSPEED_YAML = "deepspeed_config:\n  deepspeed_multinode_launcher: standard\n  zero3_init_flag: {init}\n"
+
+
+def source(path: str, shape: str = "messages", **changes: Any) -> dict[str, Any]:
+    """One source of trainer_args.json."""
+    out: dict[str, Any] = {
+        "id": None, "config": None, "split": "train", "slice": None, "revision": None, "path": path, "bundled": None,
+        "sha256": None, "shape": shape, "columns": None, "take": None,
+    }  # fmt: skip
+    return {**out, **changes}
+
+
+def plan(target: str, model: str, sources: list[dict[str, Any]], *, world: int = 1, zero: int = 0) -> dict[str, Any]:
+    """trainer_args.json of a tiny run: 8 steps, a checkpoint every two."""
+    arguments: dict[str, Any] = {
+        "output_dir": "out", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 8,
+        "logging_steps": 1, "report_to": "none", "save_strategy": "steps", "save_steps": 2, "learning_rate": 5e-3,
+        "bf16": False, "fp16": False, "max_length": 128, "dataloader_pin_memory": False, "use_cpu": not zero,
+        "seed": 42, "max_grad_norm": 1.0, "ddp_find_unused_parameters": False,
+    }  # fmt: skip
+    if zero:
+        arguments["deepspeed"] = "deepspeed.json"
+    kind = "DEEPSPEED" if zero else "MULTI_CPU" if world > 1 else "NO"
+    return {
+        "format": 1, "target": target, "config": "trl.SFTConfig", "arguments": arguments,
+        "model": {"id": None, "path": model, "revision": None, "dtype": "float32", "attn_implementation": "sdpa",
+                  "trust_remote_code": False, "liger": False, "config_overrides": {}},
+        "tokenizer": {"chat_template": None, "eos_token": None, "pad_token": None},
+        "data": {"sources": sources, "seed": 42, "shuffle": True, "holdout": None, "workers": None, "system": None,
+                 "eval_split": None},
+        "lora": None,
+        "run": {"nodes": 1, "processes_per_node": world, "world_size": world, "micro": 4, "accumulation": 2,
+                "gbs": 8 * world, "seq": 128, "distributed_type": kind, "zero_stage": zero, "device": "cpu",
+                "gpu": None, "resume": "auto", "full_state": True, "use_cache_after": True},
+    }  # fmt: skip
+
+
+def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
+    """The bundle on disk, with the runtime copied into trainer/."""
+    run = facts["run"]
+    world, zero = run["world_size"], run["zero_stage"]
+    shutil.copytree(os.path.join(ROOT, "runtime"), os.path.join(folder, "trainer"), ignore=lambda *_: ["__pycache__"])
+    kind = "DEEPSPEED" if zero else "MULTI_GPU" if world > 1 else "NO"
+    text = YAML.format(kind=kind, world=world)
+    text += DEEPSPEED_YAML.format(init="true" if zero == 3 else "false") if zero else "mixed_precision: 'no'\n"
+    deepspeed = {
+        "train_batch_size": run["gbs"], "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+        "gradient_clipping": 1.0, "bf16": {"enabled": False}, "fp16": {"enabled": False}, "steps_per_print": 10**9,
+        "zero_allow_untested_optimizer": True,
+        "zero_optimization": {"stage": zero, "stage3_gather_16bit_weights_on_model_save": zero == 3},
+    }  # fmt: skip
+    texts = {"trainer_args.json": json.dumps(facts), "accelerate.yaml": text, "requirements.txt": pins}
+    if zero:
+        texts["deepspeed.json"] = json.dumps(deepspeed)
+    for name, content in texts.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
+            handle.write(content)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    """No network, one thread a process, and nothing of an outer launcher."""
+    left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def command(folder: str, python: str = sys.executable) -> list[str]:
+    """What launch.sh runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        python, "-m", "accelerate.commands.launch", "--config_file", os.path.join(folder, "accelerate.yaml"),
+        "--main_process_port", str(port), os.path.join(folder, "trainer", "main.py"),
+    ]  # fmt: skip
+
+
+def launch(folder: str, cwd: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    """Runs the bundle from ``cwd``."""
+    return subprocess.run(
+        command(folder, python), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )

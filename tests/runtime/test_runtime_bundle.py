@@ -1,0 +1,164 @@
+"""World size, paths, the output folder, checkpoints: the parts that need the standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from runtime_bundles import plan, source, write
+
+from xpc.runtime import bundle as bundles
+from xpc.runtime import checkpoints, output
+from xpc.runtime.errors import RunError, findings
+
+RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
+
+
+def test_the_world_that_was_planned_passes() -> None:
+    bundles.check_world(RUN, {"WORLD_SIZE": "2"})
+
+
+@pytest.mark.parametrize("world", ["1", "4"])
+def test_another_world_size_is_refused_with_the_arithmetic(world: str) -> None:
+    with pytest.raises(RunError, match=f"{world} x 4 sequences x 2 accumulation"):
+        bundles.check_world(RUN, {"WORLD_SIZE": world})
+
+
+def test_no_launcher_counts_as_one_process() -> None:
+    with pytest.raises(RunError, match="started 1 process"):
+        bundles.check_world(RUN, {})
+
+
+def made(tmp_path: Path, name: str = "bundle", **arguments: object) -> bundles.Bundle:
+    facts = plan("trl-1.16", "tiny", [source("data.jsonl")])
+    facts["arguments"].update(arguments)
+    (tmp_path / name).mkdir()
+    return bundles.read(write(str(tmp_path / name), facts, "trl==1.16.0\ntorch==2.13.0 ; python_version > '3'\n"))
+
+
+def test_a_bundle_is_read_with_its_pins(tmp_path: Path) -> None:
+    assert dict(made(tmp_path).pins) == {"trl": "1.16.0", "torch": "2.13.0"}
+
+
+def test_a_bundle_of_another_format_or_no_json_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "trainer_args.json").write_text('{"format": 99}')
+    with pytest.raises(RunError, match="format 99"):
+        bundles.read(str(tmp_path))
+    (tmp_path / "trainer_args.json").write_text("{")
+    with pytest.raises(RunError, match="is not JSON"):
+        bundles.read(str(tmp_path))
+
+
+def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, here, root = made(tmp_path), tmp_path / "here", tmp_path / "root"
+    here.mkdir(), root.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("XPC_DATA_ROOT", str(root))
+    with pytest.raises(RunError, match=r"tried .*root.*here"):
+        bundle.find("d.jsonl")
+    for folder in (here, tmp_path, root):  # each stands before the one made earlier
+        (folder / "d.jsonl").write_text("")
+        assert bundle.find("d.jsonl") == str(folder / "d.jsonl")
+    assert bundle.find("d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
+
+
+def test_a_bundled_name_never_leads_out(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not inside the bundle"):
+        made(tmp_path).inside("../secret")
+
+
+def test_findings_are_told_at_once() -> None:
+    assert str(findings(["one"])) == "one"
+    assert str(findings(["one", "two"])).splitlines()[1:] == ["  - one", "  - two"]
+
+
+def archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("data", "x")
+
+
+def safetensors(path: Path) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+
+
+def checkpoint(out: Path, step: int) -> Path:
+    folder = out / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    safetensors(folder / "model.safetensors")
+    archive(folder / "optimizer.pt")
+    archive(folder / "scheduler.pt")
+    return folder
+
+
+def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        checkpoint(tmp_path, step)
+    assert checkpoints.newest_complete(str(tmp_path), 1) == (str(tmp_path / "checkpoint-100"), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("trainer_state.json", "trainer_state.json is cut off"),
+        ("model.safetensors", "model.safetensors is missing or cut off"),
+        ("optimizer.pt", "optimizer.pt is missing or cut off"),
+        ("scheduler.pt", "scheduler.pt is missing or cut off"),
+    ],
+)
+def test_a_cut_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str, reason: str) -> None:
+    checkpoint(tmp_path, 2)
+    cut = checkpoint(tmp_path, 4) / name
+    cut.write_bytes(cut.read_bytes()[:-3])
+    used, skipped = checkpoints.newest_complete(str(tmp_path), 1)
+    assert used == str(tmp_path / "checkpoint-2")
+    assert len(skipped) == 1
+    assert reason in skipped[0]
+
+
+def test_sharded_weights_need_every_shard(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    shards = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(shards))
+    assert "model-00002-of-00002" in str(checkpoints.missing(str(folder), 2, 1))
+    safetensors(folder / "model-00002-of-00002.safetensors")
+    assert checkpoints.missing(str(folder), 2, 1) is None
+
+
+def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2)
+    (folder / "latest").write_text("global_step2")
+    (folder / "global_step2").mkdir()
+    archive(folder / "global_step2/mp_rank_00_model_states.pt")
+    archive(folder / "global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    assert checkpoints.missing(str(folder), 2, 1, deepspeed=True) is None
+    assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, deepspeed=True))
+
+
+def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    bundle = made(tmp_path, output_dir=str(out))
+    other = made(tmp_path, "other", output_dir=str(out), seed=7)
+    assert output.begin(bundle) == (None, [])
+    out.mkdir()
+    (out / "thesis.txt").write_text("")
+    with pytest.raises(RunError, match="holds no run of a bundle"):
+        output.begin(bundle)
+    os.remove(out / "thesis.txt")
+    output.mark(bundle)
+    assert output.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
+    with pytest.raises(RunError, match="a run of another bundle"):
+        output.begin(other)
+    checkpoint(out, 4)
+    assert output.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    (out / "summary.json").write_text("{}")
+    with pytest.raises(RunError, match="finished"):
+        output.begin(bundle)
+    bundle.run["resume"] = "never"
+    with pytest.raises(RunError, match="does not resume"):
+        output.begin(bundle)

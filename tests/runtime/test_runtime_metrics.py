@@ -1,0 +1,75 @@
+"""The metrics file and the arguments of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runtime_bundles import ROOT, environment, plan, source, write
+
+from xpc.runtime import preflight
+from xpc.runtime import run as program
+from xpc.runtime.bundle import Bundle, read
+
+
+def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from xpc.runtime.callbacks import clock, trim
+
+    path = tmp_path / "metrics.jsonl"
+    events = [{"step": step, "loss": 1.0, "seconds": step * 2.0, "tokens": step * 100.0} for step in (1, 2, 3, 4)]
+    path.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"step": 5, "lo')
+    assert trim(str(path), 2) == (4.0, 200.0)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+    assert trim(str(tmp_path / "none"), 2) == (0.0, 0.0)
+    assert clock(3725.9) == "1:02:05"
+
+
+def made(tmp_path: Path, pins: str = "") -> Bundle:
+    return read(write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")]), pins))
+
+
+def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
+    from importlib.metadata import version
+
+    real = version("attrs")
+    found = preflight.versions(made(tmp_path, f"attrs=={real}\npytest==0.1\nno-such-package==3\n"))
+    assert len(found) == 2
+    assert "pytest" in found[0]
+    assert found[1].startswith("no-such-package 3 is not installed")
+
+
+def test_too_small_a_disk_is_told(tmp_path: Path) -> None:
+    bundle = made(tmp_path)
+    assert preflight.disk(bundle) == []
+    bundle.model["params"] = 10**15
+    assert "will be written" in preflight.disk(bundle)[0]
+
+
+def test_other_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(str(tmp_path), ["--max_steps=1"]) == 2
+    assert "only --preflight" in capsys.readouterr().out
+
+
+def test_the_wrong_world_stops_before_anything_is_imported(tmp_path: Path) -> None:
+    write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")], world=2))
+    main = os.path.join(str(tmp_path), "trainer", "main.py")
+    code = f"import runpy, sys; sys.argv = [{main!r}]\ntry: runpy.run_path({main!r}, run_name='__main__')\n"
+    code += "except SystemExit as e: assert e.code == 1\nassert 'torch' not in sys.modules and 'xpc' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False, cwd=str(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("error: the launcher started 1 process(es)")
+
+
+def test_the_runtime_never_imports_the_compiler() -> None:
+    folder = os.path.join(ROOT, "runtime")
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+                assert not [line for line in handle if "xpc." in line and "import" in line], name

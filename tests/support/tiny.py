@@ -1,0 +1,91 @@
+"""Builds a tiny model and its tokenizer on the spot: no download, no file kept in the repository.
+
+``build(folder)`` writes a random-weight Qwen2 (2 layers, hidden size 64) and a byte-level BPE tokenizer, trained on the
+text it is given, with a ChatML template. Works with transformers 4.52 and 5.23. As a script: ``python tiny.py FOLDER``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
+    "{% else %}{{ message['content'] }}<|im_end|>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
+THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
+
+
+def conversations(rows: int) -> list[list[dict[str, str]]]:
+    """``rows`` question-and-answer conversations with a pattern that a tiny model picks up within a few steps."""
+    made = []
+    for i in range(rows):
+        thing, colour = THINGS[i % len(THINGS)], COLOURS[(i // len(THINGS)) % len(COLOURS)]
+        made.append(
+            [
+                {"role": "user", "content": f"What colour is the {colour} {thing}?"},
+                {"role": "assistant", "content": f"The {thing} is {colour}."},
+            ]
+        )
+    return made
+
+
+def write_messages(path: str, rows: int) -> None:
+    """A JSON-lines file of ``rows`` conversations in the ``messages`` shape."""
+    with open(path, "w", encoding="utf-8", newline="\n") as out:
+        for conversation in conversations(rows):
+            out.write(json.dumps({"messages": conversation}) + "\n")
+
+
+def build(
+    folder: str, texts: Sequence[str] | None = None, *, vocab: int = 1024, context: int = 512, seed: int = 0
+) -> None:
+    """Writes config.json, model.safetensors (float32) and the tokenizer's files into ``folder``."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    os.makedirs(folder, exist_ok=True)
+    if texts is None:
+        texts = [message["content"] for row in conversations(64) for message in row]
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call, unused-ignore]
+        tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=context
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=vocab,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    build(sys.argv[1])
+    write_messages(os.path.join(sys.argv[1], "messages.jsonl"), 64)
