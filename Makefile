@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 DEMO := demo
 MYPY_ROOT := .mypy_root
 
+unexport PYTHON
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
@@ -63,9 +64,8 @@ $(VENV)/ready: pyproject.toml
 	@touch $@
 
 # The older stack is installed from the requirements.txt of a bundle that is compiled for it.
-$(OLD)/ready: specs/quickstart-trl-0.18.xp $(VENV)/ready
+$(OLD)/ready: tests/support/stack-trl-0.18.xp compiler/targets/trl-0.18.toml | $(VENV)/ready
 	$(PYTHON) -m venv $(OLD)
-	$(BIN)/python specs/quickstart/build_model.py
-	$(BIN)/xpc compile specs/quickstart-trl-0.18.xp -o $(OLD)/stack.bundle --format concise
+	$(BIN)/xpc compile tests/support/stack-trl-0.18.xp -o $(OLD)/stack.bundle --format concise
 	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLD)/stack.bundle/requirements.txt
 	@touch $@
