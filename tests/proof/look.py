@@ -1,0 +1,251 @@
+"""What the libraries themselves make of bundles. Runs in the interpreter of a target: JSON in, JSON out.
+
+`echo '["a.bundle", ...]' | python look.py` answers with one object a bundle: what the launcher would start and export,
+what deviates (`problems`, empty when all is well), and the learning rates of the schedule.
+
+A machine without GPUs stands in for one that has them: two availability functions of transformers answer by the
+capability that the bundle names, and the world size is that of the bundle, as its launcher would give it. Nothing else
+of the libraries is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["DS_ACCELERATOR"] = "cpu"
+STRICT = (FutureWarning, DeprecationWarning, UserWarning)
+TOTAL = 1000
+"""Steps of the run that schedules are looked at over."""
+
+
+@contextlib.contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """The process's environment with these variables, put back afterwards with all that was added meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: enumerations by their value, configurations as mappings, tuples as lists."""
+    value = getattr(value, "value", value)
+    value = value.to_dict() if hasattr(value, "to_dict") else value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def launched(folder: str) -> dict[str, Any]:
+    """What `accelerate launch` would start: the launcher, its processes and the variables that they get."""
+    from accelerate.commands import launch
+    from accelerate.utils import launch as prepare
+
+    words = ["--config_file", os.path.join(folder, "accelerate.yaml"), "main.py"]
+    plan = read(folder)
+    if plan["run"]["nodes"] > 1:
+        words[2:2] = ["--machine_rank", "0", "--main_process_ip", "127.0.0.1", "--main_process_port", "29500"]
+    seen: dict[str, Any] = {}
+
+    def record(name: str, variables: Any) -> Any:
+        def instead(args: Any) -> None:
+            seen.update(launcher=name, processes=args.num_processes, nodes=args.num_machines)
+            seen["environment"] = variables(args)
+
+        return instead
+
+    def simple(args: Any) -> Any:
+        return prepare.prepare_simple_launcher_cmd_env(args)[1]
+
+    def deepspeed(args: Any) -> Any:
+        return prepare.prepare_deepspeed_cmd_env(args)[1]
+
+    replaced = {
+        "simple_launcher": record("simple", simple),
+        "multi_gpu_launcher": record("multi_gpu", prepare.prepare_multi_gpu_env),
+        "deepspeed_launcher": record("deepspeed", deepspeed),
+    }
+    originals = {name: getattr(launch, name) for name in replaced}
+    for name, function in replaced.items():
+        setattr(launch, name, function)
+    try:
+        launch.launch_command(launch.launch_command_parser().parse_args(words))
+    finally:
+        for name, function in originals.items():
+            setattr(launch, name, function)
+    kept = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+    seen["environment"] = {k: v for k, v in seen["environment"].items() if k.startswith(kept)}
+    return seen
+
+
+def built(folder: str, plan: dict[str, Any]) -> Any:
+    """The configuration object, from the arguments as they stand."""
+    import torch.distributed as dist
+    import transformers.training_args as module
+    from accelerate.state import AcceleratorState
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from trl import SFTConfig
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gpu, world = plan["run"]["gpu"], plan["run"]["world_size"]
+    ampere = gpu is not None and tuple(gpu["capability"]) >= (8, 0)
+    module.is_torch_bf16_gpu_available = lambda *_: ampere
+    module.is_torch_tf32_available = lambda: ampere
+    module.TrainingArguments.world_size = property(lambda _: world)
+    values = dict(plan["arguments"])
+    if values["ddp_backend"] is not None:  # the class then asks torch for the group at once
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    if "deepspeed" in values:
+        values["deepspeed"] = os.path.join(folder, values["deepspeed"])
+    return SFTConfig(**values)
+
+
+def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
+    """The DeepSpeed file through DeepSpeed's own reader and through transformers', against the arguments."""
+    import deepspeed.runtime.config as reader
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    run, path, problems = plan["run"], os.path.join(folder, "deepspeed.json"), []
+
+    class World:
+        """Stands for torch.distributed in a run of this many processes."""
+
+        get_rank = staticmethod(lambda *_: 0)
+        get_world_size = staticmethod(lambda *_: run["world_size"])
+        is_initialized = staticmethod(lambda: True)
+
+    original, reader.dist = reader.dist, World
+    try:
+        config = reader.DeepSpeedConfig(path)
+    finally:
+        reader.dist = original
+    half = (config.float16_config.enabled, config.bfloat16_config.enabled) if hasattr(config, "float16_config") else (
+        config.fp16_enabled, config.bfloat16_enabled
+    )  # fmt: skip
+    seen = {
+        "stage": config.zero_optimization_stage, "train_batch_size": config.train_batch_size,
+        "micro": config.train_micro_batch_size_per_gpu, "accumulation": config.gradient_accumulation_steps,
+        "clip": config.gradient_clipping, "fp16": half[0], "bf16": half[1],
+    }  # fmt: skip
+    wanted = {
+        "stage": run["zero_stage"], "train_batch_size": run["gbs"], "micro": run["micro"],
+        "accumulation": run["accumulation"], "clip": args.max_grad_norm, "fp16": args.fp16, "bf16": args.bf16,
+    }  # fmt: skip
+    problems += [f"DeepSpeed reads {k}={v}, stated {wanted[k]}" for k, v in seen.items() if v != wanted[k]]
+    with open(path, encoding="utf-8") as handle:
+        stated = json.load(handle)
+    accepted = {name for key, field in type(config.zero_config).model_fields.items() for name in (key, field.alias)}
+    problems += [f"DeepSpeed has no zero_optimization.{k}" for k in stated["zero_optimization"] if k not in accepted]
+
+    class Model:
+        config = None
+
+    theirs = HfTrainerDeepSpeedConfig(path)
+    theirs.trainer_config_process(args)
+    problems += [f"mismatch: {one}" for one in theirs.mismatches]
+    theirs.trainer_config_finalize(args, Model(), TOTAL)
+    problems += [] if theirs.config == stated else ["transformers changes the DeepSpeed file"]
+    return problems
+
+
+def sharded(variables: dict[str, str]) -> dict[str, Any]:
+    """What FSDP is told by the launcher's variables, read by accelerate's own plugin.
+
+    FSDP1's copying of weights between ranks asks for a GPU at once, so that one switch is read from the variables.
+    """
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    quiet = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
+    with environment(**{**variables, **({} if variables.get("FSDP_VERSION") == "2" else quiet)}):
+        plugin = FullyShardedDataParallelPlugin()
+    names = ("fsdp_version", "reshard_after_forward", "sharding_strategy", "state_dict_type", "cpu_offload",
+             "activation_checkpointing", "cpu_ram_efficient_loading")  # fmt: skip
+    out = {name: getattr(plugin, name, None) for name in names}
+    return {k: v if v is None or isinstance(v, bool | int) else getattr(v, "name", str(v)) for k, v in out.items()}
+
+
+def rates(args: Any) -> list[float]:
+    """The learning rate before each of TOTAL steps and after the last."""
+    import torch
+    from transformers import get_scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=args.learning_rate)
+    schedule = get_scheduler(
+        args.lr_scheduler_type, optimizer, args.get_warmup_steps(TOTAL), TOTAL, args.lr_scheduler_kwargs
+    )
+    out = [optimizer.param_groups[0]["lr"]]
+    for _ in range(TOTAL):
+        optimizer.step()
+        schedule.step()
+        out.append(optimizer.param_groups[0]["lr"])
+    return out
+
+
+def _counts(one: warnings.WarningMessage) -> bool:
+    """Whether a warning is of the bundle's making: DeepSpeed 0.16 reads pydantic models in a way that warns."""
+    return issubclass(one.category, STRICT) and not one.category.__module__.startswith("pydantic")
+
+
+def read(folder: str) -> dict[str, Any]:
+    """The bundle's trainer_args.json."""
+    with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
+        return dict(json.load(handle))
+
+
+def look(folder: str) -> dict[str, Any]:
+    """Everything about one bundle; what deviates is in `problems`."""
+    from transformers import Trainer
+
+    plan, problems = read(folder), []
+    run = plan["run"]
+    with warnings.catch_warnings(record=True) as caught, environment():
+        warnings.simplefilter("always")
+        seen = launched(folder)
+        args = built(folder, plan)
+        for name, stated in plan["arguments"].items():
+            if name != "deepspeed" and plain(getattr(args, name)) != stated:
+                problems.append(f"{name}: stated {stated!r}, read back {plain(getattr(args, name))!r}")
+        if run["zero_stage"]:
+            problems += deepspeed(folder, plan, args)
+    problems += [f"{one.category.__name__}: {one.message}" for one in caught if _counts(one)]
+    if seen["processes"] != run["world_size"] or seen["nodes"] != run["nodes"]:
+        problems.append(f"the launcher starts {seen['processes']} processes on {seen['nodes']} nodes")
+    wanted = "bf16" if args.bf16 else "fp16" if args.fp16 else "no"
+    mixed = seen["environment"].get("ACCELERATE_MIXED_PRECISION", "no")
+    if mixed not in ((wanted, "no") if run["zero_stage"] else (wanted,)):
+        problems.append(f"the launcher exports {mixed}, and the arguments say {wanted}")
+    answer: dict[str, Any] = {"launch": seen, "problems": problems, "rates": rates(args)}
+    if run["distributed_type"] == "FSDP":
+        answer["fsdp"] = sharded(seen["environment"])
+    if not args.optim.value.endswith("bit"):
+        answer["optimizer"] = Trainer.get_optimizer_cls_and_kwargs(args)[0].__name__
+    return answer
+
+
+def main() -> None:
+    """Reads folders, answers with one object a folder; an exception is a problem of that folder."""
+    import deepspeed  # noqa: F401  # its import warns of torch's plans, which no bundle can change
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    answers: dict[str, Any] = {}
+    for folder in json.load(sys.stdin):
+        try:
+            answers[folder] = look(folder)
+        except Exception as error:
+            answers[folder] = {"problems": [f"{type(error).__name__}: {error}"]}
+    print("\n" + json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The interpreters of the targets, and whole launches in them. Used by the slow proofs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from xpc.compiler import targets
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled"}
+
+
+def interpreter(target: str) -> str:
+    """The Python of an environment with the target's versions; skips the test where there is none."""
+    variable = "XPC_PYTHON_" + target.upper().replace("-", "_").replace(".", "_")
+    python = os.environ.get(variable) or (sys.executable if target == targets.DEFAULT and find_spec("trl") else "")
+    if not python:
+        pytest.skip(f"{variable} names no interpreter with the versions of {target}")
+    found, known = _trl(python), targets.load(target)
+    assert known is not None
+    if found != known.pins["trl"]:
+        pytest.skip(f"{python} has TRL {found or 'none'}, not that of {target}")
+    return python
+
+
+@cache
+def _trl(python: str) -> str:
+    code = "import importlib.metadata as m; print(m.version('trl'))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's environment, offline and with one thread a process, without what an outer launch left."""
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))
+    }
+    return {**kept, **QUIET, **variables}
+
+
+def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
+    """What the target's libraries make of bundles (see look.py), by folder."""
+    done = subprocess.run([interpreter(target), os.path.join(HERE, "look.py")], input=json.dumps(folders), text=True,
+                          capture_output=True, env=environment(), check=False, timeout=600)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@frozen
+class Run:
+    """A finished launch: what it said, and the folder that it wrote to."""
+
+    done: subprocess.CompletedProcess[str]
+    out: str
+
+    @property
+    def said(self) -> str:
+        """Both streams, for messages of failed assertions."""
+        return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """The events of metrics.jsonl."""
+        with open(os.path.join(self.out, "metrics.jsonl"), encoding="utf-8") as handle:
+            return [json.loads(line) for line in handle]
+
+    @property
+    def losses(self) -> list[float]:
+        """The training losses, in the order of the file."""
+        return [event["loss"] for event in self.metrics if "loss" in event]
+
+    @property
+    def steps(self) -> list[float]:
+        """The steps that a loss was logged for."""
+        return [event["step"] for event in self.metrics if "loss" in event]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """summary.json."""
+        with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
+            return dict(json.load(handle))
+
+
+def payload(bundle: str) -> dict[str, Any]:
+    """The bundle's trainer_args.json."""
+    with open(os.path.join(bundle, "trainer_args.json"), encoding="utf-8") as handle:
+        return dict(json.load(handle))
+
+
+def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
+    """`launch.sh`, to its end, in the interpreter of the bundle's target."""
+    plan = payload(bundle)
+    python = interpreter(plan["target"])
+    done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,
+                          timeout=300, env=environment(PYTHON=python, **variables), check=False)  # fmt: skip
+    return Run(done, os.path.join(cwd, plan["arguments"]["output_dir"]))

@@ -1,0 +1,162 @@
+"""What a run refuses: one clear sentence, status 1, no traceback, and before anything is loaded where that can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from emitted import NEW, compiled, put
+from stacks import Run, environment, interpreter, launch, payload
+from tiny_runs import lines, spec
+
+pytestmark = pytest.mark.slow
+
+
+def sentence(run: Run) -> str:
+    """The one sentence of a refused run."""
+    assert run.done.returncode == 1, run.said
+    assert run.done.stderr.startswith("error: "), run.said
+    assert run.done.stderr.count("\n") == 1, run.said
+    assert "Traceback" not in run.done.stdout
+    assert not os.path.exists(os.path.join(run.out, "metrics.jsonl"))
+    return run.done.stderr
+
+
+@pytest.fixture
+def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
+    """Compiles a text beside the tiny model, then changes the payload with `edit`."""
+
+    def make(text: str, edit: Callable[[dict[str, Any]], object] = lambda _: None, name: str = "refused") -> str:
+        shutil.rmtree(os.path.join(place, f"{name}.bundle"), ignore_errors=True)
+        out = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+        plan = payload(out)
+        edit(plan)
+        put(out, {"trainer_args.json": json.dumps(plan)})
+        return out
+
+    return make
+
+
+def test_another_version_of_a_package(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec())
+    put(made, {"requirements.txt": "trl==1.15.0\nno-such-package==2\n"})
+    run = launch(made, str(tmp_path))
+    assert run.done.returncode == 1
+    assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
+    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, in one go
+    assert "pip install -r requirements.txt" in run.done.stderr
+    assert "Traceback" not in run.said
+
+
+def test_data_that_is_gone(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec())
+    os.remove(os.path.join(made, payload(made)["data"]["sources"][0]["bundled"]))
+    assert "messages.jsonl" in sentence(launch(made, str(tmp_path)))
+
+
+def test_data_that_was_changed(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec())
+    with open(os.path.join(made, payload(made)["data"]["sources"][0]["bundled"]), "a", encoding="utf-8") as out:
+        out.write(lines([{"messages": [{"role": "user", "content": "more"}]}]))
+    assert "not the file that this bundle was compiled with" in sentence(launch(made, str(tmp_path)))
+
+
+def test_a_column_that_is_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec(), lambda plan: plan["data"]["sources"][0].update(columns=["turns"]))
+    said = sentence(launch(made, str(tmp_path)))
+    assert "no column 'turns'" in said
+    assert "'messages'" in said  # what it has
+
+
+def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+    put(place, {"alien.jsonl": lines([{"conversations": [{"from": "alien", "value": "?"}]}])})
+    said = sentence(launch(bundle(spec(data='"alien.jsonl"')), str(tmp_path)))
+    assert "'alien' is no known speaker" in said
+    assert "alien.jsonl, row 0" in said
+
+
+def test_a_speaker_that_nobody_knows_further_down(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+    known = [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]
+    rows: list[dict[str, object]] = [{"conversations": known} for _ in range(20)]
+    put(place, {"late.jsonl": lines([*rows, {"conversations": [{"from": "alien", "value": "?"}]}])})
+    run = launch(bundle(spec(data='"late.jsonl"')), str(tmp_path))
+    assert run.done.returncode == 1
+    assert "error: late.jsonl, row 20: 'alien' is no known speaker" in run.done.stderr
+    assert "runtime" not in run.done.stderr  # the launcher's own report follows; ours has no traceback
+    assert 'trainer/run.py", line' not in run.done.stderr
+
+
+def test_a_model_without_a_chat_template(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+    shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "bare"), dirs_exist_ok=True)
+    os.remove(os.path.join(place, "bare", "chat_template.jinja"))
+    made = bundle(spec().replace('"tiny"', '"bare"'))
+    assert "no chat template" in sentence(launch(made, str(tmp_path)))
+
+
+def test_an_end_token_that_is_not_in_the_vocabulary(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec('model(eos="<|stop|>")'))
+    assert "'<|stop|>' is not in the vocabulary" in sentence(launch(made, str(tmp_path)))
+
+
+def test_a_model_that_is_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec(), lambda plan: plan["model"].update(path="gone"))
+    assert "'gone' was not found" in sentence(launch(made, str(tmp_path)))
+
+
+def test_a_model_that_cannot_be_fetched(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec(), lambda plan: plan["model"].update(path=None, id="no-such/model"))
+    assert "no-such/model" in sentence(launch(made, str(tmp_path)))
+
+
+def test_gpus_that_are_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec(hardware="2 x h100-80gb").replace("precision fp32", "precision bf16"))
+    run = launch(made, str(tmp_path), CUDA_VISIBLE_DEVICES="")
+    assert "2 GPU(s) are needed, and torch sees none" in sentence(run)
+
+
+def test_a_folder_that_somebody_else_uses(bundle: Callable[..., str], tmp_path: Any) -> None:
+    put(str(tmp_path), {"out/thesis.tex": "precious"})
+    assert "not empty" in sentence(launch(bundle(spec()), str(tmp_path)))
+    with open(os.path.join(str(tmp_path), "out", "thesis.tex"), encoding="utf-8") as handle:
+        assert handle.read() == "precious"
+
+
+@pytest.mark.parametrize(("started", "hardware"), [(1, "2 x cpu"), (2, "cpu")])
+def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, started: int, hardware: str) -> None:
+    made = bundle(spec(hardware=hardware))
+    words = ["-m", "torch.distributed.run", "--nproc_per_node", str(started), "--standalone", f"{made}/trainer/main.py"]
+    done = subprocess.run([interpreter(NEW), *words], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+                          check=False, timeout=120)  # fmt: skip
+    assert done.returncode == 1
+    ours = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(ours) == 1
+    assert f"the launcher started {started} process(es)" in ours[0]
+    assert "not the global batch of 8" in ours[0]
+    assert os.listdir(tmp_path) == []
+
+
+def test_by_hand_in_one_process(bundle: Callable[..., str], tmp_path: Any) -> None:
+    made = bundle(spec(hardware="2 x cpu"))
+    done = subprocess.run([interpreter(NEW), f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
+                          capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: the launcher started 1 process(es)")
+
+
+def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
+    done = subprocess.run([interpreter(NEW), f"{bundle(spec())}/trainer/main.py", "--lr", "1"], cwd=tmp_path,
+                          env=environment(), capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+    assert done.returncode == 2
+    assert "--lr" in done.stdout + done.stderr
+
+
+def test_the_preflight_alone_passes_and_writes_nothing(bundle: Callable[..., str], tmp_path: Any) -> None:
+    run = launch(bundle(spec(hardware="2 x cpu", strategy="zero2")), str(tmp_path), "--preflight")
+    assert run.done.returncode == 0, run.said
+    assert "preflight passed" in run.done.stdout
+    assert os.listdir(tmp_path) == []

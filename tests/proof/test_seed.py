@@ -1,0 +1,191 @@
+"""The published run that the project started from, argument for argument, against the bundle of its spec.
+
+Read from `$XPC_PUBLISHED/seed` or `../shared/published/seed` beside the repository; else from the copy below.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from emitted import compiled
+from stacks import REPOSITORY
+
+SPEC = "qwen2.5-3b-infinity-8xv100"
+COMMAND: dict[str, str | None] = {
+    "--nproc_per_node": "8", "--model_name_or_path": "Qwen/Qwen2.5-3B", "--dataset_name": "BAAI/Infinity-Instruct",
+    "--dataset_config": "0625", "--do_train": None, "--learning_rate": "1e-5",
+    "--lr_scheduler_type": "cosine_with_min_lr", "--lr_scheduler_kwargs": '{"min_lr": 0}', "--warmup_steps": "40",
+    "--weight_decay": "0.0", "--max_grad_norm": "1.0", "--adam_beta1": "0.9", "--adam_beta2": "0.95",
+    "--per_device_train_batch_size": "11", "--gradient_accumulation_steps": "6", "--gradient_checkpointing": None,
+    "--gradient_checkpointing_kwargs": '{"use_reentrant": false}', "--num_train_epochs": "3", "--use_liger": None,
+    "--deepspeed": "./ds-config.json", "--output_dir": "/tmp/Qwen2.5-3B-Infinity-Instruct-0625",
+    "--report_to": "wandb", "--run_name": "my-second-sft-exp",
+}  # fmt: skip
+"""The published command line: flag to value, None for a flag that stands alone."""
+DEEPSPEED: dict[str, Any] = {
+    "fp16": {"enabled": False},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "zero_optimization": {
+        "stage": 2, "overlap_comm": False, "allgather_bucket_size": 5e8, "reduce_bucket_size": "auto",
+        "allgather_partitions": True, "reduce_scatter": True, "contiguous_gradients": True,
+        "round_robin_gradients": True,
+    },
+    "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": False,
+}  # fmt: skip
+"""The published ds-config.json."""
+HIDDEN = 2048
+"""Hidden size of Qwen2.5-3B (its config.json)."""
+
+Bundle = dict[str, Any]
+
+
+def published(name: str) -> Any:
+    """A published file as JSON, or None where the folder is not there."""
+    for root in (os.environ.get("XPC_PUBLISHED"), os.path.join(REPOSITORY, "..", "shared", "published")):
+        path = os.path.join(root, "seed", name) if root else ""
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as handle:
+                return json.load(handle)
+    return None
+
+
+def flags(words: list[str]) -> dict[str, str | None]:
+    """The flags of a command with their values; the first words are the program."""
+    out: dict[str, str | None] = {}
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            following = words[index + 1] if index + 1 < len(words) else "--"
+            out[word] = None if following.startswith("--") or following.endswith(".py") else following
+    return out
+
+
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The bundle of the spec: `payload`, `deepspeed`, `launch`, `pins`."""
+    folder = os.path.join(REPOSITORY, "specs")
+    with open(os.path.join(folder, f"{SPEC}.xp"), encoding="utf-8") as handle:
+        out = compiled(handle.read(), folder, str(tmp_path_factory.mktemp("seed") / "seed.bundle"), f"{SPEC}.xp")
+
+    def text(name: str) -> str:
+        with open(os.path.join(out, name), encoding="utf-8") as file:
+            return file.read()
+
+    return {"payload": json.loads(text("trainer_args.json")), "deepspeed": json.loads(text("deepspeed.json")),
+            "launch": text("launch.sh"), "pins": text("requirements.txt")}  # fmt: skip
+
+
+def argument(bundle: Bundle, name: str) -> Any:
+    return bundle["payload"]["arguments"][name]
+
+
+# How each published flag is said today: what the bundle holds for its value, and the reason where the name differs.
+SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
+    "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
+    "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model itself
+    "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
+    "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
+    "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,  # a bundle trains; trl reads no such flag
+    "--learning_rate": lambda b, v: argument(b, "learning_rate") == float(v or 0),
+    "--lr_scheduler_type": lambda b, v: argument(b, "lr_scheduler_type") == v,
+    "--lr_scheduler_kwargs": lambda b, v: argument(b, "lr_scheduler_kwargs") == json.loads(v or ""),
+    "--warmup_steps": lambda b, v: argument(b, "warmup_steps") == int(v or 0),
+    "--weight_decay": lambda b, v: argument(b, "weight_decay") == float(v or 1),
+    "--max_grad_norm": lambda b, v: argument(b, "max_grad_norm") == float(v or 0),
+    "--adam_beta1": lambda b, v: argument(b, "adam_beta1") == float(v or 0),
+    "--adam_beta2": lambda b, v: argument(b, "adam_beta2") == float(v or 0),
+    "--per_device_train_batch_size": lambda b, v: argument(b, "per_device_train_batch_size") == int(v or 0),
+    "--gradient_accumulation_steps": lambda b, v: argument(b, "gradient_accumulation_steps") == int(v or 0),
+    # transformers 5.23 renamed gradient_checkpointing; the old name warns
+    "--gradient_checkpointing": lambda b, v: argument(b, "activation_checkpointing") is True,
+    "--gradient_checkpointing_kwargs": lambda b, v: (
+        argument(b, "activation_checkpointing_kwargs") == json.loads(v or "")
+    ),
+    "--num_train_epochs": lambda b, v: argument(b, "num_train_epochs") == float(v or 0),
+    # the runtime puts liger-kernel's kernels into the model; use_liger_kernel is deprecated in trl 1.16
+    "--use_liger": lambda b, v: b["payload"]["model"]["liger"] is True and "liger-kernel==" in b["pins"],
+    # a bundle's own file, checked key by key below
+    "--deepspeed": lambda b, v: argument(b, "deepspeed") == "deepspeed.json",
+    # /tmp is emptied at a restart, and 133 hours of training with it: the spec writes below the folder of the launch
+    "--output_dir": lambda b, v: argument(b, "output_dir") == "out/" + (v or "").removeprefix("/tmp/").lower(),
+    "--report_to": lambda b, v: argument(b, "report_to") == [v],
+    "--run_name": lambda b, v: argument(b, "run_name") == v,
+}
+
+
+def test_the_copy_is_what_was_published() -> None:
+    command, config = published("commands.json"), published("ds-config.json")
+    if command is None or config is None:
+        pytest.skip("the published files are not here; the copy in this test stands")
+    assert flags(command["sft2"]) == COMMAND
+    assert config == DEEPSPEED
+
+
+def test_no_published_flag_is_left_out() -> None:
+    assert set(SAID) == set(COMMAND)
+
+
+@pytest.mark.parametrize("flag", COMMAND)
+def test_a_published_flag_is_in_the_bundle(seed: Bundle, flag: str) -> None:
+    assert SAID[flag](seed, COMMAND[flag])
+
+
+def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
+    other = {"--learning_rate": "2e-5", "--warmup_steps": "4", "--adam_beta2": "0.999", "--report_to": "tensorboard",
+             "--run_name": "another", "--lr_scheduler_kwargs": '{"min_lr": 1e-6}',
+             "--num_train_epochs": "2"}  # fmt: skip
+    assert not [flag for flag, value in other.items() if SAID[flag](seed, value)]
+
+
+def literal(bundle: Bundle) -> dict[str, Any]:
+    """What transformers puts in for each published "auto" (HfTrainerDeepSpeedConfig), as a nested mapping."""
+    a = bundle["payload"]["arguments"]
+    world = bundle["payload"]["run"]["world_size"]
+    micro, accumulation = a["per_device_train_batch_size"], a["gradient_accumulation_steps"]
+    params = {"lr": a["learning_rate"], "betas": [a["adam_beta1"], a["adam_beta2"]], "eps": a["adam_epsilon"],
+              "weight_decay": a["weight_decay"]}  # fmt: skip
+    return {
+        "optimizer": {"params": params},
+        "zero_optimization": {"reduce_bucket_size": HIDDEN**2},
+        "gradient_accumulation_steps": accumulation,
+        "gradient_clipping": a["max_grad_norm"],
+        "train_batch_size": micro * accumulation * world,
+        "train_micro_batch_size_per_gpu": micro,
+    }
+
+
+def paths(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        out.update(paths(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return out
+
+
+@pytest.mark.parametrize("path", paths(DEEPSPEED))
+def test_a_published_deepspeed_key_is_in_the_bundle(seed: Bundle, path: str) -> None:
+    wanted = paths(DEEPSPEED)[path]
+    if wanted == "auto":
+        wanted = paths(literal(seed))[path]
+    assert paths(seed["deepspeed"])[path] == wanted
+
+
+def test_the_arithmetic_of_the_batch(seed: Bundle) -> None:
+    run = seed["payload"]["run"]
+    assert (run["micro"], run["accumulation"], run["world_size"], run["gbs"]) == (11, 6, 8, 528)
+    assert "528 = 11 sequences x 6 accumulation x 8 processes" in seed["launch"]
+
+
+def test_it_computes_in_fp32(seed: Bundle) -> None:
+    assert (argument(seed, "bf16"), argument(seed, "fp16"), argument(seed, "tf32")) == (False, False, False)
+    assert seed["payload"]["model"]["dtype"] == "float32"
+    assert seed["deepspeed"]["bf16"] == {"enabled": False}
+    assert seed["payload"]["model"]["attn_implementation"] == "sdpa"
+
+
+def test_the_data_is_mapped_from_its_own_form(seed: Bundle) -> None:
+    (source,) = seed["payload"]["data"]["sources"]
+    assert (source["shape"], source["columns"], source["split"]) == ("conversations", ["conversations"], "train")
