@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from xpc.compiler.codes import report
-from xpc.compiler.expand import Item
+from xpc.compiler.items import Item
 from xpc.compiler.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
 from xpc.compiler.schema import CHOICE_PENDING, Setting
 from xpc.compiler.suggest import FOREIGN, nearest
@@ -35,10 +35,20 @@ def _at(item: Item, node: Value | None, text: str = "") -> Label:
     return Label(item.label.source, item.label.span if node is None else node.span, text)
 
 
-def _wrong_kind(row: Setting, item: Item, node: Value | None) -> Wrong:
-    example = row.choices[0] if row.choices else row.kind.example
-    form = f"{row.name} {example}" if row.head else f"{row.name} = {example}"
-    return Wrong(report("XP104", f"`{row.name}` takes {row.kind.phrase}", _at(item, node), help=f"write `{form}`"))
+def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
+    return Wrong(
+        report("XP104", f"`{row.name}` takes {row.kind.phrase}", _at(item, node), help=f"write `{_form(row, value)}`")
+    )
+
+
+def _form(row: Setting, value: str | None = None) -> str:
+    """A setting as it is typed where it stands, with a legal value."""
+    from xpc.compiler.misnamed import example  # only a wrong spec pays for it
+
+    value = value or example(row)
+    if row.path in ("train.epochs", "train.steps"):
+        return f"for {value} {row.name}"
+    return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
 def _wrong_unit(row: Setting, item: Item, node: Number, help: str) -> Wrong:
@@ -64,7 +74,7 @@ def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -
                 "XP107",
                 f"`{row.name}` is out of range",
                 _at(item, node, f"a number{bounds}"),
-                help=f"write `{row.name} = {row.kind.example}`" if row.kind.example else None,
+                help=f"write `{_form(row)}`",
             )
         )
 
@@ -75,7 +85,8 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     _bounded_number(row, item, node)
     scale = COUNT_UNITS.get(node.unit or "", 1)
     if node.unit and node.unit not in COUNT_UNITS:
-        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}`")
+        legal = None if row.kind.name == "every" else f"{node.value:g}"
+        raise _wrong_unit(row, item, node, f"write `{_form(row, legal)}`")
     if tokens and node.unit in ("k", "M", "B"):
         exact = _scaled(row, item, node, scale)
         binary = f"{_scaled(row, item, node, 1024):.0f}, {node.value:g}Ki or "
@@ -87,7 +98,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
                 "XP104",
                 f"`{row.name}` takes a whole number",
                 _at(item, node),
-                help=f"write `{row.name} = {max(1, round(value))}`",
+                help=f"write `{_form(row, str(max(1, round(value))))}`",
             )
         )
     _bounded(row, item, node, int(value))
@@ -120,7 +131,8 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}`")
+        meant = node.value / 100 if node.unit == "%" else node.value
+        raise _wrong_unit(row, item, node, f"write `{_form(row, f'{meant:g}')}`")
     _bounded(row, item, node, node.value)
     return node.value
 
@@ -157,11 +169,15 @@ def _real_or_share(row: Setting, item: Item, node: Value | None) -> object:
     return Amount("absolute", _number(row, item, node))
 
 
+_EVERY_WORDS = {"no": "never", "none": "never", "off": "never", "false": "never", "epochs": "epoch"}
+
+
 def _every(row: Setting, item: Item, node: Value | None) -> object:
     if isinstance(node, Ref) and node.is_name and node.name in ("epoch", "never"):
         return EPOCH if node.name == "epoch" else NEVER
     if isinstance(node, Ref):
-        raise _wrong_kind(row, item, node)
+        near = _EVERY_WORDS.get(node.name.lower())
+        raise _wrong_kind(row, item, node, near)
     amount = _count_or_share(row, item, node)
     assert isinstance(amount, Amount)
     if amount.value <= 0:
@@ -234,7 +250,7 @@ def _text(row: Setting, item: Item, node: Value | None) -> object:
                 "XP107",
                 f"`{row.name}` cannot be used: {wrong}",
                 _at(item, node),
-                help=f"write `{row.name} = {row.kind.example}`",
+                help=f"write `{_form(row)}`",
             )
         )
     return node.value

@@ -6,49 +6,18 @@ out is flat: a path of the schema, the node that was written for it (None for a 
 
 from __future__ import annotations
 
-from attrs import field
-
 from xpc.compiler import registry, schema
-from xpc.compiler.codes import report
-from xpc.compiler.kinds import BLOCK, FLAG
-from xpc.compiler.suggest import nearest, owner_name
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import mutable, record
-from xpc.grammar.source import Source, Span
-from xpc.grammar.tree import Block, Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Train, Value
+from xpc.compiler.items import Collector, Item, Row, Written
+from xpc.compiler.kinds import BLOCK, CHOICES, FLAG
+from xpc.compiler.suggest import nearest
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Block, Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
 Operand = Setting | Value
 
-
-@record
-class Item:
-    """A setting as written: `node` is None where the bare name stands for true."""
-
-    path: str
-    node: Value | None
-    label: Label
-
-
-@record
-class Row:
-    """A source of a `data` block, with its `columns` and `take`."""
-
-    ref: Ref | String
-    label: Label
-    items: tuple[Item, ...] = ()
-
-
-@mutable
-class Written:
-    """What one file says. `data_name` is the name of its `data` block."""
-
-    source: Source
-    train: Train | None = None
-    items: dict[str, Item] = field(factory=dict)
-    rows: list[Row] = field(factory=list)
-    data_name: Label | None = None
-    extra: dict[str, dict[str, Item]] = field(factory=dict)
-    problems: list[Diagnostic] = field(factory=list)
+SOURCE_WORDS = {"weight": "take", "fraction": "take", "samples": "take", "num_samples": "take", "rows": "take"}
+"""What other tools call the settings of a source."""
 
 
 def expand(file: File) -> Written:
@@ -56,10 +25,9 @@ def expand(file: File) -> Written:
     return _Expander(file).run()
 
 
-class _Expander:
+class _Expander(Collector):
     def __init__(self, file: File) -> None:
-        self.file = file
-        self.out = Written(file.source, file.train)
+        super().__init__(file)
         self.outer = schema.outer_names()
         self.choices = schema.bare_choices()
 
@@ -83,43 +51,10 @@ class _Expander:
                         train.budget.unit.span,
                         help="write `for 3 epochs` or `for 1000 steps`",
                     )
-            for option in train.options:
-                self.operand(option, None)
+            self.options(train.options)
         for statement in self.file.statements:
             self.statement(statement, None)
         return self.out
-
-    # -- reporting ------------------------------------------------------------------------------------------------
-
-    def label(self, span: Span, text: str = "") -> Label:
-        return Label(self.file.source, span, text)
-
-    def problem(
-        self,
-        code: str,
-        message: str,
-        span: Span,
-        text: str = "",
-        help: str | None = None,
-        edit: str | None = None,
-        related: tuple[Label, ...] = (),
-    ) -> None:
-        edits = () if edit is None else (Edit(span, edit),)
-        self.out.problems.append(report(code, message, self.label(span, text), help=help, edits=edits, related=related))
-
-    def add(self, path: str, node: Value | None, span: Span) -> None:
-        item = Item(path, node, self.label(span))
-        first = self.out.items.setdefault(path, item)
-        if first is not item:
-            name = path.rpartition(".")[2]
-            self.problem(
-                "XP103",
-                f"`{name}` is written twice",
-                span,
-                "again here",
-                help="keep one of the two",
-                related=(Label(first.label.source, first.label.span, "first here"),),
-            )
 
     # -- statements -----------------------------------------------------------------------------------------------
 
@@ -153,17 +88,54 @@ class _Expander:
             self.named(Name(node.span, node.name), [], clause, node.span)
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
-        else:
+        elif not (isinstance(node, Number) and self.is_reported(node)):
             self.problem(
                 "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
             )
 
-    def typed(self, span: Span) -> str:
-        return self.file.source.text[span.start : span.end][:60]
+    def options(self, options: tuple[Operand, ...]) -> None:
+        """The items of `with`. A clause's name takes the value behind it, as in the body: `with seed 7 track wandb`."""
+        at = 0
+        while at < len(options):
+            node, at = options[at], at + 1
+            row = schema.BY_PATH.get(node.name) if isinstance(node, Ref) and node.is_name else None
+            if row is None or not row.head or row.kind in (FLAG, BLOCK):
+                value = options[at] if at < len(options) else None
+                if isinstance(node, Ref) and self.lacks_equals(node.name) and isinstance(value, Number | String):
+                    self.without_equals(node.name, value, Span(node.span.start, value.span.end))
+                    at += 1
+                    continue
+                self.operand(node, None)
+                continue
+            first = at
+            while at < len(options) and (at == first or row.kind is CHOICES) and self.is_head(row, options[at]):
+                at += 1
+            self.head(row.path, list(options[first:at]), node.span)
+
+    def lacks_equals(self, name: str) -> bool:
+        row = schema.BY_PATH.get(self.outer.get(name, ""))
+        return row is not None and not row.head and row.kind not in (FLAG, BLOCK)
+
+    def without_equals(self, name: str, value: Value, span: Span) -> None:
+        form = f"{name}={self.typed(value.span)}"
+        self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
+
+    def is_head(self, row: schema.Setting, node: Operand) -> bool:
+        """Whether an item of `with` is the value of the clause whose name stands before it."""
+        if isinstance(node, Setting):
+            return False
+        if not isinstance(node, Ref | Call):
+            return True
+        name = node.name if isinstance(node, Ref) else node.name.text
+        if row.choices:
+            return name in row.choices or not (
+                name in self.choices or name in self.outer or name in schema.CLAUSES or row.kind is CHOICES
+            )
+        return name not in self.choices and name not in self.outer and name not in schema.CLAUSES
 
     def setting(self, node: Setting, clause: str | None) -> None:
         name = node.name
-        path = self.find(name, clause)
+        path = self.find(name, clause, node.value)
         if path is None:
             return
         row = schema.BY_PATH.get(path)
@@ -176,7 +148,7 @@ class _Expander:
         else:
             self.add(path, node.value, node.span)
 
-    def find(self, name: Name, clause: str | None) -> str | None:
+    def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
         """The path that a name means in a clause (None: anywhere), or None after a report."""
         text = name.text
         if clause is None:
@@ -186,45 +158,14 @@ class _Expander:
                 return self.outer[text]
         elif f"{clause}.{text}" in schema.BY_PATH:
             return f"{clause}.{text}"
-        self.unknown(name, clause)
+        self.unknown(name, clause, value)
         return None
 
-    def unknown(self, name: Name, clause: str | None) -> None:
-        text = name.text
-        elsewhere = [row.path for row in schema.TABLE if row.name == text]
-        if clause == "with" or clause is None:
-            if elsewhere:
-                ways = [f"{path.rpartition('.')[0]}({text}=...)" for path in elsewhere]
-                self.problem("XP102", f"`{text}` belongs inside a clause", name.span, help="write " + " or ".join(ways))
-                return
-        elif text in self.outer or text in schema.CLAUSES or text in self.choices or elsewhere:
-            home = (self.outer.get(text) or self.choices.get(text) or (elsewhere or [text])[0]).split(".")[0]
-            self.problem(
-                "XP102",
-                f"`{text}` is not a setting of `{clause}`",
-                name.span,
-                help=f"it belongs to `{home}`" if home != text else f"`{text}` stands on its own",
-            )
-            return
-        known = self.candidates(clause)
-        ours = owner_name(text)
-        if ours is None or (clause is not None and ours not in known):
-            ours = nearest(text, known) or ours or nearest(text, self.candidates(None))
-        where = f"of `{clause}`" if clause else "of the language"
-        single = ours is not None and all(c.isalnum() or c in "_-." for c in ours)
-        self.problem(
-            "XP101",
-            f"`{text}` is not a setting {where}",
-            name.span,
-            f"did you mean `{ours}`?" if ours else "",
-            help=f"write `{ours}`" if ours else "the settings of a clause are listed in the reference",
-            edit=ours if single and ours in known else None,
-        )
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
+        from xpc.compiler.misnamed import misnamed  # only a misspelt spec pays for it
 
-    def candidates(self, clause: str | None) -> list[str]:
-        if clause is None:
-            return [*(c for c in schema.CLAUSES if c != "train"), *self.outer, *self.choices]
-        return [row.name for row in schema.children(clause)]
+        said = misnamed(name.text, clause, None if value is None else self.typed(value.span))
+        self.problem(said.code, said.message, name.span, said.text, help=said.help, edit=said.edit)
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
@@ -255,21 +196,16 @@ class _Expander:
             self.add(path, None, name.span)
         elif row.alone and not body:
             self.add(path, Ref(name.span, row.alone), name.span)
-        elif not body:
-            self.problem(
-                "XP104",
-                f"`{text}` needs a value",
-                name.span,
-                f"expected {row.kind.phrase}",
-                help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`",
-            )
+        elif len(body) == 1 and not isinstance(body[0], Setting | Clause):
+            self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         else:
-            self.problem(
-                "XP104",
-                f"`{text}` takes one value, not a block",
-                name.span,
-                help=f"write `{text} = {row.choices[0] if row.choices else row.kind.example}`",
-            )
+            message = f"`{text}` takes one value, not a block" if body else f"`{text}` needs a value"
+            self.needs_value(row, message, name.span, f"{text} =")
+
+    def needs_value(self, row: schema.Setting, message: str, span: Span, written: str) -> None:
+        from xpc.compiler.misnamed import example  # only a wrong spec pays for it
+
+        self.problem("XP104", message, span, f"expected {row.kind.phrase}", help=f"write `{written} {example(row)}`")
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
         for node in body:
@@ -304,26 +240,30 @@ class _Expander:
         if row is not None and heads:
             many = row.path == "track" and len(heads) > 1
             whole = Span(heads[0].span.start, heads[-1].span.end)
+            joined = "".join(self.typed(each.span) for each in heads)
+            if not many and len(heads) > 1 and joined in row.choices:
+                self.problem(
+                    "XP106", f"`{self.typed(whole)}` is one word", whole, help=f"write `{joined}`", edit=joined
+                )
+                heads = [Ref(whole, joined)]
             self.add(clause, List(whole, tuple(heads)) if many else heads[0], whole)
             if not many:
-                for extra in heads[1:]:
-                    self.problem(
-                        "XP104",
-                        f"`{clause}` takes one value",
-                        extra.span,
-                        "a second one",
-                        help=f"keep `{self.typed(heads[0].span)}`",
-                    )
+                self.second(clause, heads)
         elif row is not None and not rest:
-            example = row.choices[0] if row.choices else row.kind.example
-            self.problem(
-                "XP104",
-                f"`{clause}` needs a value",
-                span,
-                f"expected {row.kind.phrase}",
-                help=f"write `{clause} {example}`",
-            )
+            self.needs_value(row, f"`{clause}` needs a value", span, clause)
         self.inside(rest, clause)
+
+    def second(self, clause: str, heads: list[Value]) -> None:
+        """Report a second value of a clause, unless a syntax error does."""
+        if len(heads) < 2 or any(self.is_reported(each) for each in heads):
+            return
+        self.problem(
+            "XP104",
+            f"`{clause}` takes one value",
+            heads[1].span,
+            "a second one",
+            help=f"keep `{self.typed(heads[0].span)}`",
+        )
 
     # -- data and extra ---------------------------------------------------------------------------------------------
 
@@ -332,17 +272,19 @@ class _Expander:
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
             title = None  # `data(shuffle)` is `data { shuffle }`
-        if self.out.data_name is not None:
+        before = self.out.data_name
+        if title is not None and before is not None and self.typed(before.span) != "data":
             self.problem(
                 "XP103",
                 "a spec has one `data` block",
                 name.span,
                 "again here",
                 help="put all sources into one block",
-                related=(self.out.data_name,),
+                related=(before,),
             )
             return
-        self.out.data_name = self.label(name.span if title is None else title.span)
+        if title is not None or before is None:
+            self.out.data_name = self.label(name.span if title is None else title.span)
         for node in body if title is None else body[1:]:
             if isinstance(node, Setting):
                 self.setting(node, "data")
@@ -371,7 +313,7 @@ class _Expander:
             else:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.typed(part.span)
-                near = nearest(text, schema.SOURCE_SETTINGS)
+                near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
                 self.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
@@ -384,11 +326,17 @@ class _Expander:
 
     def extra(self, name: Name, body: list[Operand | Clause]) -> None:
         title = body[0] if body else None
+        if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
+            body = [title, *title.args, *body[1:]]
+            title = Ref(title.name.span, title.name.text)
         if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
-            place = name.span if title is None else title.span
+            place = title.span if isinstance(title, Ref | String) else name.span
             near = nearest(self.typed(place), schema.EXTRA_TARGETS) or "trl"
             self.problem(
-                "XP106", "`extra` goes to trl, accelerate or deepspeed", place, help=f"write `extra {near} {{ ... }}`"
+                "XP106",
+                "`extra` goes to trl, accelerate or deepspeed",
+                place,
+                help=f"write `extra {near} {{`, and its names on the lines below",
             )
             return
         table = self.out.extra.setdefault(title.name, {})
@@ -421,6 +369,3 @@ class _Expander:
                 help="keep one of the two",
                 related=(Label(first.label.source, first.label.span, "first here"),),
             )
-
-
-__all__ = ["Item", "Number", "Row", "Written", "expand"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent, fill
 
-from xpc.compiler.schema import BY_PATH, TABLE, Setting
+from xpc.compiler.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
 
 
 def explain(what: str) -> str | None:
@@ -12,10 +12,18 @@ def explain(what: str) -> str | None:
     if what.upper().startswith("XP") and what[2:].isdigit():
         return _code(what.upper())
     path, colon, name = what.rpartition(":")
-    rows = [row for row in TABLE if name in (row.path, row.name)]
+    rows = _rows(name)
     if not rows:
         return None
     return _value(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
+
+
+def _rows(name: str) -> list[Setting]:
+    """The settings that a path, a name, a choice (`zero2`) or a clause (`memory`) stands for; of a source's, too."""
+    named = [row for row in TABLE if name in (row.path, row.name)]
+    choice = bare_choices().get(name)
+    own = [SOURCE_SETTINGS[name]] if name in SOURCE_SETTINGS else []
+    return named or own or ([BY_PATH[choice]] if choice else []) or list(children(name))
 
 
 def _code(code: str) -> str | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attrs import field
 
 from xpc.compiler.codes import report
-from xpc.compiler.expand import Item, Row, Written, expand
+from xpc.compiler.expand import expand
 from xpc.compiler.files import Workspace
+from xpc.compiler.items import Item, Row, Written
 from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
-from xpc.grammar.record import evolve, mutable
+from xpc.grammar.record import mutable
 from xpc.grammar.source import Source
 from xpc.grammar.tree import File, Train
 
@@ -22,7 +21,10 @@ MAX_DEPTH = 4
 
 @mutable
 class Loaded:
-    """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base."""
+    """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base.
+
+    `broken` says that a part of it could not be read, so that what is missing may have been written.
+    """
 
     file: File
     train: Train | None = None
@@ -55,6 +57,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         read = workspace.read(last.extends.value, last.source.name)
         if isinstance(read, str):
             out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
+            out.broken = True  # what the base says, perhaps the header, is not known
             break
         if read.name in seen:
             out.problems.append(report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle"))
@@ -86,11 +89,3 @@ def _overlay(out: Loaded, written: Written, kind: str) -> None:
         out.data_name = written.data_name
     for target, items in written.extra.items():
         out.extra.setdefault(target, {}).update(items)
-
-
-def relabel(label: Label, text: str) -> Label:
-    """The same place with another text."""
-    return evolve(label, text=text)
-
-
-__all__ = ["Loaded", "Mapping", "load", "relabel"]

@@ -10,13 +10,14 @@ from xpc.compiler import extras, registry, schema, targets
 from xpc.compiler.codes import report
 from xpc.compiler.convert import convert, plain_text, plain_value
 from xpc.compiler.derive import Derivation
-from xpc.compiler.expand import Item, Row
 from xpc.compiler.files import Workspace
+from xpc.compiler.items import Item, Row
 from xpc.compiler.load import Loaded
 from xpc.compiler.sources import bundle_name, find_model, find_source
 from xpc.compiler.spec import DEFAULT, SPEC, DataSource, Hardware, Model, Origin, Spec, Value
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
+from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
@@ -271,10 +272,14 @@ class _Resolver:
         node = loaded.train.data
         label = Label(loaded.train_source, node.span)
         rows = [Row(node, label)]
+        explained = False  # whether another finding says why nothing is known of the header's data
         if loaded.data_name is not None:
             title = loaded.data_name.source.text[loaded.data_name.span.start : loaded.data_name.span.end]
             named = isinstance(node, Ref) and node.name == title
-            if title != "data" and not named:
+            replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
+            if title != "data" and not named and replaced:
+                pass  # a child's header names other data than its base
+            elif title != "data" and not named:
                 written = loaded.train_source.text[node.span.start : node.span.end]
                 self.problems.append(
                     report(
@@ -285,13 +290,27 @@ class _Resolver:
                         help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
                     )
                 )
+                explained = True
             elif loaded.rows:
                 rows = loaded.rows
+            elif self._is_unknown(node) and not loaded.broken:
+                explained = True
+                self.problems.append(
+                    report(
+                        "XP110",
+                        f"the data block `{title[:60]}` names no source",
+                        loaded.data_name,
+                        help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
+                    )
+                )
+        explained = explained or (loaded.broken and self._begins_block(node))
         shape = self.values.get("data.format")
         sources: list[DataSource] = []
         for row in rows:
             source, problems = find_source(row, None if shape is None else str(shape.value), self.workspace)
             sources.append(source)
+            if rows is not loaded.rows and explained:
+                problems = [one for one in problems if one.code != "XP110"]
             self.problems += problems
             if source.bundled and source.content is not None:
                 self.bundled[source.bundled] = source.content
@@ -301,6 +320,16 @@ class _Resolver:
                 report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
             )
         return tuple(sources)
+
+    def _is_unknown(self, data: Ref | String) -> bool:
+        return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
+
+    def _begins_block(self, data: Ref | String) -> bool:
+        """Whether a syntax error speaks of the header's data: it took the block, or its rows, or is the name itself."""
+        if not isinstance(data, Ref):
+            return False
+        lines = self.loaded.file.source.text.split("\n")
+        return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)
 
     def _extra(self, target: Target) -> dict[str, dict[str, Value]]:
         out: dict[str, dict[str, Value]] = {}

@@ -7,8 +7,8 @@ import json
 from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.convert import LARGEST, convert, plain_text
-from xpc.compiler.expand import Row
 from xpc.compiler.files import HEAD, MAX_DATA, Workspace
+from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
@@ -56,8 +56,9 @@ def find_model(
                         "XP118",
                         f"{read}, so the architecture is not known",
                         label,
-                        help="a local model is a folder with config.json; or write "
-                        'model { config = file("config.json") }',
+                        help=f"write `{node.value}` without quotes for a model of the hub"
+                        if _is_hub_id(node.value)
+                        else 'a local model is a folder with config.json; or write `config = file("config.json")`',
                     )
                 )
             else:
@@ -105,10 +106,17 @@ def find_model(
                 "XP109",
                 f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
                 label,
-                help='model { config = file("config.json") } gives the architecture',
+                help='`config = file("config.json")` gives the architecture',
             )
         )
     return Model(label, node.name, None, node.revision or revision, facts, known), problems
+
+
+def _is_hub_id(path: str) -> bool:
+    """Whether a quoted path reads like `org/name`."""
+    org, slash, name = path.partition("/")
+    plain = all(c.isascii() and (c.isalnum() or c in "-_.") for c in org + name)
+    return bool(slash and org.strip(".") and name) and plain and not path.lower().endswith(DATA_FORMATS)
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, list[Diagnostic]]:
@@ -143,7 +151,12 @@ def find_source(row: Row, shape: str | None, workspace: Workspace) -> tuple[Data
         if isinstance(value, Diagnostic):
             problems.append(value)
         elif item.path in settings:
-            problems.append(report("XP103", f"`{item.path}` is written twice", item.label, help="keep one of the two"))
+            first = next(one for one in row.items if one.path == item.path).label
+            twice = f"`{item.path}` is written twice"
+            problems.append(report("XP103", twice, item.label, related=(first,), help="keep one of the two"))
+        elif isinstance(value, Amount) and value.value == 0:
+            nothing = f"`{item.path}` keeps no rows"
+            problems.append(report("XP107", nothing, item.label, help="write `take = 50%`, or leave the source out"))
         else:
             settings[item.path] = value
     node = row.ref
@@ -204,7 +217,7 @@ def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, lis
                 "XP111",
                 f"`{node.name[:80]}` is not in the registry: its rows are taken to be messages",
                 label,
-                help="data { format = conversations } or the like states another shape",
+                help="`data(format=conversations)` or the like states another shape",
             )
         ]
     near = nearest(node.name, registry.dataset_names())
@@ -243,7 +256,9 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
                 "XP123",
                 f"`{path[:80]}` is not here: the run will look for it, unchecked",
                 label,
-                help="the path is relative to the spec; XPC_DATA_ROOT names another folder at the run",
+                help=f"write `{path}` without quotes for a dataset of the hub"
+                if _is_hub_id(path)
+                else "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run",
             )
         ]
     if kind == "folder":

@@ -106,7 +106,10 @@ def _character(place: _Place, text: str) -> Diagnostic:
         edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
         return place.error(code, "texts take double quotes", 'write `"..."`', edits=edits)
     if character == ":" and place.before and place.before.end == at:
-        return place.error(code, "unexpected `:`", f"a setting is written `{_word(place)} = value`")
+        name = _word(place).strip('"')
+        return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
+    if character == "%" and place.before and _word(place).replace(".", "").isdigit():
+        return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{_word(place)}%`")
     if character == ";":
         return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
     if text.startswith("//", at):
@@ -129,7 +132,8 @@ def _token(place: _Place, text: str) -> Diagnostic:
         spaced = f"write `{count[1]} x {count[2] or place.shown.strip('`')}`"
         return place.error(codes.COUNT_SPACING, f"`{count[0]}` is no number", spaced, at_last=True)
     if last == "EQUAL":
-        remedy = "a block follows its name without `=`" if place.met == "LBRACE" else None
+        remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
+        remedy = remedies.get(place.met)
         return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True)
     if last in _AFTER:
         code, message, example = _AFTER[last]
@@ -160,7 +164,8 @@ def _in_brackets(place: _Place, kind: str) -> Diagnostic:
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
         edits = (Edit(Span(place.before.end, place.before.end), ","),)
-    return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", edits=edits)
+    between = f"write `{_word(place)}, {place.shown[1:-1]}`" if edits else None
+    return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", between, edits=edits)
 
 
 def _in_sentence(place: _Place) -> Diagnostic:
@@ -172,7 +177,8 @@ def _in_sentence(place: _Place) -> Diagnostic:
     if "FOR" in since and since[-1] == "NUMBER":
         joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", _word(place))
         if joined and place.before:
-            remedy = f"{joined[1]} {joined[2]}"
+            unit = joined[2] if joined[2] in ("epoch", "epochs", "step", "steps") else "epochs"
+            remedy = f"{joined[1]} {unit}"
             edits = (Edit(place.before, remedy),)
             message = "the budget is a number, a space and a unit"
             return place.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
@@ -214,7 +220,7 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
     if met == "EQUAL":
         return place.error(codes.UNEXPECTED, "`=` follows a plain name", "write `name = value`")
     if met == "LBRACE":
-        return place.error(codes.UNEXPECTED, "a block needs a name before its `{`")
+        return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
         return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
     if met == "LPAR":

@@ -18,9 +18,14 @@ HEAD = """\
 #   ./launch.sh --dry-run     print the command, and stop
 #
 # PYTHON names the interpreter (default: python3).{port_help} Nothing else is accepted.
+if [ -z "${{BASH_VERSION:-}}" ]; then
+  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
+  exit 2
+fi
 set -euo pipefail
 
-here=$(cd -- "$(dirname -- "${{BASH_SOURCE[0]}}")" && pwd -P)
+script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
+here=${{script%/*}}
 python=${{PYTHON:-python3}}
 dry_run=false
 only_preflight=false
@@ -129,12 +134,13 @@ def launch(spec: Spec) -> str:
     return "".join(parts)
 
 
+# trainer/start.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
 def _command(words: list[str]) -> str:
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py"\n)\n'
 
 
 def _accelerate(multi: bool, group: bool) -> str:
-    words = ['"$python" -m accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
+    words = ['"$python" "$here/trainer/start.py" accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
     if group:
         words.append('--main_process_port "$port"')
     if multi:
@@ -143,7 +149,7 @@ def _accelerate(multi: bool, group: bool) -> str:
 
 
 def _torchrun(spec: Spec, multi: bool) -> str:
-    words = ['"$python" -m torch.distributed.run', f"--nproc_per_node {spec.hardware.processes}"]
+    words = ['"$python" "$here/trainer/start.py" torch.distributed.run', f"--nproc_per_node {spec.hardware.processes}"]
     if multi:
         words.append(f'--nnodes {spec.hardware.nodes} --node_rank "$NODE_RANK"')
         words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')

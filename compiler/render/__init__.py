@@ -1,7 +1,7 @@
 """Diagnostics to text. One module a format, imported only when that format is asked for: start-up is counted.
 
-Every format gets the same list: duplicates removed, sorted by file, line, column and severity; findings without a place
-come last, in the order in which they were found.
+Every format gets the same list: duplicates removed, sorted by file, line, column and severity, notes behind the errors
+and warnings of their file; findings without a place come last, in the order in which they were found.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
 An error's first line begins with its code; a warning and a note say so first. The other places of a conflict follow
-behind `:::`. The last line counts what was found.
+behind `:::`. Notes of one place, which follow one another, draw it once. The last line counts what was found.
 """
 
 from __future__ import annotations
@@ -26,22 +26,30 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
     if not diagnostics:
         return ""
     paint = Paint(color)
-    blocks = [_block(diagnostic, paint) for diagnostic in diagnostics]
+    blocks = [
+        _block(diagnostic, paint, shown=number > 0 and _beside(diagnostics[number - 1], diagnostic))
+        for number, diagnostic in enumerate(diagnostics)
+    ]
     return "\n".join([*blocks, _summary(diagnostics) + "\n"])
 
 
-def _block(diagnostic: Diagnostic, paint: Paint) -> str:
+def _beside(previous: Diagnostic, this: Diagnostic) -> bool:
+    """Whether a note speaks of the same place as the note before it: the place is not drawn again."""
+    return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
+
+
+def _block(diagnostic: Diagnostic, paint: Paint, shown: bool = False) -> str:
     severity = diagnostic.severity
     word = "" if severity == ERROR else f"{visible(severity)} "
     name = paint.severity(severity, f"{word}{visible(diagnostic.code)} {visible(diagnostic.slug)}")
     lines = [f"{name}{paint.bold(': ' + visible(diagnostic.message, LONGEST))}"]
-    primary = [] if diagnostic.primary is None else [snippet(diagnostic.primary)]
+    primary = [] if diagnostic.primary is None or shown else [snippet(diagnostic.primary)]
     related = [snippet(label) for label in diagnostic.related]
     width = max((len(str(s.number)) for s in primary + related), default=1)
-    for shown in primary:
-        lines += _lines(shown, "-->", width, paint, severity)
-    for shown in related:
-        lines += _lines(shown, ":::", width, paint, NOTE)
+    for one in primary:
+        lines += _lines(one, "-->", width, paint, severity)
+    for one in related:
+        lines += _lines(one, ":::", width, paint, NOTE)
     if diagnostic.help is not None:
         first, *rest = diagnostic.help.split("\n")
         lines.append(f"{paint.help('help:')} {visible(first, LONGEST)}".rstrip())

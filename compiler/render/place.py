@@ -36,19 +36,20 @@ def place(source: Source, span: Span) -> Place:
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Without duplicates, by file, line, column and severity; findings without a place last. Ties keep their order."""
+    """Without duplicates, by file, line, column and severity, a file's notes behind its errors and warnings; findings
+    without a place last. Ties keep their order."""
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:
         unique.setdefault(_identity(diagnostic), diagnostic)
     return sorted(unique.values(), key=_order)
 
 
-def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, int]:
+def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
     rank = _RANK.get(diagnostic.severity, len(_RANK))
     if diagnostic.primary is None:
-        return True, "", 0, 0, rank
+        return True, "", False, 0, 0, rank
     where = place(diagnostic.primary.source, diagnostic.primary.span)
-    return False, where.file, where.line, where.column, rank
+    return False, where.file, diagnostic.severity == NOTE, where.line, where.column, rank
 
 
 def _identity(diagnostic: Diagnostic) -> object:

@@ -39,7 +39,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if mask_is_exact(spec):
         ways.append("`packing(isolate=mask)`, which is exact here and costs attention over the whole row")
     if gpu is not None and gpu.capability >= (8, 0) and spec.text("precision") != "fp32":
-        ways.append("`model { attn = flash2 }`")
+        ways.append("`attn = flash2`")
     place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
     word = place.source.text[place.span.start : place.span.end]
     yield Finding(

@@ -180,7 +180,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
             )
     elif decay is None:
         place = spec.place("schedule", "how long does it decay?")
-        yield Finding(place, "`wsd` needs the length of its decay", "write `schedule wsd { decay = 100 }`")
+        yield Finding(place, "`wsd` needs the length of its decay", "write `decay = 100`")
     elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
         yield Finding(
             spec.place("schedule.decay", "a share of an unknown number of steps"),

@@ -22,7 +22,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("eval.every", "on which rows?"),
             "evaluation has no data",
-            "write `data { holdout = 5% }`, or `eval { split = test }`",
+            "write `holdout = 5%`, or `eval(split=test)`",
         )
 
 
@@ -34,7 +34,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place(path, "never read"),
                 f"`{path[5:]}` is written and nothing is evaluated",
-                "write `eval { every = epoch }`",
+                "write `eval(every=epoch)`",
             )
 
 
@@ -99,7 +99,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.model.label,
             f"{facts.alias} ships no chat template, and the data is conversations",
-            'write `model { chat_template = file("chatml.jinja") }`',
+            'write `chat_template = file("chatml.jinja")` with a template of your own',
             (source.label,),
         )
 
@@ -130,7 +130,8 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
     """A split called test is what others evaluate on; training on it spoils the comparison."""
     for source in spec.data:
         if source.split.lower().startswith("test"):
-            yield Finding(source.label, f"training on a split called `{source.split}`", "write `[train]`")
+            better = "train" + source.split[4:]
+            yield Finding(source.label, f"training on a split called `{source.split}`", f"write `[{better}]`")
 
 
 @rule("XP508", "mixed-shapes")

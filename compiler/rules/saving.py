@@ -16,7 +16,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.trust_remote_code"),
             "remote code of no fixed revision",
-            'write `model { revision = "<commit>" }`',
+            'write `model(revision="<commit>")`',
         )
 
 

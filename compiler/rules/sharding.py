@@ -29,7 +29,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("strategy.activation_checkpointing", "FSDP's own"),
             "FSDP's own activation checkpointing is never used",
-            "write `memory { checkpointing }`",
+            "write `memory(checkpointing)` instead",
             (spec.label("memory.checkpointing", "the one way to ask"),),
         )
     for name, value in spec.extra.get("accelerate", {}).items():
@@ -37,7 +37,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 value.origin.label,
                 "FSDP's own activation checkpointing is never used",
-                "write `memory { checkpointing }`",
+                "write `memory(checkpointing)` instead",
             )
 
 

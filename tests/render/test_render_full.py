@@ -126,8 +126,8 @@ def test_order_and_duplicates() -> None:
     assert render(found, "concise").splitlines() == [
         "a.xp:1:1: error XP000 x: m",
         "a.xp:1:3: error XP000 x: m",
-        "a.xp:1:3: note XP000 x: m",
         "a.xp:2:1: error XP000 x: m",
+        "a.xp:1:3: note XP000 x: m",
         "b.xp:1:1: error XP000 x: m",
         "note XP701 assumed-hardware: compiled for 8 x h100-80gb",
     ]

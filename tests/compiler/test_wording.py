@@ -1,0 +1,183 @@
+"""What a wrong spec is told: one finding for one mistake, at its place, with something to type that works."""
+
+import pytest
+from compile_support import HEAD, checked, codes, errors, put, shown
+
+from xpc.compiler.explain import explain
+from xpc.compiler.render import render
+
+LINE = "train qwen2.5-3b on infinity-instruct"
+
+
+def said(text, root=None):
+    """The message and the help of the only error."""
+    found = checked(text, root) if root else checked(text)
+    wrong = [one for one in found.problems if one.severity == "error"]
+    assert len(wrong) == 1, shown(found)
+    return wrong[0].message, wrong[0].help
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "value"),
+    [
+        ("track wandb", "track", ("wandb",)),
+        ("track wandb tensorboard", "track", ("wandb", "tensorboard")),
+        ("track wandb zero2", "strategy", "zero2"),
+        ("seed 7", "seed", 7),
+        ("nodes 2 zero2", "nodes", 2),
+        ("hardware 4 x a100-80gb zero2", "hardware", "4 x a100-80gb"),
+        ("hardware a100-80gb", "hardware", "1 x a100-80gb"),
+        ("strategy zero2 precision bf16", "precision", "bf16"),
+        ('save "out/y" liger', "save", "out/y"),
+        ("target trl-0.18", "target", "trl-0.18"),
+    ],
+)
+def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
+    found = checked(f"{LINE} with {written}\n")
+    assert found.spec is not None, shown(found)
+    assert found.spec.get(path) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "message", "help"),
+    [
+        ("precision bf61", "`bf61` is not a choice of `precision`", "write `bf16`"),
+        ("track liger", "`track` needs a value", "write `track wandb`"),
+        ("seed gbs=64", "`seed` needs a value", "write `seed 42`"),
+        ("bf16=true", "`bf16` is a choice of `precision`, and takes no value", "`precision = bf16`"),
+        ("BF16", "`BF16` is not a setting of the language", "write `bf16`"),
+        ("trl-0.18", "`trl-0.18` is a target", "write `target=trl-0.18`"),
+        ("ddp_timeout=1800", "`ddp_timeout` is not", "write `launch(nccl_timeout=1800s)`"),
+        ("eval_strategy=epoch", "`eval_strategy` is not", "write `eval(every=epoch)`"),
+        ("load_in_4bit", "`load_in_4bit` is not", "write `qlora`"),
+        ("max_steps=100", "`max_steps` is not", "write `for N steps`"),
+        ("resume=never", "`resume` belongs inside a clause", "write `save(resume=never)`"),
+        ("8xh100-80gb", "`8xh100-80gb` is no number", "write `8 x h100-80gb`"),
+        ("lr=10%", "`10%` has no meaning for `lr`", "write `lr = 0.1`"),
+        ("lr 1e-5 bf16", "`lr` takes its value behind `=`", "write `lr=1e-5`"),
+        ("clip=None", "`clip` takes a number", "write `clip = 1`"),
+        ("save(every=2h)", "`2h` has no meaning for `every`", "write `every = 100`"),
+        ("save(every=no)", "`every` takes", "write `every = never`"),
+        ("holdout=5 %", "unexpected `%`", "write `5%`"),
+        ("betas=(0.9, 0.95)", "expected a value after `=`", "`[0.9, 0.95]`"),
+        ("betas=[0.9 0.95]", "expected `,` or `]`", "write `0.9, 0.95`"),
+    ],
+)
+def test_in_the_header(written, message, help):
+    found = said(f"{LINE} with {written}\n")
+    assert found[0].startswith(message)
+    assert help in found[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "help"),
+    [
+        ("hardware 8x h100-80gb", "`8x` is no number", "write `8 x h100-80gb`"),
+        ("hardware h100-80gb x 8", "`x` is a word of the language", "8 x h100-80gb"),
+        ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
+        ("memory {\n  liger checkpointing\n}", "`checkpointing` is not a setting of `liger`", "on the next"),
+        ("batch {\n  lr = 1e-6\n}", "`lr` is not a setting of `batch`", "write `lr=1e-6` outside of `batch`"),
+        ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),
+        ("optimizer {\n  momentum = 0.9\n}", "`momentum` is not", "`optimizer` has lr, betas"),
+        ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
+        ("extra {\n  neftune_noise_alpha = 5\n}", "`extra` goes to", "write `extra trl {`"),
+        ("warmup 3%", "`warmup` takes its value behind `=`", "write `warmup=3%`"),
+        ('"gbs": 4', "unexpected `:`", "`gbs = value`"),
+    ],
+)
+def test_in_the_body(body, message, help):
+    found = said(f"xpc 1\n{LINE}\n{body}\n")
+    assert found[0].startswith(message)
+    assert help in found[1]
+
+
+@pytest.mark.parametrize(("budget", "help"), [("2h", "for 2 epochs"), ("1.5 steps", "for 2 steps")])
+def test_a_length_is_answered_with_a_length(budget, help):
+    assert said(f"{LINE} for {budget}\n")[1] == f"write `{help}`"
+
+
+@pytest.mark.parametrize(
+    "fix",
+    [
+        "holdout = 5%\neval(every=epoch)\n",
+        "memory(checkpointing)\n",
+        "attn = flash2\npacking = true\n",
+        "data(format=conversations)\n",
+        "schedule wsd\ndecay = 100\n",
+    ],
+)
+def test_the_forms_that_helps_name_are_legal(fix):
+    assert errors(checked(HEAD.replace("3 epochs", "1000 steps") + fix)) == []
+
+
+def test_extra_as_a_call():
+    found = checked(f"{LINE} with extra(trl)\n")
+    assert found.spec is not None, shown(found)
+    found = checked(f"xpc 1\n{LINE}\nextra trl(neftune_noise_alpha=5)\n")
+    assert found.spec is not None, shown(found)
+    assert found.spec.extra["trl"]["neftune_noise_alpha"].value == 5
+
+
+def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
+    text = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk { take = 50% }\n}\n"
+    assert codes(checked(text)) == ["XP022"]
+    unknown = "xpc 1\ntrain qwen2.5-3b on infinty-instruct\ngbs: 4\n"
+    assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # this one is
+
+
+def test_a_data_block_under_another_name_or_without_a_source_is_one_mistake():
+    assert errors(checked("xpc 1\ntrain qwen2.5-3b on mix\ndata mixx {\n  smoltalk\n}\n")) == ["XP119"]
+    message, _ = said("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  workers = 4\n}\n")
+    assert message == "the data block `mix` names no source"
+
+
+def test_settings_of_data_and_its_sources_may_stand_apart():
+    found = checked("xpc 1\ntrain qwen2.5-3b on mix with data(workers=3)\ndata mix {\n  smoltalk\n}\n")
+    assert found.spec is not None, shown(found)
+    assert found.spec.get("data.workers") == 3
+    assert [one.id for one in found.spec.data] == ["HuggingFaceTB/smoltalk"]
+
+
+def test_a_base_that_is_not_there_is_one_mistake(tmp_path):
+    assert errors(checked('xpc 1\nextends "base.xp"\n', str(tmp_path))) == ["XP114"]
+
+
+def test_a_child_may_name_other_data_than_its_base(tmp_path):
+    put(tmp_path, {"base.xp": "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk\n  workers = 3\n}\n"})
+    found = checked('xpc 1\nextends "base.xp"\ntrain qwen2.5-3b on infinity-instruct\n', str(tmp_path))
+    assert found.spec is not None, shown(found)
+    assert [one.id for one in found.spec.data] == ["BAAI/Infinity-Instruct"]
+    assert found.spec.get("data.workers") == 3
+
+
+def test_assumptions_of_a_misspelt_spec_are_not_told():
+    assert "XP190" in codes(checked(LINE + "\n"))
+    assert codes(checked(LINE + " with ligre\n")) == ["XP101"]
+    assert "XP190" in codes(checked(LINE + " with gbs=3\n"))  # XP201 reckons with the assumed hardware
+
+
+def test_quoted_hub_ids_are_told_from_paths():
+    found = checked('train "Qwen/Qwen2.5-3B" on "BAAI/Infinity-Instruct"\n')
+    helps = [one.help for one in found.problems if one.code in ("XP118", "XP123")]
+    assert helps == [
+        "write `Qwen/Qwen2.5-3B` without quotes for a model of the hub",
+        "write `BAAI/Infinity-Instruct` without quotes for a dataset of the hub",
+    ]
+
+
+def test_explain_knows_clauses_choices_and_settings_of_sources():
+    told = {name: explain(name) for name in ("memory", "zero2", "columns")}
+    assert "memory.checkpointing:" in (told["memory"] or "")
+    assert (told["zero2"] or "").startswith("strategy:")
+    assert (told["columns"] or "").startswith("data.columns:")
+    assert explain("nonsense") is None
+
+
+def test_a_source_without_rows():
+    assert said("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk(take=0)\n}\n")[0] == "`take` keeps no rows"
+
+
+def test_notes_of_one_place_draw_it_once():
+    text = render(checked(LINE + "\n").problems, "full")
+    assert text.count("^^^^^^^^^^") == 1
+    assert text.count("note XP190") == 7
