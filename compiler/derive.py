@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler import plan
 from xpc.compiler.codes import report
 from xpc.compiler.registry import find_family
-from xpc.compiler.schema import OLD_STRATEGIES, TABLE
+from xpc.compiler.schema import BY_PATH, OLD_STRATEGIES, TABLE
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic
@@ -30,6 +30,7 @@ class Derivation:
         """Every value that the spec leaves open."""
         self._strategy()
         self._precision()
+        self._sequence()
         self._defaults()
         self._attention()
         self._packing()
@@ -45,6 +46,17 @@ class Derivation:
 
     def _note(self, message: str, help: str) -> None:
         self.notes.append(report("XP190", message, self.model.label, help=help))
+
+    def _sequence(self) -> None:
+        """The default length, cut to the model's context where that is shorter."""
+        facts, usual = self.model.facts, BY_PATH["batch.seq"].default
+        if (
+            "batch.seq" not in self.values
+            and facts is not None
+            and isinstance(usual, int)
+            and 0 < facts.context < usual
+        ):
+            self._set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _defaults(self) -> None:
         for row in TABLE:

@@ -234,13 +234,6 @@ CASES: tuple[Case, ...] = (
         spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 padding_free"),
     ),
     Case("XP319", spec(batch="gbs=128 micro=16 seq=64Ki"), spec(batch="gbs=128 micro=16 seq=32Ki")),
-    Case(
-        "XP319",
-        spec(train=trained('"models/tiny" on infinity-instruct')),
-        spec(train=trained('"models/tiny" on infinity-instruct'), batch="gbs=128 micro=16 seq=512"),
-        {"models/tiny/config.json": json.dumps(CONFIG)},
-        variant="by-default",
-    ),
     Case("XP330", on_cpu("memory(liger)"), on_cpu()),
     Case("XP331", spec("memory(liger)", train=trained("gpt2 on alpaca")), spec(train=trained("gpt2 on alpaca"))),
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),

@@ -1,9 +1,11 @@
 """LANGUAGE.md as a contract: its examples, its equivalences, and what it says about units, references and bases."""
 
+import json
 import os
 
 import pytest
 from compile_support import (
+    CONFIG,
     HEAD,
     REPOSITORY,
     SEED,
@@ -605,3 +607,12 @@ def test_every_setting_with_a_default_is_in_the_spec():
         if row.default is not None and not row.pending and row.path not in found.spec.values
     ]
     assert not missing
+
+
+def test_the_default_length_is_cut_to_a_short_context(tmp_path):
+    folder = put(tmp_path, {"models/tiny/config.json": json.dumps(CONFIG)})
+    found = checked(spec(train='"models/tiny" on infinity-instruct for 3 epochs'), folder)
+    assert found.spec is not None
+    assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024
+    assert found.spec.values["batch.seq"].origin.describe() == "default: the model's context"
+    assert "XP319" not in codes(found)
