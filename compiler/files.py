@@ -49,6 +49,15 @@ class Workspace:
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
         return name, os.path.join(self.root, name)
 
+    def read_beside(self, written: str, base: str) -> Read | str:
+        """A file named by `file("x")` or `extends "x"`, which are relative to the file `base` that says so.
+
+        An absolute path is refused: what it names goes into the bundle, and differs from machine to machine.
+        """
+        if os.path.isabs(written):
+            return f"`{_shown(written)}` is an absolute path"
+        return self.read(written, base)
+
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
         """The file's bytes, or a sentence that says why not."""
         if "\0" in written or not written.strip():

@@ -54,7 +54,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
                 report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases")
             )
             break
-        read = workspace.read(last.extends.value, last.source.name)
+        read = workspace.read_beside(last.extends.value, last.source.name)
         if isinstance(read, str):
             out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
             out.broken = True  # what the base says, perhaps the header, is not known

@@ -168,7 +168,7 @@ class _Resolver:
     def _read(self, path: str, node: String) -> tuple[str, bytes] | None:
         label = self.loaded.items[path].label
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
-        read = self.workspace.read(node.value, base)
+        read = self.workspace.read_beside(node.value, base)
         if isinstance(read, str):
             self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
             return None

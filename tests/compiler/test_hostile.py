@@ -7,7 +7,21 @@ import sys
 import tomllib
 
 import pytest
-from compile_support import CONFIG, HEAD, checked, codes, compiled, edited, errors, put, shown, tree, xpc, xpc_process
+from compile_support import (
+    CONFIG,
+    HEAD,
+    checked,
+    codes,
+    compiled,
+    edited,
+    errors,
+    only,
+    put,
+    shown,
+    tree,
+    xpc,
+    xpc_process,
+)
 from rule_cases import ROW, spec
 
 PAYLOADS = (
@@ -486,3 +500,13 @@ def test_a_short_fuzz_run():
     assert counts.accepted + counts.rejected == 2000
     assert counts.accepted > 100
     assert counts.rejected > 1000
+
+
+def test_absolute_files_never_enter_a_bundle(tmp_path):
+    put(tmp_path, {"secret": "key", "base.xp": "xpc 1\n"})
+    for line in (f'model(chat_template=file("{tmp_path}/secret"))', f'data(system=file("{tmp_path}/secret"))'):
+        found = checked(spec(line))
+        assert errors(found) == ["XP114"], shown(found)
+        assert "absolute" in only(found, "XP114").message
+    found = checked(f'xpc 1\nextends "{tmp_path}/base.xp"\n')
+    assert "absolute" in only(found, "XP114").message
