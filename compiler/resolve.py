@@ -146,7 +146,10 @@ class _Resolver:
                 continue
             read = self._read(path, value.value)
             if read is None:
-                self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
+                if path == "data.system":
+                    del self.values[path]
+                else:
+                    self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
                 continue
             name, data = read
             try:

@@ -81,7 +81,10 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     A launcher that picks another number of processes than was planned (a TrainJob's PET_* variables do) would change
     the global batch in silence. Raises RunError.
     """
-    world = int(environment.get("WORLD_SIZE", "1"))
+    try:
+        world = int(environment.get("WORLD_SIZE", "1"))
+    except ValueError as error:
+        raise RunError(f"WORLD_SIZE is {environment['WORLD_SIZE']!r}, and should be a number of processes") from error
     micro, accumulation, gbs = run["micro"], run["accumulation"], run["gbs"]
     if world * micro * accumulation != gbs:
         raise RunError(

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from .bundle import Bundle
 from .errors import RunError
@@ -47,9 +48,9 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
-class Reporter(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
     """Metrics file and progress lines, on rank 0. One object a log event: step, epoch, loss, lr, grad_norm, tokens,
-    seconds (of training, over all starts of the run)."""
+    seconds (of training, over all starts of the run). Tokens and seconds so far lie in each trainer_state.json."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
@@ -58,8 +59,15 @@ class Reporter(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
         self.before = self.tokens_before = 0.0
         self.started = self.last_time = time.monotonic()
         self.first_step = 0
+        self.lr: float | None = None
         self.last_tokens: float | None = None
         self.checked = False
+
+    def state(self) -> dict[str, Any]:
+        """What transformers puts into the trainer_state.json of a checkpoint."""
+        trained = self.trainer._total_train_tokens if self.trainer is not None else 0
+        seconds = self.before + time.monotonic() - self.started
+        return {"args": {}, "attributes": {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Notes where the run begins and cuts the metrics file back to it."""
@@ -67,10 +75,17 @@ class Reporter(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
         if state.is_world_process_zero:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self.before, self.tokens_before = trim(self.path, state.global_step)
+            if state.global_step:  # steps after the last event and before the checkpoint are in no event
+                done = state.stateful_callbacks[type(self).__name__]["attributes"]
+                self.before, self.tokens_before = done["seconds"], done["tokens"]
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Looks once, at the first step, at what the model is really wrapped in."""
+        """Looks once, at the first step, at what the model is really wrapped in, and notes the learning rate.
+
+        transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
+        """
+        self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
         if not self.checked:
             check_engine(self.bundle, self.trainer)
             self.checked = True
@@ -84,6 +99,8 @@ class Reporter(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
         for key, value in logs.items():
             if key not in LEFT_OUT:
                 event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
+        if "lr" in event and self.lr is not None:
+            event["lr"] = self.lr
         if "tokens" in event:  # trl counts from each start of the program
             event["tokens"] += self.tokens_before
         event["seconds"] = round(self.before + now - self.started, 3)

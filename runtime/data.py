@@ -23,7 +23,7 @@ def build(bundle: Bundle) -> tuple[Any, Any]:
     train, evaluation = mix(parts, data["sources"], data["seed"], data["shuffle"], data["holdout"])
     if evaluation is None and data.get("eval_split"):
         held = [_part(bundle, source, data["eval_split"]) for source in data["sources"]]
-        evaluation = datasets.concatenate_datasets(held) if len(held) > 1 else held[0]
+        evaluation = _joined(held)
     if len(train) == 0:
         raise RunError("the data has no rows to train on")
     return train, evaluation
@@ -65,10 +65,8 @@ def mix(
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. One part without share
     and holdout keeps the order of its file unless ``shuffle``. With ``shuffle`` off nothing is shuffled anywhere.
     """
-    import datasets
-
     taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
-    whole = datasets.concatenate_datasets(taken) if len(taken) > 1 else taken[0]
+    whole = _joined(taken)
     if shuffle:
         whole = whole.shuffle(seed=seed)
     if holdout is None:
@@ -76,8 +74,23 @@ def mix(
     size = int(holdout["rows"]) if "rows" in holdout else float(holdout["fraction"])
     if isinstance(size, int) and size >= len(whole):
         raise RunError(f"the holdout asks for {size} rows, and the data has {len(whole)}")
-    split = whole.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
+    try:
+        split = whole.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
+    except ValueError as error:  # a share of few rows that leaves none on one side
+        raise RunError(f"the holdout of {size} cannot be taken from {len(whole)} rows") from error
     return split["train"], split["test"]
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    import datasets
+
+    try:
+        return datasets.concatenate_datasets(parts)
+    except ValueError as error:
+        columns = "; ".join(", ".join(f"{name}: {kind}" for name, kind in part.features.items()) for part in parts)
+        raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
 
 
 def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:

@@ -14,6 +14,8 @@ from .errors import RunError, findings, say
 
 ROWS = 4
 """Rows of each source that are read and rendered."""
+FREE = 0.9
+"""Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
 PYTHON = ((3, 11), (3, 13))
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -21,13 +23,13 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 def check(bundle: Bundle, rank: int, local_rank: int) -> None:
     """Every check, each on the process whose business it is. Raises one RunError with all findings."""
     found: list[str] = []
-    if local_rank == 0:
-        found += versions(bundle)
-        if not found:  # a wrong stack makes every later answer doubtful
-            found += devices(bundle)
+    stack = versions(bundle) if local_rank == 0 else []
+    found += stack
+    if local_rank == 0 and not stack:  # a wrong stack makes the answers of its libraries doubtful
+        found += devices(bundle)
     if rank == 0:
         found += disk(bundle) + output_folder(bundle)
-        if not found:
+        if not stack:
             found += rows_and_tokens(bundle)
     if found:
         error = findings(found)
@@ -87,7 +89,21 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
+        elif "WORLD_SIZE" not in os.environ:  # alone before the launch: asking leaves a CUDA context on every GPU
+            found += _free(index, gpu["memory_gib"])
     return found
+
+
+def _free(index: int, planned: float) -> list[str]:
+    import torch
+
+    try:
+        free = torch.cuda.mem_get_info(index)[0] / 2**30
+    except RuntimeError as error:
+        return [f"GPU {index} cannot be used: {str(error).splitlines()[0]}"]
+    if free >= FREE * planned:
+        return []
+    return [f"GPU {index} has {free:.1f} GiB free, and the plan counts on {planned} GiB: something else uses it"]
 
 
 def disk(bundle: Bundle) -> list[str]:
@@ -150,8 +166,11 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
 
 
 def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any) -> list[str]:
+    evaluated = bundle.data.get("eval_split")
     try:
         first = list(islice(sources.load(bundle, source, streaming=True), ROWS))
+        if evaluated and not list(islice(sources.load(bundle, source, evaluated, streaming=True), 1)):
+            return [f"{sources.name(source)} has no rows in {evaluated}"]
     except RunError:
         raise
     except Exception as error:  # the datasets library wraps what its readers raise in many classes

@@ -140,6 +140,71 @@ def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
     assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, deepspeed=True))
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"])
+def test_an_empty_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str) -> None:
+    folder = checkpoint(tmp_path, 2)
+    (folder / name).write_bytes(b"")
+    assert name in str(checkpoints.missing(str(folder), 2, 1))
+
+
+def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2)
+    archive(folder / "rng_state_0.pth")
+    (folder / "rng_state_1.pth").write_bytes(b"")
+    assert checkpoints.missing(str(folder), 2, 2) == "rng_state_1.pth is cut off"
+    os.remove(folder / "rng_state_1.pth")  # transformers goes on without
+    assert checkpoints.missing(str(folder), 2, 2) is None
+
+
+def shards(folder: Path) -> None:
+    folder.mkdir()
+    for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+        (folder / name).write_bytes(b"x")
+
+
+def test_fsdp_folders_need_every_shard_and_their_metadata(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2)
+    for name in ("model.safetensors", "optimizer.pt"):
+        os.remove(folder / name)
+    shards(folder / "pytorch_model_fsdp_0")
+    assert checkpoints.missing(str(folder), 2, 2) == "optimizer is missing"
+    shards(folder / "optimizer_0")
+    assert checkpoints.missing(str(folder), 2, 2) is None
+    os.remove(folder / "optimizer_0/.metadata")
+    assert checkpoints.missing(str(folder), 2, 2) == "optimizer_0 is cut off"
+    (folder / "optimizer_0/.metadata").write_bytes(b"x")
+    (folder / "pytorch_model_fsdp_0/__1_0.distcp").write_bytes(b"")
+    assert checkpoints.missing(str(folder), 2, 2) == "pytorch_model_fsdp_0 is cut off"
+
+
+def test_whole_fsdp_files_are_archives(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2)
+    archive(folder / "pytorch_model_fsdp.bin")
+    os.rename(folder / "optimizer.pt", folder / "optimizer.bin")
+    assert checkpoints.missing(str(folder), 2, 2) is None
+    (folder / "optimizer.bin").write_bytes(b"")
+    assert checkpoints.missing(str(folder), 2, 2) == "optimizer.bin is cut off"
+
+
+def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    bundle = made(tmp_path, output_dir=str(out), save_only_model=True)
+    bundle.run["full_state"] = False
+    folder = checkpoint(out, 4)
+    (out / output.MARKER).write_text(json.dumps({"bundle": bundle.digest}))
+    for name in ("optimizer.pt", "scheduler.pt"):
+        os.remove(folder / name)
+    with pytest.raises(RunError, match="checkpoints of weights only"):
+        output.begin(bundle)
+    (folder / "model.safetensors").write_bytes(b"")  # killed in its first save: nothing is lost
+    assert output.begin(bundle)[0] is None
+
+
+def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
+    with pytest.raises(RunError, match="WORLD_SIZE is 'two'"):
+        bundles.check_world(RUN, {"WORLD_SIZE": "two"})
+
+
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path) -> None:
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out))
@@ -150,7 +215,11 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no run of a bundle"):
         output.begin(bundle)
     os.remove(out / "thesis.txt")
-    output.mark(bundle)
+    output.take(bundle)
+    with pytest.raises(RunError, match="is training into"):
+        output.begin(bundle)
+    assert output._held is not None
+    output._held.close()  # as the end of its process does
     assert output.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
     with pytest.raises(RunError, match="a run of another bundle"):
         output.begin(other)

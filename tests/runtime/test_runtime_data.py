@@ -48,6 +48,39 @@ def test_rows_are_taken_and_too_many_are_refused() -> None:
         data.mix([numbers("a", 9)], [{}], 1, True, {"rows": 9})
 
 
+@pytest.mark.parametrize("holdout", [None, {"rows": 7}, {"fraction": 0.25}])
+@pytest.mark.parametrize("seed", [0, 42])
+def test_shares_rows_and_holdouts_are_the_published_ones(seed: int, holdout: dict[str, float] | None) -> None:
+    parts = [numbers("a", 31), numbers("b", 17), numbers("c", 5)]
+    plans = [{"take": {"fraction": 0.5}}, {"take": {"rows": 9}}, {"take": None}]
+    train, held = data.mix(parts, plans, seed, True, holdout)
+    kept = [parts[0].shuffle(seed=seed).select(range(15)), parts[1].shuffle(seed=seed).select(range(9)), parts[2]]
+    whole = datasets.concatenate_datasets(kept).shuffle(seed=seed)
+    if holdout is None:
+        assert (train["id"][:], held) == (whole["id"][:], None)
+        return
+    split = whole.train_test_split(test_size=next(iter(holdout.values())), seed=seed)
+    assert (train["id"][:], held["id"][:]) == (split["train"]["id"][:], split["test"]["id"][:])
+    assert len(held) == (7 if "rows" in holdout else 8)
+
+
+def test_without_shuffling_everything_stays_in_the_order_of_the_files() -> None:
+    plans = [{"take": {"fraction": 0.5}}, {"take": {"rows": 2}}]
+    train, held = data.mix([numbers("a", 6), numbers("b", 5)], plans, 1, False, {"rows": 2})
+    assert (train["id"][:], held["id"][:]) == (["a0", "a1", "a2"], ["b0", "b1"])
+
+
+def test_a_holdout_that_leaves_nothing_is_one_sentence() -> None:
+    with pytest.raises(RunError, match=r"the holdout of 0\.9 cannot be taken from 1 rows"):
+        data.mix([numbers("a", 1)], [{}], 1, True, {"fraction": 0.9})
+
+
+def test_rows_of_different_kinds_are_told() -> None:
+    other = datasets.Dataset.from_dict({"id": [1, 2]})
+    with pytest.raises(RunError, match="rows of different kinds"):
+        data.mix([numbers("a", 2), other], [{}, {}], 1, True, None)
+
+
 CHAT = source("x", "conversations")
 
 
@@ -122,3 +155,76 @@ def test_a_folder_of_two_kinds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder/b.txt").write_text("")
     with pytest.raises(RunError, match="no data of one kind"):
         data.build(bundle_with(tmp_path, source("folder", "text")))
+
+
+def written(folder: Path, name: str, rows: list[dict[str, object]]) -> str:
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+def test_sources_of_both_shapes_join_with_their_tools(tmp_path: Path) -> None:
+    talk = [{"content": "hi", "role": "user"}, {"content": "ho", "role": "assistant"}]
+    first = written(tmp_path, "a.jsonl", [{"messages": talk, "tools": '[{"name": "f"}]', "id": 1}])
+    turns = [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]
+    second = written(tmp_path, "b.jsonl", [{"conversations": turns}])
+    bundle = bundle_with(tmp_path, source(first))
+    bundle.data["sources"].append(source(second, "conversations"))
+    bundle.data["shuffle"] = False
+    rows = data.build(bundle)[0]
+    assert sorted(rows.column_names) == ["messages", "tools"]
+    assert [row["messages"][1]["content"] for row in rows] == ["ho", "4"]
+    assert rows["tools"][:] == ['[{"name": "f"}]', None]
+
+
+def test_a_slice_is_cut_before_anything_else(tmp_path: Path) -> None:
+    name = written(tmp_path, "t.jsonl", [{"text": str(i)} for i in range(40)])
+    bundle = bundle_with(tmp_path, source(name, "text", slice="25%", take={"rows": 4}))
+    kept = datasets.Dataset.from_dict({"text": [str(i) for i in range(10)]}).shuffle(seed=42).select(range(4))
+    assert data.build(bundle)[0]["text"][:] == kept.shuffle(seed=42)["text"][:]
+
+
+def test_the_evaluation_split_is_the_other_file_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    written(tmp_path / "folder", "train.jsonl", [{"text": "a"}])
+    written(tmp_path / "folder", "test.jsonl", [{"text": "b"}])
+    bundle = bundle_with(tmp_path, source("folder", "text"))
+    bundle.data["eval_split"] = "test"
+    train, evaluation = data.build(bundle)
+    assert (train["text"][:], evaluation["text"][:]) == (["a"], ["b"])
+
+
+PAIR = source("x", "prompt_completion")
+
+
+@pytest.mark.parametrize(
+    ("shape", "row", "words"),
+    [
+        (source("x", "text"), {"text": None}, "x, row 3: the text is null"),
+        (PAIR, {"prompt": "2?", "completion": None}, "x, row 3: the completion is null"),
+        (PAIR, {"prompt": "2?", "completion": [{"role": "assistant", "content": "4"}]}, "the completion is list"),
+        (PAIR, {"prompt": None, "completion": "4"}, "x, row 3: the list of messages is empty or no list"),
+        (source("x"), {"messages": None}, "x, row 3: the list of messages is empty or no list"),
+        (source("x"), {"messages": [{"role": None, "content": "a"}]}, "x, row 3: a message needs a role"),
+        (CHAT, {"conversations": [None]}, "x, row 3: None is no known speaker"),
+    ],
+)
+def test_a_row_that_lacks_something_is_named(shape: dict[str, object], row: dict[str, object], words: str) -> None:
+    with pytest.raises(RunError, match=words):
+        sources.to_row(shape, row, 3, None, "text")
+
+
+def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}]
+    assert sources.to_row(source("x"), {"messages": turns}, 0, None, "text")["messages"][1]["content"] == ""
+    said = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
+    assert sources.to_row(CHAT, {"conversations": said}, 0, None, "text")["messages"][1]["content"] == ""
+
+
+def test_prompts_and_completions_of_both_kinds() -> None:
+    assert sources.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, "S", "text") == {
+        "prompt": "2?",
+        "completion": " 4",
+    }
+    row = {"prompt": [{"role": "user", "content": "2?"}], "completion": [{"role": "assistant", "content": "4"}]}
+    mapped = sources.to_row(PAIR, row, 0, "S", "text")
+    assert [turn["content"] for turn in (*mapped["prompt"], *mapped["completion"])] == ["S", "2?", "4"]

@@ -73,3 +73,30 @@ def test_the_runtime_never_imports_the_compiler() -> None:
         if name.endswith(".py"):
             with open(os.path.join(folder, name), encoding="utf-8") as handle:
                 assert not [line for line in handle if "xpc." in line and "import" in line], name
+
+
+def test_everything_that_the_runtime_imports_is_pinned() -> None:
+    import ast
+
+    from xpc.compiler import targets
+
+    # In the requirements of every bundle, or of those that use it; torch requires jinja2, and accelerate psutil.
+    always = {"torch", "transformers", "trl", "accelerate", "datasets"}
+    known = always | {"deepspeed", "liger-kernel"}
+    for target in targets.names():
+        loaded = targets.load(target)
+        assert loaded is not None
+        assert always <= set(loaded.requirements()), target
+        assert known <= set(loaded.requirements("zero", "liger")), target
+    seen = set()
+    folder = os.path.join(ROOT, "runtime")
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+                for node in ast.walk(ast.parse(handle.read())):
+                    if isinstance(node, ast.Import):
+                        seen |= {alias.name.partition(".")[0] for alias in node.names}
+                    elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                        seen.add(node.module.partition(".")[0])
+    foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
+    assert foreign <= known | {"jinja2", "psutil"}

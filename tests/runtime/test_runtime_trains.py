@@ -75,7 +75,7 @@ def changed(python: str, before: str, after: str) -> str:
 @pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)])
 def test_it_trains(tmp_path: Path, tiny: dict[str, str], target: str, world: int, zero: int) -> None:
     folder, cwd, python, facts = bundle(tmp_path, tiny, target, world=world, zero=zero)
-    facts["arguments"]["save_strategy"] = "no"
+    facts["arguments"].update(save_steps=8)
     write(folder, facts)
     done = launch(folder, cwd, python)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
@@ -84,6 +84,10 @@ def test_it_trains(tmp_path: Path, tiny: dict[str, str], target: str, world: int
     assert events[-1]["loss"] < events[0]["loss"] - 1
     assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens: no rank repeats another's rows
     assert changed(python, tiny[target], os.path.join(cwd, "out")) == "True torch.float32 True True True"
+    # Somebody who loads a checkpoint generates with the cache, too; the model in training had it off.
+    with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
+        assert json.load(handle)["use_cache"] is True
+    assert "mismatch" not in done.stderr
     with open(os.path.join(cwd, "out", "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     assert (summary["steps"], summary["sequences"]) == (8, 64 * world)
@@ -102,6 +106,150 @@ def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, 
         curves.append([event["loss"] for event in metrics(cwd)])
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)
+
+
+END = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+from trainer import model
+from trainer.bundle import read
+from trainer.data import build
+from trainer.trainer import Trainer
+from trl import SFTConfig
+bundle = read(sys.argv[1])
+tokenizer = model.load_tokenizer(bundle)
+rows, _ = build(bundle)
+args = SFTConfig(**bundle.arguments)
+trainer = Trainer(
+    model=model.load_model(bundle, tokenizer), args=args, train_dataset=rows, processing_class=tokenizer
+)
+assert trainer.args is args, "the arguments object was replaced"
+batch = next(iter(trainer.get_train_dataloader()))
+ids, labels, mask = batch["input_ids"], batch["labels"], batch["attention_mask"].bool()
+print(json.dumps({
+    "same": [tokenizer.eos_token_id, tokenizer.pad_token_id], "ends": int((ids[mask] == tokenizer.eos_token_id).sum()),
+    "trained": int((labels == tokenizer.eos_token_id).sum()), "padding": int((~mask).sum()),
+    "padding trained": int((labels[~mask] != -100).sum()), "cache": trainer.model.config.use_cache,
+}))
+"""
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, tiny: dict[str, str], target: str) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, target)
+    facts["tokenizer"]["pad_token"] = "<|im_end|>"  # the end token itself
+    turns = [[("user", "a " * i), ("assistant", "b")] for i in (1, 9, 3, 30)]
+    rows = [{"messages": [{"role": role, "content": text} for role, text in row]} for row in turns]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    facts["data"]["sources"] = [source(str(tmp_path / "rows.jsonl"))]
+    write(folder, facts)
+    done = subprocess.run([python, "-c", END, folder], cwd=cwd, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["same"][0] == seen["same"][1]
+    assert (seen["ends"], seen["trained"]) == (8, 8)  # two turns in each of four rows
+    assert seen["padding"] > 0
+    assert (seen["padding trained"], seen["cache"]) == (0, False)
+
+
+WHOLE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from accelerate import FullyShardedDataParallelPlugin as Plugin
+from accelerate.utils import DistributedType
+from trainer.model import save_whole
+plugin = Plugin(state_dict_type="SHARDED_STATE_DICT", **eval(sys.argv[2]))
+assert "SHARDED" in str(plugin.state_dict_type) and "Sharded" in type(plugin.state_dict_config).__name__
+save_whole(plugin)
+print(plugin.state_dict_type, type(plugin.state_dict_config).__name__, type(plugin.optim_state_dict_config).__name__)
+"""
+
+
+@pytest.mark.parametrize(("target", "version"), [("trl-1.16", 1), ("trl-1.16", 2), ("trl-0.18", 1)])
+def test_the_final_save_of_sharded_fsdp_is_whole(
+    tmp_path: Path, tiny: dict[str, str], target: str, version: int
+) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, target)
+    write(folder, facts)
+    options = "{}" if target == "trl-0.18" else f"{{'fsdp_version': {version}}}"
+    done = subprocess.run(
+        [python, "-c", WHOLE, folder, options], cwd=cwd, env=environment(), capture_output=True, text=True
+    )
+    assert done.stdout.split() == [
+        "StateDictType.FULL_STATE_DICT", "FullStateDictConfig", "FullOptimStateDictConfig",
+    ], done.stderr[-2000:]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_failure_after_the_start_ends_in_two_lines(
+    tmp_path: Path, tiny: dict[str, str], target: str, world: int
+) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, target, world=world)
+    rows = [{"conversations": [{"from": who, "value": "?"}]} for who in ("human",) * 9 + ("alien",)]
+    (tmp_path / "late.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    facts["data"]["sources"] = [source(str(tmp_path / "late.jsonl"), "conversations")]
+    write(folder, facts)
+    environ = {**environment(), "XPC_PREFLIGHT": "passed"}
+    done = subprocess.run(command(folder, python), cwd=cwd, env=environ, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert "late.jsonl, row 9: 'alien' is no known speaker" in lines[0]
+    assert lines[-1].endswith("ended with status 1; its message stands above")
+    assert len(lines) == 2, done.stderr
+
+
+@pytest.mark.parametrize("started", [1, 3])
+def test_torchrun_with_another_count_is_told_once(tmp_path: Path, tiny: dict[str, str], started: int) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16", world=2)
+    write(folder, facts)
+    words = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(started)]
+    start, main = (os.path.join(folder, "trainer", name) for name in ("start.py", "main.py"))
+    done = subprocess.run([python, start, *words, main], cwd=cwd, env=environment(), capture_output=True, text=True)
+    lines = [line for line in done.stderr.splitlines() if "OMP_NUM_THREADS" not in line]
+    assert done.returncode == 1
+    assert lines[0].startswith(f"error: the launcher started {started} process(es), and {started} x 4 sequences x 2")
+    assert "Traceback" not in done.stderr
+    assert not os.path.exists(os.path.join(cwd, "out"))
+
+
+def test_a_second_start_into_a_folder_in_use_is_refused(tmp_path: Path, tiny: dict[str, str]) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
+    facts["arguments"].update(max_steps=2000, save_strategy="no")
+    write(folder, facts)
+    first = subprocess.Popen(
+        command(folder, python), cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
+        assert first.poll() is None
+        time.sleep(0.1)
+    main = os.path.join(folder, "trainer", "main.py")
+    second = subprocess.run([python, main], cwd=cwd, env=environment(), capture_output=True, text=True)
+    kill(first)
+    assert second.returncode == 1
+    assert "a run is training into" in second.stderr
+    third = subprocess.run([python, main, "--preflight"], cwd=cwd, env=environment(), capture_output=True, text=True)
+    assert third.returncode == 0, third.stderr  # a killed run leaves no lock
+
+
+def test_ending_the_launcher_ends_the_run(tmp_path: Path, tiny: dict[str, str]) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
+    facts["arguments"].update(max_steps=3000, save_strategy="no")
+    write(folder, facts)
+    started = subprocess.Popen(
+        command(folder, python), cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
+        time.sleep(0.1)
+    started.terminate()
+    said = started.communicate(timeout=60)[1]
+    assert (started.returncode, said) == (143, "launch.sh: the process was ended by SIGTERM\n")
+    size = os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl"))
+    time.sleep(1)
+    assert os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl")) == size
 
 
 def kill(started: subprocess.Popen[Any]) -> None:

@@ -11,9 +11,14 @@
 #   ./launch.sh --dry-run     print the command, and stop
 #
 # PYTHON names the interpreter (default: python3). MASTER_PORT names the port. Nothing else is accepted.
+if [ -z "${BASH_VERSION:-}" ]; then
+  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
+  exit 2
+fi
 set -euo pipefail
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+script=$(readlink -f -- "${BASH_SOURCE[0]}")
+here=${script%/*}
 python=${PYTHON:-python3}
 dry_run=false
 only_preflight=false
@@ -41,7 +46,7 @@ case "$port" in
 esac
 
 command=(
-  "$python" -m accelerate.commands.launch
+  "$python" "$here/trainer/start.py" accelerate.commands.launch
   --config_file "$here/accelerate.yaml"
   --main_process_port "$port"
   "$here/trainer/main.py"

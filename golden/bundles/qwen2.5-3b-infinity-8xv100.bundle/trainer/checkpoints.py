@@ -55,7 +55,27 @@ def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | 
     # With an optimizer of DeepSpeed's own the schedule lies in its shards (Trainer._save_optimizer_and_scheduler).
     if not _whole(schedule) and (os.path.exists(schedule) or not deepspeed):
         return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
+    short = _small_states(path)
+    if short is not None:
+        return f"{short} is cut off"
     return _deepspeed(path, world) if deepspeed else _plain(path)
+
+
+def weights_whole(path: str) -> bool:
+    """True when the folder has whole weights to load, whether or not training can go on from it."""
+    return os.path.isdir(path) and _weights(path) is None
+
+
+def _small_states(path: str) -> str | None:
+    """The first file of random states, or of the fp16 loss scale, that is there and cut off.
+
+    Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A missing
+    one is no harm (transformers tells and goes on; on several machines each has only its own).
+    """
+    for name in sorted(os.listdir(path)):
+        if (name.startswith("rng_state") or name == "scaler.pt") and not _whole(os.path.join(path, name)):
+            return name
+    return None
 
 
 def _deepspeed(path: str, world: int) -> str | None:
@@ -76,16 +96,37 @@ def _deepspeed(path: str, world: int) -> str | None:
 
 def _plain(path: str) -> str | None:
     names = os.listdir(path)
-    sharded = [name for name in names if name.startswith("pytorch_model_fsdp")]
-    if sharded:
-        whole = all(
-            os.path.exists(os.path.join(path, name, ".metadata")) or _whole(os.path.join(path, name))
-            for name in sharded
-        )
-        optimizer = [name for name in names if name.startswith("optimizer")]
-        if not whole:
-            return "the sharded weights are cut off"
-        return None if optimizer else "the optimizer state is missing"
+    if any(name.startswith("pytorch_model_fsdp") for name in names):
+        return _fsdp(path, names)
+    short = _weights(path)
+    if short is None and not _whole(os.path.join(path, "optimizer.pt")):
+        short = "optimizer.pt is missing or cut off"
+    return short
+
+
+def _fsdp(path: str, names: list[str]) -> str | None:
+    """FSDP's own files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
+
+    torch writes the ``.metadata`` of such a folder last, when every process has written its shard.
+    """
+    for kind in ("pytorch_model_fsdp", "optimizer"):
+        found = [os.path.join(path, name) for name in names if name.startswith(kind)]
+        if not found:
+            return f"{kind} is missing"
+        for place in found:
+            if not (_folder_whole(place) if os.path.isdir(place) else _whole(place)):
+                return f"{os.path.basename(place)} is cut off"
+    return None
+
+
+def _folder_whole(path: str) -> bool:
+    sizes = {name: os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)}
+    return ".metadata" in sizes and len(sizes) > 1 and all(sizes.values())
+
+
+def _weights(path: str) -> str | None:
+    """What is wrong with the weights as transformers writes them, or None."""
+    names = os.listdir(path)
     if INDEX in names:
         try:
             with open(os.path.join(path, INDEX), encoding="utf-8") as handle:
@@ -99,7 +140,7 @@ def _plain(path: str) -> str | None:
     for name in files:
         if not safetensors_whole(os.path.join(path, name)):
             return f"{name} is missing or cut off"
-    return None if _whole(os.path.join(path, "optimizer.pt")) else "optimizer.pt is missing or cut off"
+    return None
 
 
 def safetensors_whole(path: str) -> bool:

@@ -125,9 +125,10 @@ def apply_liger(bundle: Bundle, model: Any) -> None:
     _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
 
 
-def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+def save_final(trainer: Any, tokenizer: Any) -> None:
     """Leaves weights, configuration and tokenizer in output_dir, whatever the checkpoints hold.
 
+    The configuration has its cache on again (trainer.Trainer.save_model).
     With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all (RULES D07): the final
     save switches to the full state dict. Raises RunError when no weights were left behind.
     """
@@ -136,14 +137,18 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     output_dir = trainer.args.output_dir
     plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
     if plugin is not None:
-        plugin.state_dict_config = plugin.optim_state_dict_config = None
-        plugin.set_state_dict_type("FULL_STATE_DICT")
-    trainer.model.config.use_cache = bool(bundle.run.get("use_cache_after", True))
+        save_whole(plugin)
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
+
+
+def save_whole(plugin: Any) -> None:
+    """Switches accelerate's FSDP plugin to the full state dict; the settings of the sharded one do not fit it."""
+    plugin.state_dict_config = plugin.optim_state_dict_config = None
+    plugin.set_state_dict_type("FULL_STATE_DICT")
 
 
 def _first_line(error: BaseException) -> str:

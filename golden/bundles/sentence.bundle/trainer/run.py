@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import bundle as bundles
-from . import output, preflight, state
+from . import output, preflight, quiet, state
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
 
@@ -34,77 +34,114 @@ def main(folder: str, words: Sequence[str]) -> int:
         train(bundle)
     except RunError as error:
         return stop(error)
+    except KeyboardInterrupt:
+        say("stopped; the same launch goes on from the newest complete checkpoint")
+        return 130
+    except RuntimeError as error:
+        if "closed by peer" not in str(error):
+            raise
+        print(f"process {rank()} stops: another process of the run has ended", file=sys.stderr, flush=True)
+        return 1
     return 0
 
 
 def train(bundle: Bundle) -> None:
     """Trains and saves. Raises RunError."""
+    quiet.messages()
     args = state.build_arguments(bundle)
     state.check_state(bundle, args)
     import datasets
     import transformers
+    from accelerate.utils import broadcast_object_list
 
-    # torch 2.13 warns of two collectives that DeepSpeed 0.16 to 0.19 calls: nothing the reader of a run can act on.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.c10d_logger")
+    quiet.deprecations()
     transformers.utils.logging.disable_progress_bar()
     datasets.disable_progress_bars()
-    resumed = _begin(bundle)
+    told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
+    broadcast_object_list(told)
+    resumed: str | None = told[0]
     trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=resumed)
+    _steps(bundle, trainer, resumed)
     seconds = time.monotonic() - started
     from .callbacks import summary, tell
     from .model import save_final
 
-    save_final(bundle, trainer, tokenizer)
+    save_final(trainer, tokenizer)
     if trainer.is_world_process_zero():
         tell(bundle, summary(bundle, trainer.state, seconds, os.path.basename(resumed) if resumed else None))
     _leave()
 
 
+def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
+    """The training itself. Raises RunError when the memory of a GPU does not hold a step."""
+    import torch
+
+    try:
+        trainer.train(resume_from_checkpoint=resumed)
+    except torch.cuda.OutOfMemoryError as error:
+        run = bundle.run
+        raise RunError(
+            f"the GPU of process {rank()} has too little memory for {run['micro']} sequences of {run['seq']} tokens; "
+            f"lower batch.micro or batch.seq, or shard more ({str(error).splitlines()[0]})"
+        ) from error
+
+
 def _begin(bundle: Bundle) -> str | None:
-    """Rank 0 decides where the run begins and tells the others, who may not see the same folder."""
+    """Where the run begins: a checkpoint's folder, or None."""
+    checkpoint, notes = output.begin(bundle)
+    output.take(bundle)
+    for note in notes:
+        say(note)
+    return checkpoint
+
+
+def _first(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives on process 0 while the others wait, as long as ddp_timeout; its RunError is raised on all.
+
+    accelerate's ``main_process_first`` lets the others die of a closed connection when process 0 fails.
+    """
     from accelerate.utils import broadcast_object_list
 
-    decided: list[Any] = [None, None]
+    made: Any = None
+    told: list[str | None] = [None]
     if rank() == 0:
         try:
-            checkpoint, notes = output.begin(bundle)
-            for note in notes:
-                say(note)
-            output.mark(bundle)
-            decided = [checkpoint, None]
+            made = make()
         except RunError as error:
-            decided = [None, str(error)]
-    broadcast_object_list(decided)
-    if decided[1] is not None:
-        raise RunError(decided[1])
-    return decided[0] if decided[0] is None else str(decided[0])
+            told[0] = str(error)
+    broadcast_object_list(told)
+    if told[0] is not None:
+        raise RunError(told[0])
+    return made
 
 
 def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     """The trl trainer with its model, tokenizer and data."""
-    from accelerate import PartialState
+    from jinja2 import TemplateError
     from transformers import set_seed
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
-    from trl import SFTTrainer
 
     from . import data
     from .callbacks import Reporter
     from .model import load_model, load_tokenizer
+    from .trainer import Trainer
 
     set_seed(args.seed)
     tokenizer = load_tokenizer(bundle)
-    # The main process maps and caches; the others read the cache. SFTTrainer does the same around its tokenizing, and
-    # ddp_timeout bounds how long the others wait.
-    with PartialState().main_process_first():
-        rows, evaluation = data.build(bundle)
+    # The main process maps and caches; the others read the cache. SFTTrainer does the same around its tokenizing.
+    built = _first(lambda: data.build(bundle))
+    rows, evaluation = built if built is not None else data.build(bundle)
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
-    trainer = SFTTrainer(
-        model=model, args=args, train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer,
-        callbacks=[reporter],
-    )  # fmt: skip
+    try:
+        trainer = Trainer(
+            model=model, args=args, train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer,
+            callbacks=[reporter],
+        )  # fmt: skip
+    except TemplateError as error:
+        raise RunError(f"the chat template refuses a row of the data: {error}") from error
+    trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)

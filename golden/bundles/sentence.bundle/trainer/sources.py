@@ -99,17 +99,19 @@ def to_row(
 ) -> dict[str, Any]:
     """One stored row as trl reads it: messages, or prompt and completion, or ``text`` (the text column's name).
 
-    Raises RunError with the row's number (from 0) when the row does not have its shape.
+    A turn without content (null) is an empty one: a chat template would write the word "None" for it. Raises RunError
+    with the row's number (from 0) when the row does not have its shape.
     """
     shape, values = source["shape"], [row[column] for column in columns(source)]
     where = f"{name(source)}, row {index}"
     if shape == "text":
-        return {text: values[0]}
+        return {text: _string(values[0], where, "text")}
     if shape == "prompt_completion":
         prompt, completion = values
         context = row[source["context"]] if source.get("context") else None
         if isinstance(prompt, str):
-            return {"prompt": f"{prompt}\n\n{context}" if context else prompt, "completion": completion}
+            asked = f"{prompt}\n\n{context}" if context else prompt
+            return {"prompt": asked, "completion": _string(completion, where, "completion")}
         return {"prompt": _with_system(_messages(prompt, where), system), "completion": _messages(completion, where)}
     mapped = _from_value(values[0], where) if shape == "conversations" else _messages(values[0], where)
     return {"messages": _with_system(mapped, system)}
@@ -120,10 +122,10 @@ def _from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         raise RunError(f"{where}: the conversation is empty or no list")
     out = []
     for turn in turns:
-        speaker = turn.get("from")
+        speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        out.append({"role": ROLES[speaker], "content": turn.get("value") or ""})
+        out.append({"role": ROLES[speaker], "content": _content(turn.get("value"))})
     return out
 
 
@@ -133,7 +135,19 @@ def _messages(turns: Any, where: str) -> list[dict[str, Any]]:
     for turn in turns:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
             raise RunError(f"{where}: a message needs a role and a content")
-    return turns
+    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
+    return [{"role": turn["role"], **turn, "content": _content(turn["content"])} for turn in turns]
+
+
+def _content(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _string(value: Any, where: str, what: str) -> str:
+    if not isinstance(value, str):
+        seen = "null" if value is None else type(value).__name__
+        raise RunError(f"{where}: the {what} is {seen}, and should be text")
+    return value
 
 
 def _with_system(messages: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ def prepare_environment(bundle: Bundle) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["DS_ACCELERATOR"] = "cpu"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if bundle.run.get("project"):  # the argument `project` is trackio's; wandb knows the variable only
+        os.environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
 
 def build_arguments(bundle: Bundle) -> Any:

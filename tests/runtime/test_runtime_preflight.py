@@ -1,0 +1,120 @@
+"""The preflight against machines that are made up here, and what other libraries' messages become."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runtime_bundles import plan, source, write
+
+from xpc.runtime import preflight, quiet, state
+from xpc.runtime.bundle import Bundle, read
+from xpc.runtime.errors import RunError
+
+V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
+
+
+def made(tmp_path: Path, pins: str = "") -> Bundle:
+    return read(write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")]), pins))
+
+
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
+    """The findings for two GPUs; ``changes`` says what differs from two idle V100s."""
+    torch = pytest.importorskip("torch")
+    bundle = made(tmp_path)
+    bundle.run.update(device="cuda", gpu=V100, processes_per_node=2, world_size=2)
+    facts = {"name": "Tesla V100-SXM2-32GB", "gib": 31.74, "cc": (7, 0), "count": 2, "free": 31.4, "built": ["sm_70"]}
+    facts.update(changes)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: facts["count"] > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: facts["count"])
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: facts["built"])
+    properties = SimpleNamespace(
+        name=facts["name"], total_memory=int(facts["gib"] * 2**30), major=facts["cc"][0], minor=facts["cc"][1]
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (int(facts["free"] * 2**30), 0))
+    return preflight.devices(bundle)
+
+
+def test_the_planned_gpus_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpus(tmp_path, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"count": 0}, "2 GPU(s) are needed, and torch sees none"),
+        ({"count": 1}, "2 GPUs are needed on this node, and torch sees 1"),
+        ({"name": "NVIDIA A10G"}, "GPU 0 is a NVIDIA A10G, and this bundle is for v100-32gb"),
+        ({"cc": (6, 1)}, "GPU 0 has compute capability 6.1, below"),
+        ({"built": ["sm_80", "sm_90"]}, "has no kernels for GPU 0 (Tesla V100-SXM2-32GB, compute capability 7.0)"),
+        ({"gib": 15.8}, "GPU 0 has 15.8 GiB, and the plan counts on 31.7 GiB"),
+        ({"free": 12.0}, "GPU 0 has 12.0 GiB free, and the plan counts on 31.7 GiB: something else uses it"),
+    ],
+)
+def test_other_gpus_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str
+) -> None:
+    found = gpus(tmp_path, monkeypatch, **changes)
+    assert words in found[0]
+    assert len(found) == (1 if "count" in changes else 2)  # each GPU has its own finding
+
+
+def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = made(tmp_path)
+    bundle.arguments["output_dir"] = str(tmp_path)  # holds the bundle
+    monkeypatch.setattr(preflight, "devices", lambda _: ["gpu"])
+    monkeypatch.setattr(preflight, "disk", lambda _: ["disk"])
+    monkeypatch.setattr(preflight, "rows_and_tokens", lambda _: ["rows"])
+    with pytest.raises(RunError) as caught:
+        preflight.check(bundle, 0, 0)
+    lines = str(caught.value).splitlines()
+    assert (lines[0], lines[1], lines[2], lines[4]) == ("4 things stop this run:", "  - gpu", "  - disk", "  - rows")
+    assert "holds no run of a bundle" in lines[3]
+    bundle.pins = {"no-such-package": "1"}  # a wrong stack is not asked about GPUs and rows
+    with pytest.raises(RunError, match="3 things stop this run"):
+        preflight.check(bundle, 0, 0)
+
+
+def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = made(tmp_path)
+    bundle.run["project"] = "apples"
+    # prepare_environment writes to the process's environment: undone by these.
+    for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "WANDB_PROJECT"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    monkeypatch.delenv("WANDB_PROJECT")
+    state.prepare_environment(bundle)
+    assert os.environ["WANDB_PROJECT"] == "apples"
+    monkeypatch.setenv("WANDB_PROJECT", "mine")  # a person's own choice stays
+    state.prepare_environment(bundle)
+    assert os.environ["WANDB_PROJECT"] == "mine"
+
+
+def test_only_the_named_messages_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    mismatch = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has %d, DeepSpeed config has 2."
+    accelerate, deepspeed = logging.getLogger("accelerate.accelerator"), logging.getLogger("DeepSpeed")
+    before = (list(accelerate.filters), list(deepspeed.filters), deepspeed.level, deepspeed.propagate)
+    try:
+        quiet.messages()
+        deepspeed.setLevel(logging.INFO)
+        deepspeed.propagate = True
+        accelerate.warning(mismatch, 1)
+        accelerate.warning(mismatch, 4)  # a real mismatch
+        deepspeed.info("cdb=None")
+        deepspeed.warning("slow")
+        assert [record.getMessage() for record in caplog.records] == [mismatch % 4, "slow"]
+    finally:
+        accelerate.filters, deepspeed.filters, deepspeed.level, deepspeed.propagate = before
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        quiet.deprecations()
+        for module in ("deepspeed.runtime.engine", "trl.trainer", "torch.distributed.c10d_logger", "torch.optim"):
+            warnings.warn_explicit(module, FutureWarning, "f.py", 1, module=module)
+        warnings.warn_explicit("a user warning", UserWarning, "f.py", 1, module="deepspeed.runtime.engine")
+    assert [str(one.message) for one in seen] == ["trl.trainer", "torch.optim", "a user warning"]
