@@ -20,7 +20,7 @@ help: ## show this list
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 20 minutes)
+test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 15 minutes)
 	$(BIN)/python -m pytest
 
 test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
