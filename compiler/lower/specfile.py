@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Amount
-from xpc.compiler.schema import BY_PATH, TABLE, Setting
+from xpc.compiler.schema import TABLE, Setting
 from xpc.compiler.spec import DataSource, Spec
 
 STRUCTURAL = ("train.epochs", "train.steps")
@@ -160,6 +160,3 @@ def quoted(text: str) -> str:
 
 def _comment(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-__all__ = ["BY_PATH", "plain", "quoted", "show", "specfile"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler import registry
 from xpc.compiler.registry import Family
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
 FLASH = ("flash2", "flash3")
@@ -41,7 +41,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and gpu.capability >= (8, 0) and spec.text("precision") != "fp32":
         ways.append("`attn = flash2`")
     place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
-    word = place.source.text[place.span.start : place.span.end]
+    word = typed(place)
     yield Finding(
         place,
         "packing without flash attention",
@@ -132,7 +132,7 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     place = spec.place("model.attn")
     least = (8, 0) if attn == "flash2" else (9, 0)
     related = (spec.label("hardware", "the hardware"),)
-    word = place.source.text[place.span.start : place.span.end]
+    word = typed(place)
     if gpu is None:
         yield Finding(place, f"{attn} on the CPU", "write `attn = sdpa`", related, word.replace(attn, "sdpa"))
     elif gpu.capability < least:
@@ -169,7 +169,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     has = {"sdpa": known.sdpa, "flash2": known.flash, "flash3": known.flash, "flex": known.flex}.get(attn, True)
     if not has:
         place = spec.place("model.attn")
-        word = place.source.text[place.span.start : place.span.end]
+        word = typed(place)
         yield Finding(
             place,
             f"{known.model_type} has no {attn} attention",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.kinds import Amount
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
@@ -56,7 +56,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
             help = f"the nearest global batch is gbs={unit} (accumulation 1)"
     primary = spec.label("batch.gbs", text)
     if primary is not None:
-        one_word = primary.source.text[primary.span.start : primary.span.end]
+        one_word = typed(primary)
         head = one_word.partition("=")[0]
         yield Finding(
             primary,

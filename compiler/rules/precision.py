@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
 
@@ -22,7 +22,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("hardware", "the GPU"),)
     if spec.text("precision") == "bf16":
         place = spec.place("precision", fact)
-        word = place.source.text[place.span.start : place.span.end]
+        word = typed(place)
         yield Finding(
             place,
             f"bf16 on {gpu.name}, which is older than Ampere",
@@ -65,7 +65,7 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.text("precision") == "fp16":
         place = spec.place("precision", "ignored on a CPU")
-        word = place.source.text[place.span.start : place.span.end]
+        word = typed(place)
         yield Finding(
             place,
             "fp16 on the CPU trains in fp32",
@@ -120,7 +120,7 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.zero_stage and spec.text("precision") == "bf16":
         place = spec.place("precision", "not with ZeRO on a CPU")
-        word = place.source.text[place.span.start : place.span.end]
+        word = typed(place)
         yield Finding(
             place,
             "bf16 with ZeRO on the CPU",

@@ -50,6 +50,11 @@ class Rule:
             )
 
 
+def typed(label: Label) -> str:
+    """What stands at a place, as it was typed: an edit keeps the words around the one that it replaces."""
+    return label.source.text[label.span.start : label.span.end]
+
+
 def rule(code: str, slug: str, severity: str = "error") -> Callable[[Check], Rule]:
     """Make a rule of a check; the check must have a docstring."""
 

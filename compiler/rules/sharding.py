@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
 ZERO_ONLY = (
@@ -49,7 +49,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.sharded_by_fsdp:
         place = spec.place("strategy", "becomes ddp on a CPU")
-        word = place.source.text[place.span.start : place.span.end]
+        word = typed(place)
         yield Finding(
             place,
             f"{spec.text('strategy')} on the CPU shards nothing",
