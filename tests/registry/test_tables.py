@@ -146,19 +146,13 @@ def test_model_numbers_are_consistent():
         assert m.active_params is None or m.active_params < m.params, name
 
 
-def test_importing_the_registry_loads_nothing_and_a_first_lookup_is_quick():
+def test_importing_the_registry_loads_nothing_and_a_lookup_no_toml():
     code = (
-        "import time, json, attrs\n"
         "from xpc.compiler import registry\n"
         "assert not registry._tables\n"
-        "start = time.perf_counter()\n"
         "registry.find_model('qwen2.5-3b'), registry.model_names(), registry.dataset_names(), registry.gpu_names()\n"
-        "print(time.perf_counter() - start)\n"
+        "assert registry._tables\n"
         "import sys; assert 'tomllib' not in sys.modules\n"
         "assert 'xpc.compiler.registry.architecture' not in sys.modules\n"
     )
-    seconds = min(
-        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-        for _ in range(5)
-    )
-    assert seconds < 0.010  # measured 1 ms; the margin is for a loaded machine
+    subprocess.run([sys.executable, "-c", code], check=True)
