@@ -82,6 +82,14 @@ class Derivation:
                     "`with zero2`, `zero3` or `fsdp` shards the model states",
                 )
 
+        if self._get("strategy") in ("fsdp", "fsdp1", "hsdp"):
+            if "strategy.reshard" not in self.values:
+                self._set("strategy.reshard", True, "", DEFAULT)
+            if "strategy.state_dict" not in self.values:
+                self._set("strategy.state_dict", "full", "", DEFAULT)
+        if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
+            self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+
     def _precision(self) -> None:
         if self._get("precision") is not None:
             return
@@ -153,7 +161,7 @@ class Derivation:
             self.hardware.gpu,
             self._get("precision") != "fp32",
             stage,
-            self._whole("strategy.shard") or self.hardware.processes if strategy == "hsdp" else world,
+            (self._whole("strategy.shard") if strategy == "hsdp" else None) or world,
             seq,
             self._get("memory.checkpointing") is True,
             self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
@@ -178,10 +186,3 @@ class Derivation:
             self._note("no length is written: 3 epochs", "`for 3 epochs` states it")
         if "data.seed" not in self.values:
             self._set("data.seed", self._get("seed"), "as `seed`", DEFAULT)
-        if self._get("strategy") in ("fsdp", "fsdp1", "hsdp"):
-            if "strategy.reshard" not in self.values:
-                self._set("strategy.reshard", True, "", DEFAULT)
-            if "strategy.state_dict" not in self.values:
-                self._set("strategy.state_dict", "full", "", DEFAULT)
-        if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
-            self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)

@@ -32,7 +32,6 @@ class Loaded:
     items: dict[str, Item] = field(factory=dict)
     kinds: dict[str, str] = field(factory=dict)
     rows: list[Row] = field(factory=list)
-    rows_base: str = ""
     data_name: Label | None = None
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
@@ -84,7 +83,7 @@ def _overlay(out: Loaded, written: Written, kind: str) -> None:
         out.items[path] = item
         out.kinds[path] = kind
     if written.rows:
-        out.rows, out.rows_base = written.rows, written.source.name
+        out.rows = written.rows
     if written.data_name is not None:
         out.data_name = written.data_name
     for target, items in written.extra.items():

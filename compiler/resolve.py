@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from attrs import field
 
 from xpc.compiler import extras, registry, schema, targets
 from xpc.compiler.codes import report
 from xpc.compiler.convert import convert, plain_text, plain_value
 from xpc.compiler.derive import Derivation
-from xpc.compiler.files import Workspace
+from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Item, Row
 from xpc.compiler.load import Loaded
 from xpc.compiler.sources import bundle_name, find_model, find_source
@@ -23,7 +21,6 @@ from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
-MAX_PROCESSES = 1024
 
 
 def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:
@@ -151,31 +148,30 @@ class _Resolver:
                 else:
                     self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
                 continue
-            name, data = read
             try:
-                text = data.decode("utf-8-sig")
+                text = read.data.decode("utf-8-sig")
             except UnicodeDecodeError:
-                self.problems.append(report("XP114", f"`{name}` is not UTF-8 text", value.origin.label))
+                self.problems.append(report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label))
                 continue
             if path == "data.system":
                 self.values[path] = Value(text, value.origin)
                 continue
-            self.values[path] = Value(self._bundle(name, data), value.origin)
+            self.values[path] = Value(self._bundle(read), value.origin)
 
-    def _bundle(self, name: str, data: bytes) -> str:
+    def _bundle(self, read: Read) -> str:
         """Keep a copy for the bundle and return the name that it has there."""
-        inside = "files/" + bundle_name(name, sha256(data).hexdigest())
-        self.bundled[inside] = data
+        inside = "files/" + bundle_name(read.name, read.digest)
+        self.bundled[inside] = read.data
         return inside
 
-    def _read(self, path: str, node: String) -> tuple[str, bytes] | None:
+    def _read(self, path: str, node: String) -> Read | None:
         label = self.loaded.items[path].label
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.workspace.read_beside(node.value, base)
         if isinstance(read, str):
             self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
             return None
-        return read.name, read.data
+        return read
 
     def _model(self) -> Model:
         assert self.loaded.train is not None
@@ -187,7 +183,7 @@ class _Resolver:
         if value is not None and isinstance(value.value, String):
             config = self._read("model.config", value.value)
             if config is not None:
-                self.values["model.config"] = Value(self._bundle(*config), value.origin)
+                self.values["model.config"] = Value(self._bundle(config), value.origin)
         revision = self.values.get("model.revision")
         model, problems = find_model(
             node, label, config, None if revision is None else str(revision.value), self.workspace
@@ -200,12 +196,6 @@ class _Resolver:
     def _hardware(self, model: Model) -> Hardware:
         nodes_value = self.values.get("nodes")
         nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
-        if nodes > MAX_PROCESSES:
-            label = None if nodes_value is None else nodes_value.origin.label
-            self.problems.append(
-                report("XP107", f"`nodes` is more than {MAX_PROCESSES}", label, help="write `nodes 8`")
-            )
-            nodes = 1
         value = self.values.pop("hardware", None)
         if value is None:
             if "hardware" not in self.loaded.items:
@@ -255,14 +245,14 @@ class _Resolver:
         return Hardware(gpu, count, nodes)
 
     def _count(self, node: Number, label: Label | None) -> int:
-        if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
+        if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= schema.MAX_PROCESSES:
             place = None if label is None else Label(label.source, node.span)
             self.problems.append(
                 report(
                     "XP107",
                     "the number of processes is out of range",
                     place,
-                    help=f"write a whole number from 1 to {MAX_PROCESSES}",
+                    help=f"write a whole number from 1 to {schema.MAX_PROCESSES}",
                 )
             )
             return 1

@@ -53,6 +53,9 @@ LAUNCHERS = "this version writes launch.sh only; slurm, k8s and sky come with a 
 ADAPTERS = "this version trains all weights; lora and qlora come with a later one"
 LATER = "reserved by the language; this version does not compile it"
 
+MAX_PROCESSES = 1024
+"""Most nodes, and most processes of a node, that a spec may ask for."""
+
 OLD_STRATEGIES = {
     "full_shard": ("fsdp", {"strategy.reshard": True}),
     "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
@@ -113,7 +116,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("method.vllm", k.BLOCK, "generation by vLLM", pending=METHODS),
     # hardware
     Setting("hardware", k.HARDWARE, "GPUs of one node, or CPU processes", head=True),
-    Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1),
+    Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1, high=MAX_PROCESSES),
     # strategy
     Setting("strategy", k.CHOICE, "how model states are spread over processes", head=True,
             choices=("ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", *OLD_STRATEGIES)),

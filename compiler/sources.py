@@ -7,7 +7,7 @@ import json
 from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.convert import LARGEST, convert, plain_text
-from xpc.compiler.files import HEAD, MAX_DATA, Workspace
+from xpc.compiler.files import HEAD, MAX_DATA, Read, Workspace
 from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
@@ -34,15 +34,15 @@ DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 
 
 def find_model(
-    node: Ref | String, label: Label, config: tuple[str, bytes] | None, revision: str | None, workspace: Workspace
+    node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
-    """The model that the header names. `config` is the name and the bytes of `model { config = file(...) }`."""
+    """The model that the header names. `config` is what `model { config = file(...) }` names."""
     problems: list[Diagnostic] = []
     facts: ModelFacts | None = None
     known = ""
     if config is not None:
-        facts, problem = _facts(config[0], config[1], label)
-        known = config[0]
+        facts, problem = _facts(config.name, config.data, label)
+        known = config.name
         problems += problem
     if isinstance(node, String):
         wrong = plain_text(node.value)

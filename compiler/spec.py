@@ -17,7 +17,7 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
 
-SPEC, BASE, DEFAULT, REGISTRY, DERIVED, TARGET = "spec", "base", "default", "registry", "derived", "target"
+SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
 
 @record
