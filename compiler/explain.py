@@ -28,10 +28,10 @@ def _rows(name: str) -> list[Setting]:
 
 def _code(code: str) -> str | None:
     from xpc.compiler.codes import CODES
-    from xpc.compiler.rules import RULES
+    from xpc.compiler.rules import every
     from xpc.grammar.codes import CODES as SYNTAX
 
-    for rule in RULES:
+    for rule in every():
         if rule.code == code:
             return f"{code} {rule.slug} ({rule.severity})\n\n{dedent('    ' + rule.explanation).strip()}\n"
     if code in CODES:

@@ -8,7 +8,7 @@ import sys
 from xpc.compiler import kinds as k
 from xpc.compiler.codes import CODES
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.rules import RULES
+from xpc.compiler.rules import every
 from xpc.compiler.schema import SOURCE_SETTINGS, TABLE, Setting
 from xpc.grammar.codes import CODES as SYNTAX
 
@@ -39,7 +39,7 @@ def reference() -> str:
     lines += ["| code | slug | severity | |", "|---|---|---|---|"]
     table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
     table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
-    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.explanation.split())) for rule in RULES]
+    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.explanation.split())) for rule in every()]
     lines += [f"| {code} | {slug} | {severity} | {_first(text)} |" for code, slug, severity, text in sorted(table)]
     return "\n".join(lines) + "\n"
 

@@ -174,6 +174,17 @@ class Spec:
             raise TypeError(f"{path} is {value!r}, not a list")
         return tuple(float(item) for item in value)
 
+    def extra_value(self, escape: str, name: str) -> object:
+        """What an `extra` block (`trl`, `accelerate`, `deepspeed`) says of a name, or None."""
+        found = self.extra.get(escape, {}).get(name)
+        return None if found is None else found.value
+
+    def extra_place(self, escape: str, name: str, text: str = "") -> Label:
+        """The place of a name in an `extra` block. Raises KeyError where it is not written."""
+        label = self.extra[escape][name].origin.label
+        assert label is not None  # an extra is always written
+        return evolve(label, text=text)
+
     @property
     def on_cpu(self) -> bool:
         """Whether the run has no GPU."""

@@ -14,8 +14,9 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "compiler"))
 
+from case_support import Case  # noqa: E402
 from compile_support import checked, put  # noqa: E402
-from rule_cases import CASES, SYNTAX, Case  # noqa: E402
+from rule_cases import CASES, SYNTAX  # noqa: E402
 
 from xpc.compiler.render import render  # noqa: E402
 

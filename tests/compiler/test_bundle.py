@@ -9,8 +9,9 @@ import sys
 import tomllib
 
 import pytest
+from case_support import ROW, on_cpu, spec
 from compile_support import CONFIG, REPOSITORY, SEED, SENTENCE, checked, compiled, put, tree, xpc_process
-from rule_cases import CASES, ROW, on_cpu, spec
+from rule_cases import CASES
 
 from xpc.compiler.bundle import BundleError, write
 

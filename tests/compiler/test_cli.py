@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from case_support import ROW, spec
 from compile_support import CONFIG, SEED, SENTENCE, put, tree, xpc
-from rule_cases import ROW, spec
 
 CLEAN = spec()
 WRONG = spec(batch="gbs=512 micro=11")
@@ -359,13 +359,13 @@ def test_explain_a_value_of_a_spec(tmp_path):
 def test_every_code_and_setting_explains_itself():
     from xpc.compiler.codes import CODES
     from xpc.compiler.explain import explain
-    from xpc.compiler.rules import RULES
+    from xpc.compiler.rules import every
     from xpc.compiler.schema import TABLE
     from xpc.grammar.codes import CODES as GRAMMAR
 
-    for what in (*CODES, *GRAMMAR, *(rule.code for rule in RULES), *(row.path for row in TABLE)):
+    for what in (*CODES, *GRAMMAR, *(rule.code for rule in every()), *(row.path for row in TABLE)):
         told = explain(what)
         assert told, what
         assert len(told) > 20, what
-    everything = [*CODES, *GRAMMAR, *(rule.code for rule in RULES)]
+    everything = [*CODES, *GRAMMAR, *(rule.code for rule in every())]
     assert len(set(everything)) == len(everything)

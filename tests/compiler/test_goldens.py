@@ -11,7 +11,7 @@ from golden_diagnostics import FOLDER, SEPARATOR, golden
 from rule_cases import CASES, SYNTAX
 
 from xpc.compiler.codes import CODES
-from xpc.compiler.rules import RULES
+from xpc.compiler.rules import every
 
 EVERY = (*SYNTAX, *CASES)
 
@@ -28,4 +28,4 @@ def test_no_orphan_and_none_missing():
     names = set(os.listdir(FOLDER))
     assert names == {f"{case.title}.txt" for case in EVERY}
     shown = {name[:5] for name in names}
-    assert not {*CODES, *(rule.code for rule in RULES)} - shown
+    assert not {*CODES, *(rule.code for rule in every())} - shown

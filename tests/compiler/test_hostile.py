@@ -7,6 +7,7 @@ import sys
 import tomllib
 
 import pytest
+from case_support import ROW, spec
 from compile_support import (
     CONFIG,
     HEAD,
@@ -22,7 +23,6 @@ from compile_support import (
     xpc,
     xpc_process,
 )
-from rule_cases import ROW, spec
 
 PAYLOADS = (
     "$(touch pwned)",

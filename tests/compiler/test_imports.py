@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from case_support import spec
 from compile_support import REPOSITORY, SEED, put
-from rule_cases import spec
 
 HEAVY = (
     "torch",

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from case_support import spec
 from compile_support import (
     CONFIG,
     HEAD,
@@ -21,7 +22,7 @@ from compile_support import (
     shown,
     value,
 )
-from rule_cases import CASES, spec
+from rule_cases import CASES
 
 from xpc.compiler import schema
 from xpc.compiler.kinds import EPOCH, NEVER, Amount

@@ -4,10 +4,10 @@ import json
 import os
 import sys
 
+from case_support import spec
 from compile_support import NOWHERE, checked, compiled, errors, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rule_cases import spec
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fuzz"))
 

@@ -1,18 +1,19 @@
 """Each rule on both sides: a spec that it rejects, and the nearest one that it lets through."""
 
 import pytest
+from case_support import Case
 from compile_support import checked, codes, edited, errors, of, put, shown
-from rule_cases import CASES, SYNTAX, Case
+from rule_cases import CASES, SYNTAX
 
 from xpc.compiler.codes import CODES
-from xpc.compiler.rules import RULES
+from xpc.compiler.rules import every
 from xpc.grammar.diagnostic import ERROR
 
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
 
 
 def test_no_code_without_a_case():
-    missing = {*CODES, *(rule.code for rule in RULES)} - {case.code for case in CASES}
+    missing = {*CODES, *(rule.code for rule in every())} - {case.code for case in CASES}
     assert not missing
 
 

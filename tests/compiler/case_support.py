@@ -1,0 +1,67 @@
+"""What a case of a rule is, and the specs that cases are written with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+
+@frozen
+class Case:
+    """`rejected` gives `code` and no other error or warning; `accepted` does not give it and has no error."""
+
+    code: str
+    rejected: str
+    accepted: str
+    files: Mapping[str, str] = field(factory=dict)
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.code}-{self.variant}" if self.variant else self.code
+
+
+def spec(
+    *more: str,
+    train: str = "qwen2.5-3b on infinity-instruct for 3 epochs",
+    hardware: str = "8 x h100-80gb",
+    strategy: str = "zero2",
+    precision: str = "bf16",
+    batch: str = "gbs=128 micro=16",
+    save: str = 'save "out/run"',
+) -> str:
+    """A spec that states everything that would else be assumed in a note."""
+    lines = [
+        "xpc 1",
+        "",
+        f"train {train}",
+        "",
+        f"hardware {hardware}",
+        f"strategy {strategy}",
+        f"precision {precision}",
+        f"batch {batch}",
+        save,
+        *more,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def on_cpu(*more: str, strategy: str = "zero2", precision: str = "fp32", batch: str = "gbs=8 micro=4") -> str:
+    return spec(*more, hardware="2 x cpu", strategy=strategy, precision=precision, batch=batch)
+
+
+def data(*lines: str, name: str = "") -> str:
+    return "\n".join([f"data {name} {{".replace("  ", " "), *(f"  {line}" for line in lines), "}"])
+
+
+def trained(what: str) -> str:
+    return f"{what} for 3 epochs"
+
+
+ROW = json.dumps({"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}) + "\n"
+PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+MARKED = PLAIN.replace("{{ message", "{% generation %}{{ message").replace(
+    "}}{% endfor", "}}{% endgeneration %}{% endfor"
+)

@@ -1,0 +1,85 @@
+"""Cases of names, units, files and places (XP1xx)."""
+
+from __future__ import annotations
+
+import json
+
+from case_support import PLAIN, ROW, Case, data, spec, trained
+from compile_support import CONFIG
+
+CASES: tuple[Case, ...] = (
+    Case("XP101", spec(batch="gbs=128 micr=16"), spec(batch="gbs=128 micro=16")),
+    Case("XP102", spec("optimizer adamw(seq=2048)"), spec(batch="gbs=128 micro=16 seq=2048")),
+    Case("XP103", spec("seed 1", "seed 2"), spec("seed 1")),
+    Case("XP104", spec('optimizer adamw(lr="1e-5")'), spec("optimizer adamw(lr=1e-5)")),
+    Case("XP104", spec("schedule"), spec("schedule linear"), variant="no-value"),
+    Case("XP105", spec(batch="gbs=128 micro=16 seq=2k"), spec(batch="gbs=128 micro=16 seq=2Ki")),
+    Case("XP106", spec("schedule cosin"), spec("schedule cosine")),
+    Case("XP107", spec("optimizer adamw(lr=-1)"), spec("optimizer adamw(lr=1)")),
+    Case("XP108", spec(train=trained("qwen2.5-3bb on infinity-instruct")), spec()),
+    Case(
+        "XP109",
+        spec(train=trained("org/model on infinity-instruct")),
+        spec('model(config=file("config.json"))', train=trained("org/model on infinity-instruct")),
+        {"config.json": json.dumps(CONFIG)},
+    ),
+    Case("XP110", spec(train=trained("qwen2.5-3b on infinity-instrct")), spec()),
+    Case(
+        "XP111",
+        spec(train=trained("qwen2.5-3b on org/rows")),
+        spec("data(format=messages)", train=trained("qwen2.5-3b on org/rows")),
+    ),
+    Case("XP112", spec(hardware="8 x h100-80g"), spec()),
+    Case("XP113", spec("target trl-1.17"), spec("target trl-1.16")),
+    Case(
+        "XP114",
+        spec('model(chat_template=file("chatlm.jinja"))'),
+        spec('model(chat_template=file("chatml.jinja"))'),
+        {"chatml.jinja": PLAIN},
+    ),
+    Case(
+        "XP115",
+        spec().replace("xpc 1\n", 'xpc 1\nextends "t.xp"\n'),
+        spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
+        {"base.xp": "seed 7\n", "t.xp": "seed 7\n"},
+    ),
+    Case("XP116", spec("method dpo"), spec("method sft")),
+    Case("XP117", "xpc 1\n\nseed 1\n", spec("seed 1")),
+    Case(
+        "XP118",
+        spec(train=trained('"models/none" on infinity-instruct')),
+        spec(train=trained('"models/tiny" on infinity-instruct'), batch="gbs=128 micro=16 seq=512"),
+        {"models/tiny/config.json": json.dumps(CONFIG)},
+    ),
+    Case(
+        "XP119",
+        spec(data("infinity-instruct", name="mix")),
+        spec(data("infinity-instruct", name="mix"), train=trained("qwen2.5-3b on mix")),
+    ),
+    Case("XP120", spec("extra trl {", "  learning_rate = 1e-5", "}"), spec("optimizer adamw(lr=1e-5)")),
+    Case(
+        "XP121", spec("extra trl {", "  neftune_noise = 5", "}"), spec("extra trl {", "  neftune_noise_alpha = 5", "}")
+    ),
+    Case(
+        "XP122",
+        spec("model(revision=v2)", train=trained("qwen2.5-3b@main on infinity-instruct")),
+        spec("model(revision=v2)"),
+    ),
+    Case(
+        "XP123",
+        spec(train=trained('qwen2.5-3b on "roes.jsonl"')),
+        spec(train=trained('qwen2.5-3b on "rows.jsonl"')),
+        {"rows.jsonl": ROW},
+    ),
+    Case(
+        "XP124",
+        spec(train=trained('qwen2.5-3b on "odd.jsonl"')),
+        spec(
+            data('"odd.jsonl" {\n    columns = [story]\n  }', "format = text", name="mix"),
+            train=trained("qwen2.5-3b on mix"),
+        ),
+        {"odd.jsonl": '{"story": "once", "id": 1}\n'},
+    ),
+    Case("XP125", spec().removeprefix("xpc 1\n\n"), spec()),
+    Case("XP190", spec(save=""), spec()),
+)
