@@ -12,10 +12,10 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
 
-.PHONY: help demo test test-fast check bench golden docs tables format fuzz clean
+.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
@@ -36,8 +36,10 @@ check: $(VENV)/ready ## linter, formatter and strict types
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md anew
+docs: $(VENV)/ready ## write docs/reference.md and docs/rules.md anew
 	$(BIN)/python -m xpc.compiler.reference docs/reference.md
+	$(BIN)/python tests/rule_evidence.py
+	$(BIN)/python -m xpc.compiler.rules_page docs/rules.md
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(BIN)/python tests/golden_bundles.py
@@ -54,6 +56,9 @@ format: $(VENV)/ready ## format the sources
 
 fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
 	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2
+
+differential: $(VENV)/ready $(OLD)/ready ## 20,000 random specs against the libraries, 300 of them for a step; writes differential/
+	$(BIN)/python tests/proof/differential.py --accepted 20000 --steps 300 --out differential
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(OLD) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model

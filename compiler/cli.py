@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from xpc.compiler.files import Workspace
-    from xpc.grammar.diagnostic import Diagnostic
+    from xpc.compiler.silence import Silenced
+    from xpc.grammar.diagnostic import Diagnostic, Label
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
+TEXTS = ("full", "concise")
+"""The formats for people; the others are read by programs, and nothing else goes with them."""
+DENIED = "warnings are denied (--deny warnings)"
 LATER = ("fmt", "plan", "diff", "lock", "verify", "import", "upgrade", "sweep", "report", "doctor")
 MAX_SPEC = 16 * 2**20
 """Largest spec that is read, bytes."""
@@ -116,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
     for one in (check, compiled):
         one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
+        one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
     told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
     told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
     for name in LATER:
@@ -158,7 +163,8 @@ def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
     from xpc.compiler.render import render
 
     found: list[Diagnostic] = []
-    wrong = unread = False
+    silenced: list[Silenced] = []
+    wrong = denied = unread = False
     for path in options.files:
         try:
             data, name, workspace = read_spec(path)
@@ -168,9 +174,14 @@ def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
             continue
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
+        silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
+        denied = denied or is_denied(options, checked.problems)
         seen += workspace.seen
-    return render(found, options.format, color=_color()), 2 if unread else int(wrong)
+    output = render(found, options.format, color=_color(), silenced=silenced)
+    if denied and options.format in TEXTS:
+        output += f"{DENIED}\n"
+    return output, 2 if unread else int(wrong or denied)
 
 
 def _compile(options: argparse.Namespace) -> int:
@@ -180,7 +191,13 @@ def _compile(options: argparse.Namespace) -> int:
 
     data, name, workspace = read_spec(options.file)
     files, checked = compile_text(data, name, workspace)
-    sys.stdout.write(render(located(checked.problems, options.file), options.format, color=_color()))
+    silenced = located_silences(checked.silenced, options.file)
+    found = located(checked.problems, options.file)
+    sys.stdout.write(render(found, options.format, color=_color(), silenced=silenced))
+    to = sys.stdout if options.format in TEXTS else sys.stderr
+    if is_denied(options, checked.problems):
+        print(f"{DENIED}, and nothing was written", file=to)
+        return 1
     if files is None:
         return 1
     out = options.output or os.path.join(".", f"{name.removesuffix('.xp')}.bundle")
@@ -190,7 +207,6 @@ def _compile(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     import shlex
 
-    to = sys.stdout if options.format in ("full", "concise") else sys.stderr
     if moved is not None:
         print(f"moved what stood there to {moved}", file=to)
     print(f"wrote {out}; launch it with", file=to)
@@ -198,12 +214,36 @@ def _compile(options: argparse.Namespace) -> int:
     return 0
 
 
+def is_denied(options: argparse.Namespace, problems: Sequence[Diagnostic]) -> bool:
+    """Whether warnings stand that the command line takes for errors."""
+    return options.deny is not None and any(one.severity == "warning" for one in problems)
+
+
 def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
     """The diagnostics with the names of their sources as the user's working directory sees them."""
     base = os.path.dirname(path)
     if not base:
         return list(problems)
-    from xpc.grammar.diagnostic import Label
+    move = _mover(base)
+    return [_moved(one, move) for one in problems]
+
+
+def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
+    """Like `located`, for what the comments of the spec silenced."""
+    from xpc.grammar.record import evolve
+
+    move = _mover(os.path.dirname(path))
+    return [evolve(one, finding=_moved(one.finding, move), place=move(one.place)) for one in silenced]
+
+
+def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
+    from xpc.grammar.record import evolve
+
+    return evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
+
+
+def _mover(base: str) -> Callable[[Label], Label]:
+    """What gives a label's source the name that it has from the working directory; one new source an old one."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
@@ -215,10 +255,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
             renamed[id(old)] = Source(os.path.normpath(os.path.join(base, old.name)), old.text)
         return evolve(label, source=renamed[id(old)])
 
-    return [
-        evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
-        for one in problems
-    ]
+    return move
 
 
 if __name__ == "__main__":

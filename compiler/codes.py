@@ -42,8 +42,9 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP109": (
         "unregistered-model",
         "note",
-        "The hub id is not in the registry, so its architecture is not known: checks that need layers, heads or "
-        'parameters are skipped. `model { config = file("config.json") }` gives them.',
+        "The hub id is not in the registry, or a config.json is of a family whose parameters are not counted here: "
+        'checks that need layers, heads or parameters are skipped. `model { config = file("config.json") }` names the '
+        "family, and gives its sizes where they are counted.",
     ),
     "XP110": (
         "unknown-dataset",
@@ -105,11 +106,30 @@ CODES: dict[str, tuple[str, str, str]] = {
         "`xpc 1` on the first line says which edition of the language the page is written in. A one-liner may leave "
         "it out.",
     ),
+    "XP126": (
+        "setting-of-another-method",
+        "error",
+        "Each training method reads its own settings: `generations` means nothing to dpo, packing nothing to grpo. "
+        "The trainer's own class would refuse the name, or nothing would read it.",
+    ),
     "XP190": (
         "assumed",
         "note",
         "Something was not written, and a value had to be assumed. It is stated in the bundle; writing it makes the "
         "note go away.",
+    ),
+    "XP901": (
+        "unused-silence",
+        "warning",
+        "A comment `# xpc: allow CODE reason` silences warnings and notes on its lines, and nothing there gives this "
+        "one; or it is an error, which cannot be silenced. What is silenced twice or long gone would hide the next "
+        "finding. It is told of the file that is checked, not of its bases, and once no error stands.",
+    ),
+    "XP902": (
+        "malformed-silence",
+        "warning",
+        "A silence is `# xpc: allow`, one or more codes, and the reason: `# xpc: allow XP410 the cluster has only "
+        "FSDP1`. Without a code that exists, or without a reason, it silences nothing.",
     ),
 }
 

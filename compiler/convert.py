@@ -9,8 +9,8 @@ from xpc.compiler.codes import report
 from xpc.compiler.items import Item
 from xpc.compiler.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
 from xpc.compiler.schema import CHOICE_PENDING, Setting
-from xpc.compiler.suggest import FOREIGN, nearest
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 LARGEST = 2**63 - 1
@@ -35,32 +35,33 @@ def _at(item: Item, node: Value | None, text: str = "") -> Label:
     return Label(item.label.source, item.label.span if node is None else node.span, text)
 
 
+def wrong(
+    code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
+) -> Wrong:
+    """A finding whose help and edit are a legal value: the one given, what was meant, or an example."""
+    from xpc.compiler.legal import legal  # only a wrong spec pays for it
+
+    value, fits = (value, True) if value else legal(row, item, node)
+    part = item.node if row.kind.name == "reals" else node  # of a list, the list is named
+    edits = (Edit(part.span, value),) if part is not None and part is item.node and fits else ()
+    return Wrong(report(code, message, _at(item, node, text), help=f"write `{_form(row, value)}`", edits=edits))
+
+
 def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
-    return Wrong(
-        report("XP104", f"`{row.name}` takes {row.kind.phrase}", _at(item, node), help=f"write `{_form(row, value)}`")
-    )
+    return wrong("XP104", f"`{row.name}` takes {row.kind.phrase}", row, item, node, value)
 
 
-def _form(row: Setting, value: str | None = None) -> str:
-    """A setting as it is typed where it stands, with a legal value."""
-    from xpc.compiler.misnamed import example  # only a wrong spec pays for it
-
-    value = value or example(row)
+def _form(row: Setting, value: str) -> str:
+    """A setting as it is typed where it stands."""
     if row.path in ("train.epochs", "train.steps"):
         return f"for {value} {row.name}"
     return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
-def _wrong_unit(row: Setting, item: Item, node: Number, help: str) -> Wrong:
+def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> Wrong:
     shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
-    return Wrong(
-        report(
-            "XP105",
-            f"`{shown}` has no meaning for `{row.name}`",
-            _at(item, node, f"expected {row.kind.phrase}"),
-            help=help,
-        )
-    )
+    message, text = f"`{shown}` has no meaning for `{row.name}`", f"expected {row.kind.phrase}"
+    return wrong("XP105", message, row, item, node, value, text)
 
 
 def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
@@ -69,38 +70,27 @@ def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -
         low = "" if row.low is None else f" of at least {row.low:g}"
         high = "" if row.high is None else f"{' and' if low else ' of'} at most {row.high:.0f}"
         bounds = f"{low}{high}" or " that is finite and below 2^63"
-        raise Wrong(
-            report(
-                "XP107",
-                f"`{row.name}` is out of range",
-                _at(item, node, f"a number{bounds}"),
-                help=f"write `{_form(row)}`",
-            )
-        )
+        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, text=f"a number{bounds}")
 
 
 def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     _bounded_number(row, item, node)
-    scale = COUNT_UNITS.get(node.unit or "", 1)
-    if node.unit and node.unit not in COUNT_UNITS:
-        legal = None if row.kind.name == "every" else f"{node.value:g}"
-        raise _wrong_unit(row, item, node, f"write `{_form(row, legal)}`")
-    if tokens and node.unit in ("k", "M", "B"):
-        exact = _scaled(row, item, node, scale)
-        binary = f"{_scaled(row, item, node, 1024):.0f}, {node.value:g}Ki or "
-        raise _wrong_unit(row, item, node, f"write {binary if node.unit == 'k' else ''}{exact:.0f}")
+    unit = {"K": "k", "m": "M", "b": "B", "ki": "Ki", "mi": "Mi"}.get(node.unit or "", node.unit or "")
+    scale = COUNT_UNITS.get(unit, 1)
+    if tokens and unit in ("k", "M", "B"):
+        exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
+        found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
+        readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
+        raise Wrong(evolve(found.diagnostic, help=f"write {readings}{exact:.0f}"))
+    if unit != (node.unit or ""):
+        raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
+    if unit and unit not in COUNT_UNITS:
+        raise _wrong_unit(row, item, node, None if row.kind.name == "every" else f"{node.value:g}")
     value = _scaled(row, item, node, scale)
     if value != int(value):
-        raise Wrong(
-            report(
-                "XP104",
-                f"`{row.name}` takes a whole number",
-                _at(item, node),
-                help=f"write `{_form(row, str(max(1, round(value))))}`",
-            )
-        )
+        raise wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
     _bounded(row, item, node, int(value))
     return int(value)
 
@@ -132,7 +122,7 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
         raise _wrong_kind(row, item, node)
     if node.unit:
         meant = node.value / 100 if node.unit == "%" else node.value
-        raise _wrong_unit(row, item, node, f"write `{_form(row, f'{meant:g}')}`")
+        raise _wrong_unit(row, item, node, f"{meant:g}")
     _bounded(row, item, node, node.value)
     return node.value
 
@@ -144,14 +134,8 @@ def _real(row: Setting, item: Item, node: Value | None) -> object:
 def _share(row: Setting, item: Item, node: Number) -> Amount:
     _bounded(row, item, node, node.value)
     if not 0 <= node.value <= 100:
-        raise Wrong(
-            report(
-                "XP107",
-                f"`{row.name}` is out of range",
-                _at(item, node, "a share lies between 0% and 100%"),
-                help=f"write `{row.name} = 5%`",
-            )
-        )
+        message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
+        raise wrong("XP107", message, row, item, node, "5%", text)
     return Amount("share", node.value / 100)
 
 
@@ -159,7 +143,7 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
     if isinstance(node, Number) and node.unit == "%":
         return _share(row, item, node)
     if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and 0 < node.value < 1:
-        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value * 100:g}%` for a share")
+        raise _wrong_unit(row, item, node, f"{node.value * 100:g}%")
     return Amount("count", _integer(row, item, node))
 
 
@@ -181,14 +165,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     amount = _count_or_share(row, item, node)
     assert isinstance(amount, Amount)
     if amount.value <= 0:
-        raise Wrong(
-            report(
-                "XP107",
-                f"`{row.name}` is out of range",
-                _at(item, node, "0 would mean never"),
-                help=f"write `{row.name} = never` or `{row.name} = 100`",
-            )
-        )
+        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
     return amount
 
 
@@ -204,8 +181,9 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
     if not (isinstance(node, Ref) and node.is_name):
         raise _wrong_kind(row, item, node)
     if node.name not in row.choices:
-        near = FOREIGN.get(node.name.lower())
-        near = near if near in row.choices else nearest(node.name, row.choices)
+        from xpc.compiler.meaning import choice  # only a misspelt spec pays for it
+
+        near = choice(row, node.name)
         raise Wrong(
             report(
                 "XP106",
@@ -243,16 +221,9 @@ def plain_text(value: str) -> str | None:
 def _text(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, String):
         raise _wrong_kind(row, item, node)
-    wrong = plain_text(node.value)
-    if wrong:
-        raise Wrong(
-            report(
-                "XP107",
-                f"`{row.name}` cannot be used: {wrong}",
-                _at(item, node),
-                help=f"write `{_form(row)}`",
-            )
-        )
+    why = plain_text(node.value)
+    if why:
+        raise wrong("XP107", f"`{row.name}` cannot be used: {why}", row, item, node)
     return node.value
 
 
@@ -280,14 +251,7 @@ def _reals(row: Setting, item: Item, node: Value | None) -> object:
         raise _wrong_kind(row, item, node)
     values = tuple(float(_number(row, item, part)) for part in node.items)
     if row.path == "optimizer.betas" and (len(values) != 2 or not all(0 <= v < 1 for v in values)):
-        raise Wrong(
-            report(
-                "XP107",
-                "`betas` are two numbers from 0 to below 1",
-                _at(item, node),
-                help="write `betas = [0.9, 0.999]`",
-            )
-        )
+        raise wrong("XP107", "`betas` are two numbers from 0 to below 1", row, item, node)
     return values
 
 
@@ -297,23 +261,22 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
     return tuple(str(_name(row, item, part)) for part in node.items)
 
 
+def _of_methods(row: Setting, item: Item, node: Value | None) -> object:
+    from xpc.compiler.convert_methods import CONVERTERS  # only methods and adapters have these kinds
+
+    return CONVERTERS[row.kind.name](row, item, node)
+
+
 def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
-        raise _wrong_unit(row, item, node, f"write `{row.name} = {node.value:g}s`")
+        raise _wrong_unit(row, item, node, f"{node.value:g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
     _bounded(row, item, node, seconds)
     if seconds < 1 or seconds != int(seconds):
-        raise Wrong(
-            report(
-                "XP107",
-                f"`{row.name}` is at least one second, in whole seconds",
-                _at(item, node),
-                help=f"write `{row.name} = 1800s`",
-            )
-        )
+        raise wrong("XP107", f"`{row.name}` is at least one second, in whole seconds", row, item, node)
     return int(seconds)
 
 
@@ -339,6 +302,9 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "name": _name,
     "reals": _reals,
     "names": _names,
+    "weighted": _of_methods,
+    "targets": _of_methods,
+    "share": _of_methods,
     "duration": _duration,
     "hardware": _itself,
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import lcm
+
 from xpc.compiler import plan
 from xpc.compiler.codes import report
 from xpc.compiler.registry import find_family
-from xpc.compiler.schema import BY_PATH, OLD_STRATEGIES, TABLE
+from xpc.compiler.schema import BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic
@@ -30,8 +32,11 @@ class Derivation:
         """Every value that the spec leaves open."""
         self._strategy()
         self._precision()
+        self._method()
         self._sequence()
+        self._checkpointing()
         self._defaults()
+        self._optimizer()
         self._attention()
         self._packing()
         self._batch()
@@ -47,6 +52,17 @@ class Derivation:
     def _note(self, message: str, help: str) -> None:
         self.notes.append(report("XP190", message, self.model.label, help=help))
 
+    def _method(self) -> None:
+        """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
+        method, tuned = self._get("method"), self._get("lora") is True or self._get("qlora") is True
+        if tuned or method not in (None, "sft"):
+            from xpc.compiler import derive_method
+
+            if tuned:
+                derive_method.adapter(self)
+            if isinstance(method, str) and method != "sft":
+                derive_method.own_defaults(self, method)
+
     def _sequence(self) -> None:
         """The default length, cut to the model's context where that is shorter."""
         facts, usual = self.model.facts, BY_PATH["batch.seq"].default
@@ -58,10 +74,27 @@ class Derivation:
         ):
             self._set("batch.seq", facts.context, "the model's context", DEFAULT)
 
+    def _checkpointing(self) -> None:
+        """Off for the families that cannot recompute."""
+        name, without = self.model.model_type, self.target.facts["no_checkpointing"]
+        if "memory.checkpointing" not in self.values and isinstance(without, list) and name in without:
+            self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
+
     def _defaults(self) -> None:
+        method = self._get("method") or "sft"
         for row in TABLE:
-            if row.default is not None and row.path not in self.values and not row.pending:
+            if row.default is None or row.path in self.values or row.pending:
+                continue
+            if not row.methods or method in row.methods:
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
+
+    def _optimizer(self) -> None:
+        """What only some optimizers and schedules have; nothing else loads the module that knows it."""
+        optimizer, schedule = str(self._get("optimizer")), str(self._get("schedule"))
+        if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
+            from xpc.compiler import derive_optimizer
+
+            derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _strategy(self) -> None:
         written = self._get("strategy")
@@ -121,7 +154,7 @@ class Derivation:
             self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
 
     def _batch(self) -> None:
-        world = self.hardware.world
+        world = max(1, self.hardware.world // (self._whole("strategy.context_parallel") or 1))
         gbs, micro, accum = (self._whole(f"batch.{name}") for name in ("gbs", "micro", "accum"))
         if gbs is None:
             gbs = self._derive_gbs(world, micro, accum)
@@ -133,6 +166,10 @@ class Derivation:
         if accum is None:
             accum = max(1, gbs // (micro * world))
             self._set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
+        if self._get("method") in ONLINE:
+            from xpc.compiler import derive_method
+
+            derive_method.batch(self, world, micro)
         if "eval.micro" not in self.values:
             self._set("eval.micro", micro, "as in training", DEFAULT)
 
@@ -146,6 +183,8 @@ class Derivation:
             self._set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
             return gbs
         unit = world * (accum or 1)
+        if self._get("method") in ONLINE:
+            unit = lcm(unit, self._whole("method.generations") or 1)  # a step holds whole groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
         self._set("batch.gbs", gbs, why, DEFAULT)
@@ -155,25 +194,33 @@ class Derivation:
     def _derive_micro(self, gbs: int, world: int) -> int:
         strategy = str(self._get("strategy"))
         stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
-        seq = self._whole("batch.seq") or 1024
+        seq = -(-(self._whole("batch.seq") or 1024) // (self._whole("strategy.context_parallel") or 1))
         need = plan.Need(
             self.model.facts,
             self.hardware.gpu,
             self._get("precision") != "fp32",
             stage,
-            (self._whole("strategy.shard") if strategy == "hsdp" else None) or world,
+            (self._whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
             seq,
             self._get("memory.checkpointing") is True,
             self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
             self._get("strategy.offload") in ("cpu", "optimizer"),
         )
-        chosen = plan.largest_micro(need, gbs // world if gbs % world == 0 else 1)
+        chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
         self._set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
             self._note(
                 f"no micro-batch is written: micro={chosen.value}, {chosen.why}", f"`micro={chosen.value}` states it"
             )
         return chosen.value
+
+    def _trained(self, need: plan.Need) -> plan.Need:
+        """The need of a process with what an adapter or a method changes in it; nothing for plain sft."""
+        if self._get("method") == "sft" and "lora.rank" not in self.values:
+            return need
+        from xpc.compiler import derive_method
+
+        return derive_method.memory(self, need)
 
     def _rest(self) -> None:
         if "save" not in self.values:

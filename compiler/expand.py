@@ -7,10 +7,11 @@ out is flat: a path of the schema, the node that was written for it (None for a 
 from __future__ import annotations
 
 from xpc.compiler import registry, schema
+from xpc.compiler.codes import report
 from xpc.compiler.items import Collector, Item, Row, Written
 from xpc.compiler.kinds import BLOCK, CHOICES, FLAG
 from xpc.compiler.suggest import nearest
-from xpc.grammar.diagnostic import Label
+from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Block, Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
@@ -30,6 +31,8 @@ class _Expander(Collector):
         super().__init__(file)
         self.outer = schema.outer_names()
         self.choices = schema.bare_choices()
+        self.header = False
+        self.unknowns = 0
 
     def run(self) -> Written:
         train = self.file.train
@@ -51,7 +54,9 @@ class _Expander(Collector):
                         train.budget.unit.span,
                         help="write `for 3 epochs` or `for 1000 steps`",
                     )
+            self.header = True
             self.options(train.options)
+            self.header = False
         for statement in self.file.statements:
             self.statement(statement, None)
         return self.out
@@ -162,10 +167,16 @@ class _Expander(Collector):
         return None
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
-        from xpc.compiler.misnamed import misnamed  # only a misspelt spec pays for it
+        from xpc.compiler.misnamed import Said, misnamed  # only a misspelt spec pays for it
 
-        said = misnamed(name.text, clause, None if value is None else self.typed(value.span))
-        self.problem(said.code, said.message, name.span, said.text, help=said.help, edit=said.edit)
+        typed = None if value is None else self.typed(value.span)
+        said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)
+        self.unknowns += 1
+        whole = Span(name.span.start, value.span.end) if said.whole and value is not None else name.span
+        cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
+        edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
+        label = self.label(name.span, said.text)
+        self.out.problems.append(report(said.code, said.message, label, help=said.help, edits=edits))
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
@@ -185,7 +196,8 @@ class _Expander(Collector):
             self.add("hardware", Ref(name.span, text), name.span)
             self.inside(body, "hardware")
             return
-        path = self.find(name, clause)
+        value = body[0] if len(body) == 1 and not isinstance(body[0], Setting | Clause) else None
+        path = self.find(name, clause, value)
         if path is None:
             return
         row = schema.BY_PATH[path]
@@ -205,7 +217,9 @@ class _Expander(Collector):
     def needs_value(self, row: schema.Setting, message: str, span: Span, written: str) -> None:
         from xpc.compiler.misnamed import example  # only a wrong spec pays for it
 
-        self.problem("XP104", message, span, f"expected {row.kind.phrase}", help=f"write `{written} {example(row)}`")
+        form = f"{written} {example(row)}"
+        edit = form if self.typed(span) == written.removesuffix(" =") else None
+        self.problem("XP104", message, span, f"expected {row.kind.phrase}", help=f"write `{form}`", edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
         for node in body:
@@ -218,7 +232,10 @@ class _Expander(Collector):
         """A clause: the operands that are its head, then its settings."""
         row = schema.BY_PATH.get(clause)
         if row is not None and row.kind in (FLAG, BLOCK):
-            self.add(clause, None, span)
+            first = body[0] if body else None
+            on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
+            self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)
+            body = body[1:] if on_or_off else body
             if row.kind is BLOCK:
                 return  # a sweep's lines are settings of their own; they are read when sweeps are compiled
             self.inside(body, "lora" if clause == "qlora" else clause)

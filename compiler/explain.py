@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent, fill
+from textwrap import dedent, fill, indent
 
 from xpc.compiler.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
 
@@ -33,14 +33,32 @@ def _code(code: str) -> str | None:
 
     for rule in every():
         if rule.code == code:
-            return f"{code} {rule.slug} ({rule.severity})\n\n{dedent('    ' + rule.explanation).strip()}\n"
+            text = dedent("    " + rule.explanation).strip()
+            return f"{code} {rule.slug} ({rule.severity})\n\n{text}\n{_behind(code)}"
     if code in CODES:
         slug, severity, text = CODES[code]
-        return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n"
+        return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n{_behind(code)}"
     if code in SYNTAX:
         entry = SYNTAX[code]
         return f"{code} {entry.slug} (error)\n\n{fill(entry.text, 100)}\n"
     return None
+
+
+def _behind(code: str) -> str:
+    """The targets and rows of a code, how they are proven, and the lines of its case."""
+    from xpc.compiler.rules.evidence import evidence
+    from xpc.compiler.rules.fate import by_code
+    from xpc.compiler.rules_page import proof_of
+
+    found, rows = evidence(), by_code().get(code, [])
+    out = ""
+    if rows:
+        out += f"\nholds for {', '.join(sorted({target for fate in rows for target in fate.targets}))}\n"
+        out += "".join(f"  {fate.row} {fate.name}: {proof_of(fate, code, found)}\n" for fate in rows)
+    example = found.examples.get(code)
+    for word, lines in () if example is None else (("rejected", example.rejected), ("accepted", example.accepted)):
+        out += f"\n{word}\n{indent(chr(10).join(lines) or '(without)', '    ')}\n"
+    return out
 
 
 def _setting(row: Setting) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 from xpc.compiler.schema import owner_of
-from xpc.compiler.targets import Target
+from xpc.compiler.targets import Json, Target
 
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
         "shuffle_dataset": "data.shuffle", "use_cache": "memory.checkpointing",
+        "deepspeed": "strategy", "fsdp": "strategy", "fsdp_config": "strategy", "parallelism_config": "strategy",
     },
     "accelerate": {
         "compute_environment": "launch", "distributed_type": "strategy", "mixed_precision": "precision",
@@ -19,7 +23,14 @@ OWNED = {
         "fsdp_version": "strategy", "fsdp_sharding_strategy": "strategy",
         "fsdp_reshard_after_forward": "strategy.reshard",
         "fsdp_state_dict_type": "strategy.state_dict", "fsdp_offload_params": "strategy.offload",
-        "fsdp_auto_wrap_policy": "strategy", "fsdp_transformer_layer_cls_to_wrap": "strategy",
+        "parallelism_config_cp_size": "strategy.context_parallel",
+        "parallelism_config_dp_replicate_size": "strategy.shard", "parallelism_config_dp_shard_size": "strategy.shard",
+        **dict.fromkeys(
+            (f"parallelism_config_{name}" for name in (
+                "cp_backend", "cp_comm_strategy", "sp_attn_implementation", "sp_backend", "sp_seq_length",
+                "sp_seq_length_is_variable", "sp_size", "tp_size",
+            )), "strategy",
+        ),
     },
     "deepspeed": {
         "zero_optimization.stage": "strategy", "zero_optimization.overlap_comm": "strategy.overlap_comm",
@@ -33,34 +44,45 @@ OWNED = {
         "zero_optimization": "strategy", "train_batch_size": "batch.gbs",
         "train_micro_batch_size_per_gpu": "batch.micro",
         "gradient_accumulation_steps": "batch.accum", "gradient_clipping": "optimizer.clip", "bf16": "precision",
-        "fp16": "precision", "bfloat16": "precision", "optimizer": "optimizer", "scheduler": "schedule",
+        "fp16": "precision", "bf16.enabled": "precision", "fp16.enabled": "precision", "bfloat16": "precision",
+        "torch_autocast": "precision", "optimizer": "optimizer", "scheduler": "schedule",
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
 """Names that a setting decides although it does not carry them in the schema's `args` column."""
+SHARED = (
+    "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
+)  # fmt: skip
+"""Blocks of deepspeed.json that a setting writes and leaves room in: their other keys are free."""
 
 
-def owner(escape: str, name: str) -> str | None:
-    """The path of the setting that decides a name of an escape, or None."""
+MAPPING = "a mapping, which `extra` cannot write"
+
+
+def owner(escape: str, name: str, method: str = "sft") -> str | None:
+    """The path of the setting that decides a name of an escape, or None. Another method's setting decides nothing."""
     if escape == "trl":
         row = owner_of(name)
         if row is not None:
-            return row.path
-    owned = OWNED[escape]
-    head = name.rpartition(".")[0]
-    return owned.get(name) or (owned.get(head) if head and head != "zero_optimization" else None)
+            return row.path if not row.methods or method in row.methods else None
+    owned, head = OWNED[escape], name
+    while head and head not in owned and not (head != name and head in SHARED):
+        head = head.rpartition(".")[0]
+    return owned.get(head) if head == name or head not in SHARED else None
 
 
-def wrong_value(target: Target, escape: str, name: str, value: object) -> str | None:
-    """What a value of `extra trl` should be instead, or None where it fits or the type is not a plain one."""
-    field = target.fields().get(name) if escape == "trl" else None
+def wrong_value(target: Target, escape: str, name: str, value: object, method: str = "sft") -> str | None:
+    """What a value of an escape should be instead, or None where it fits or the type is not a plain one."""
+    if escape != "trl":
+        return _wrong_key(target, escape, name, value)
+    field = target.fields(target.config(method)).get(name)
     if field is None:
         return None
     if field.choices:
         return None if value in field.choices else "one of " + ", ".join(map(str, field.choices))
     words = sorted({word.strip() for word in field.type.split("|")} - {"None"})
-    if words and all(word.startswith("dict") for word in words):
-        return "a mapping, which `extra` cannot write"
+    if any(word.startswith("dict") for word in words):
+        return MAPPING
     kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
     if not words or not set(words) <= set(kinds):
         return None
@@ -68,12 +90,71 @@ def wrong_value(target: Target, escape: str, name: str, value: object) -> str | 
     return None if fits else " or ".join(words)
 
 
-def legal_names(target: Target, escape: str) -> frozenset[str]:
-    """What an escape may name: the target's own names that no setting decides."""
+PLAIN: dict[str, tuple[type, ...]] = {
+    "bool": (bool,), "int": (int,), "float": (int, float), "str": (str,), "Path": (str,), "list": (list,),
+}  # fmt: skip
+
+
+def _wrong_key(target: Target, file: str, name: str, value: object) -> str | None:
+    """What a key of accelerate.yaml or deepspeed.json takes instead of a value."""
+    keys = target.launch_keys(file)
+    record = keys.get(name)
+    if record is None:
+        inner = next((key for key in keys if key.startswith(name + ".")), None)
+        return f"keys of its own, such as `{inner}`" if inner else MAPPING
+    choices, kind = record.get("choices"), str(record["type"])
+    if isinstance(choices, list):
+        legal = [str(one).lower() for one in choices] if kind == "str" else choices
+        fits = (value.lower() if isinstance(value, str) and kind == "str" else value) in legal
+        return None if fits else "one of " + ", ".join(map(str, choices))
+    words = sorted({word.strip().partition("[")[0] for word in kind.split("|")} - {"None"})
+    if not set(words) <= set(PLAIN):
+        return MAPPING
+    if not any(_fits(word, file, value) for word in words):
+        return " or ".join({"bool": "true or false", "Path": "a path"}.get(word, word) for word in words)
+    return _out_of_bounds(record, value)
+
+
+def _fits(word: str, file: str, value: object) -> bool:
+    if word == "int" and file == "deepspeed" and isinstance(value, float):
+        return value.is_integer()  # 1e9, as DeepSpeed's documents write a whole number
+    return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
+
+
+def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
+    """The bounds of a number that lies outside them."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    low, above, high = ((bound if isinstance(bound := record.get(name), int | float) else None)
+                        for name in ("low", "above", "high"))  # fmt: skip
+    if (low is None or value >= low) and (above is None or value > above) and (high is None or value <= high):
+        return None
+    named = (("of at least", low), ("above", above), ("of at most", high))
+    return "a number " + " and ".join(f"{word} {bound:g}" for word, bound in named if bound is not None)
+
+
+def removed(target: Target, escape: str, name: str) -> str | None:
+    """Why a key of an older DeepSpeed is no more, or None. Its mere presence is refused, switched off or not."""
+    zero = name.startswith("zero_optimization.") and name.split(".")[1] in target.keys("zero_removed")
+    if escape != "deepspeed" or not (zero or name.split(".")[0] in target.keys("deepspeed_removed")):
+        return None
+    return f"DeepSpeed {target.pins['deepspeed']} has removed it, and refuses it even where it is off: leave it out"
+
+
+@cache
+def legal_names(target: Target, escape: str, method: str = "sft") -> frozenset[str]:
+    """What an escape may name: the target's own names that no setting decides, of the method's class for `trl`."""
     if escape == "trl":
-        known = frozenset(target.base_arguments())
+        known = frozenset(target.base_arguments(target.config(method)))
     elif escape == "accelerate":
         known = target.keys("accelerate") | target.keys("fsdp_config")
     else:
-        known = target.keys("deepspeed") | {f"zero_optimization.{key}" for key in target.zero_defaults()}
-    return frozenset(name for name in known if owner(escape, name) is None)
+        known = target.keys("deepspeed") | frozenset(target.launch_keys("deepspeed"))
+    return frozenset(name for name in known if owner(escape, name, method) is None)
+
+
+@cache
+def owned_names(target: Target, escape: str, method: str = "sft") -> frozenset[str]:
+    """The target's own names that a setting decides: what a mistyped name of an escape may have meant."""
+    own = target.base_arguments(target.config(method)) if escape == "trl" else target.launch_keys(escape)
+    return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

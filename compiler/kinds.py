@@ -38,6 +38,9 @@ PATH = Kind("path", "a quoted path", '"out/run"')
 NAME = Kind("name", "a name or a quoted text", '"main"')
 REALS = Kind("reals", "a list of numbers", "[0.9, 0.999]")
 NAMES = Kind("names", "a list of names", "[messages]")
+WEIGHTED = Kind("weighted", "a name, or a list of names with optional weights", "[accuracy(weight=1)]")
+TARGETS = Kind("targets", "`all-linear` or a list of module names", "[q_proj, v_proj]")
+SHARE = Kind("share", "a share (70%)", "70%")
 DURATION = Kind("duration", "a duration such as 1800s, 30m or 2h", "30m")
 HARDWARE = Kind("hardware", "a count and a GPU, or cpu", "8 x h100-80gb")
 BLOCK = Kind("block", "a block of settings", "{ }")
@@ -49,6 +52,20 @@ class Amount:
 
     unit: str
     value: int | float = 0
+
+
+@record
+class Weighted:
+    """One of several losses or reward functions; `weight` is None where none is written.
+
+    A reward function of a file has `function`; `file` is the copy in the bundle and `sha256` its digest, once read.
+    """
+
+    name: str
+    weight: float | None = None
+    file: str | None = None
+    function: str | None = None
+    sha256: str | None = None
 
 
 NEVER = Amount("never")

@@ -23,7 +23,8 @@ MAX_DEPTH = 4
 class Loaded:
     """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base.
 
-    `broken` says that a part of it could not be read, so that what is missing may have been written.
+    `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
+    is missing may have been written.
     """
 
     file: File
@@ -36,6 +37,7 @@ class Loaded:
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
     broken: bool = False
+    files: list[File] = field(factory=list)
 
 
 def load(source: Source, workspace: Workspace) -> Loaded:
@@ -67,6 +69,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         out.problems += [*decode_problems, *parse_problems]
         out.broken = out.broken or bool(parse_problems)
         chain.append(parsed)
+    out.files = chain
     for depth, one in reversed(list(enumerate(chain))):
         _overlay(out, expand(one), SPEC if depth == 0 else BASE)
     return out
@@ -76,6 +79,9 @@ def _overlay(out: Loaded, written: Written, kind: str) -> None:
     out.problems += written.problems
     if written.train is not None:
         out.train, out.train_source = written.train, written.source
+    for path, other in (("lora", "qlora"), ("qlora", "lora")):
+        if path in written.items and other not in written.items:
+            out.items.pop(other, None)  # a child's adapter replaces its base's
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

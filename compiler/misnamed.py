@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
-from xpc.compiler import schema, targets
+from xpc.compiler import registry, schema, targets
+from xpc.compiler.convert import convert, plain_value
+from xpc.compiler.extras import legal_names, wrong_value
+from xpc.compiler.items import Item
 from xpc.compiler.kinds import BLOCK, FLAG
+from xpc.compiler.meaning import NEVER, SAME, Meaning, choice, meaning
 from xpc.compiler.schema import Setting
-from xpc.compiler.suggest import FOREIGN, nearest, owner_name
+from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import record
+from xpc.grammar.tree import Count, Number, Value
+
+MOST = 50
+"""Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
 
 
 @record
 class Misnamed:
-    """A finding without its place: code, message, the label's text, a help and the text that replaces the name."""
+    """A finding without its place: code, message, the label's text, a help and an edit.
+
+    The edit replaces the name, or with `whole` the name and its value.
+    """
 
     code: str
     message: str
     text: str = ""
     help: str = ""
     edit: str | None = None
+    whole: bool = False
 
 
-def misnamed(name: str, clause: str | None, value: str | None) -> Misnamed:
-    """The finding for a name in a clause (None: in `with` or the body). `value` is what was assigned, as typed."""
+@record
+class Said:
+    """A name where it stands: in a clause (None: after `with`, `header`, or in the body), with a value or without."""
+
+    name: str
+    clause: str | None
+    node: Value | None
+    typed: str | None
+    label: Label
+    header: bool = False
+
+
+def misnamed(said: Said, count: int = 0) -> Misnamed:
+    """The finding for a name. `count` is how many the file had before."""
+    if count >= MOST:
+        return Misnamed("XP101", f"`{said.name[:60]}` is not a setting", help="docs/reference.md lists them all")
+    return _outside(said) if said.clause is None else _inside(said, said.clause)
+
+
+def _outside(said: Said) -> Misnamed:
+    name = said.name
+    rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
+    exact = meaning(name, exact=True)
+    if rows and not (exact is not None and exact.path.startswith("train")):
+        ways = [f"`{written(row, said)}`" for row in rows]
+        alone = written(rows[0], said) if len(rows) == 1 else None
+        return Misnamed(
+            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + " or ".join(ways), edit=alone, whole=True
+        )
+    path = schema.bare_choices().get(name)
+    if path is not None:
+        return Misnamed(
+            "XP104",
+            f"`{name[:60]}` is a choice of `{path}`, and takes no value",
+            help=f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
+            edit=name if said.typed not in ("false", "no", "off") else None,
+            whole=True,
+        )
+    return _unknown(said, None)
+
+
+def _inside(said: Said, clause: str) -> Misnamed:
+    name = said.name
     shown = name[:60]
-    rows = [row for row in schema.TABLE if row.name == name]
-    choice = schema.bare_choices().get(name)
-    if clause is None:
-        if rows:
-            ways = [f"`{typed(row, value)}`" for row in rows]
-            return Misnamed("XP102", f"`{shown}` belongs inside a clause", help="write " + " or ".join(ways))
-        if choice is not None:
-            return Misnamed(
-                "XP104",
-                f"`{shown}` is a choice of `{choice}`, and takes no value",
-                help=f"write `{name}` alone, or `{choice.rpartition('.')[2]} = {name}`",
-            )
-        return _unknown(name, None)
     if clause in schema.BY_PATH and schema.BY_PATH[clause].kind is FLAG and _is_beside(name, clause):
         return Misnamed(
             "XP102",
@@ -44,13 +84,25 @@ def misnamed(name: str, clause: str | None, value: str | None) -> Misnamed:
         )
     if clause == "data" and name in schema.SOURCE_SETTINGS:
         return Misnamed(
-            "XP102", f"`{shown}` belongs to a source", help=f"write `SOURCE({name}={value or '...'})` for each source"
+            "XP102",
+            f"`{shown}` belongs to a source",
+            help=f"write `SOURCE({name}={said.typed or '...'})` for each source",
         )
-    if rows or choice is not None or name in schema.CLAUSES:
-        near = nearest(name, _candidates(clause)) if all(row.pending for row in rows) and choice is None else None
-        if near is None:
-            return _elsewhere(name, clause, rows, choice, value)
-    return _unknown(name, clause)
+    rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
+    path = schema.bare_choices().get(name)
+    if not (rows or path or name in schema.CLAUSES):
+        return _unknown(said, clause)
+    meant = meaning(name, clause)
+    if meant is not None and _is_in(meant.path, clause) and (meant.likeness > 0.8 or all(row.inner for row in rows)):
+        return _unknown(said, clause)
+    message = f"`{shown}` is not a setting of `{clause}`"
+    if name in schema.CLAUSES:
+        return Misnamed("XP102", message, help=f"`{name}` stands on its own, outside of `{clause}`")
+    if path is not None:
+        home = path.partition(".")[0]
+        return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
+    home, form = rows[0].path.partition(".")[0], written(rows[0], said)
+    return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{form}` outside of `{clause}`")
 
 
 def _is_beside(name: str, flag: str) -> bool:
@@ -59,48 +111,145 @@ def _is_beside(name: str, flag: str) -> bool:
     return bool(around) and f"{around}.{name}" in schema.BY_PATH
 
 
-def _elsewhere(name: str, clause: str, rows: list[Setting], choice: str | None, value: str | None) -> Misnamed:
-    message = f"`{name[:60]}` is not a setting of `{clause}`"
-    if name in schema.CLAUSES:
-        return Misnamed("XP102", message, help=f"`{name}` stands on its own, outside of `{clause}`")
-    if choice is not None:
-        home = choice.partition(".")[0]
-        return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
-    home = rows[0].path.partition(".")[0]
-    return Misnamed(
-        "XP102", message, help=f"it belongs to `{home}`: write `{typed(rows[0], value)}` outside of `{clause}`"
-    )
+def _is_in(path: str, clause: str) -> bool:
+    return path.rpartition(".")[0] == clause
 
 
-def _unknown(name: str, clause: str | None) -> Misnamed:
-    known = _candidates(clause)
+def _unknown(said: Said, clause: str | None) -> Misnamed:
+    name = said.name
+    message = f"`{name[:60]}` is not a setting " + (f"of `{clause}`" if clause else "of the language")
     if clause is None and name in targets.names():
         return Misnamed("XP101", f"`{name}` is a target", help=f"write `target={name}`", edit=f"target={name}")
-    ours = name.lower() if name.lower() in known else owner_name(name)
-    if ours is None or (clause is not None and ours not in known):
-        ours = nearest(name, known) or ours
-    where = f"of `{clause}`" if clause else "of the language"
-    message = f"`{name[:60]}` is not a setting {where}"
-    if ours is None:
-        listed = ", ".join(known[:12])
-        return Misnamed(
-            "XP101",
-            message,
-            help=f"`{clause}` has {listed}" if clause and known else "docs/reference.md lists them all",
-        )
-    if ours in known:
-        return Misnamed("XP101", message, f"did you mean `{ours}`?", f"write `{ours}`", ours)
-    owner = None if ours in FOREIGN.values() else schema.owner_of(name)
-    rows = [row for row in schema.TABLE if row.name == ours] if owner is None else [owner]
-    form = typed(rows[0], None) if rows else ours
-    outside = f" outside of `{clause}`" if clause else ""
-    return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}")
+    lower = name.lower()
+    if lower != name and clause is None and lower in _bare():
+        return Misnamed("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
+    meant = meaning(name, clause, valued=said.node is not None)
+    escape = _escape(said) if meant is None or meant.likeness < SAME else None
+    if escape is not None:
+        form, fits = escape
+        return Misnamed("XP101", message, "TRL's own", f"write `{form}`", None if clause or not fits else form, True)
+    gone = _gone(name) if meant is None or meant.likeness < SAME else None
+    if gone is not None:
+        return Misnamed("XP101", message, help=gone)
+    if meant is None:
+        names = [row.name for row in schema.children(clause)] if clause else []
+        listed = ", ".join(names[:12])
+        help = f"`{clause}` has {listed}" if names else "docs/reference.md lists them all"
+        return Misnamed("XP101", message, help=help)
+    return _meant(said, clause, message, meant)
 
 
-def _candidates(clause: str | None) -> list[str]:
-    if clause is not None:
-        return [row.name for row in schema.children(clause)]
-    return [*(c for c in schema.CLAUSES if c != "train"), *schema.outer_names(), *schema.bare_choices()]
+def _bare() -> list[str]:
+    """What may stand alone in the body or after `with`."""
+    return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
+
+
+def _escape(said: Said) -> tuple[str, bool] | None:
+    """The `extra` that passes a name on, where the default target has it and no setting decides it; whether it fits.
+
+    A name that was renamed is written as today's.
+    """
+    target = targets.load(targets.DEFAULT)
+    if target is None or said.typed is None:
+        return None
+    name, value, fits = said.name, said.typed, True
+    new = target.rename(name)
+    if new is not None and name not in target.fields():
+        field = target.fields().get(new)
+        fits = wrong_value(target, "trl", new, plain_value(said.node)) is None
+        if not fits and field is not None:
+            value, fits = (name, True) if name in field.choices else ("...", False)
+        name = new
+    if name not in legal_names(target, "trl"):
+        return None
+    return (f"extra(trl, {name}={value})" if said.header else f"extra trl({name}={value})"), fits
+
+
+def _gone(name: str) -> str | None:
+    """What became of a trainer argument of older versions, or None."""
+    target = targets.load(targets.DEFAULT)
+    why = None if target is None else target.removed.get(name)
+    return why and (f"leave it out: {'transformers has removed it' if why == 'no equivalent' else why}")
+
+
+def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
+    row = schema.BY_PATH.get(meant.path)
+    if row is None and meant.path in schema.CLAUSES:
+        return _suggested(said, message, meant.path, meant.path, whole=False)
+    if row is None or row.path.startswith("train."):
+        return _suggested(said, message, _sentence(said, meant, row))
+    value = _decided(row, said, meant)
+    if meant.path == clause:  # the head, which stands on the clause's line
+        return _suggested(said, message, f"{row.name} {value or example(row)}", inside=True)
+    kept = value is None or value == said.typed
+    if clause is not None and _is_in(meant.path, clause):
+        return _suggested(said, message, row.name if kept else f"{row.name} = {value}", row.name, True, not kept)
+    if clause is None and not row.inner and not meant.value:
+        alone = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
+        if alone if said.node is None else (kept and row.kind is not FLAG):
+            return _suggested(said, message, row.name, row.name, whole=False)
+    form = meant.value if row.bare and meant.value in row.choices else typed(row, value)
+    return _suggested(said, message, form, None if row.pending else form)
+
+
+def _suggested(
+    said: Said, message: str, form: str, edit: str | None = None, inside: bool = False, whole: bool = True
+) -> Misnamed:
+    """The finding that suggests a form, in the clause where the name stands, or outside of it without an edit."""
+    outside = f" outside of `{said.clause}`" if said.clause and not inside else ""
+    edit = None if edit is None or outside else form
+    return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, whole)
+
+
+def _sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
+    """What is no setting of a block: the header's words, a source's settings, the base."""
+    if row is not None:
+        return f"for {_value(row, said)} {row.name}"
+    if meant.path.startswith("data."):
+        name = meant.path.rpartition(".")[2]
+        return f"SOURCE({name}={said.typed if name == 'take' and said.typed else '...'})"
+    return {"train": "train MODEL on DATA", "extends": 'extends "base.xp"'}.get(meant.path, meant.path)
+
+
+def _decided(row: Setting, said: Said, meant: Meaning) -> str | None:
+    """The value to write: what the name decides, what was typed where that is legal, or what it most likely means."""
+    if meant.value == "!":
+        return "true" if said.typed in ("false", "no", "off") else "false"
+    return meant.value or (None if said.node is None and row.kind is FLAG else _value(row, said))
+
+
+def _value(row: Setting, said: Said) -> str:
+    """A legal value of a setting: the one that was meant, or an example."""
+    return meant_value(row, said) or example(row)
+
+
+def meant_value(row: Setting, said: Said) -> str | None:
+    """The value that was typed where it is legal, the one that its own finding writes instead, or None."""
+    node, text = said.node, (said.typed or "").strip('"')
+    if node is None:
+        return None
+    if row.path == "hardware":
+        return _machines(node, text)
+    found = convert(row, Item(row.path, node, said.label))
+    if not isinstance(found, Diagnostic):
+        return None if row.kind.name == "weighted" else said.typed  # what its names are is the method's to say
+    if row.choices:
+        yes = text in ("true", "1", "yes")
+        return (row.alone or None) if yes and row.alone else choice(row, text) or choice(row, f"{said.name} {text}")
+    return found.edits[0].text if found.edits else None
+
+
+def _machines(node: Value, text: str) -> str | None:
+    """What `hardware` takes: a count of the default GPU for a bare number, or what was typed."""
+    if isinstance(node, Number):
+        return f"{node.value} x h100-80gb" if isinstance(node.value, int) and 0 < node.value <= 1024 else None
+    known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
+    return text if known else None
+
+
+def written(row: Setting, said: Said) -> str:
+    """A setting with the value that was typed, or the nearest legal one, as it may be typed outside of a clause."""
+    return typed(row, None if said.node is None and row.kind is FLAG else _value(row, said))
 
 
 def typed(row: Setting, value: str | None) -> str:

@@ -11,6 +11,10 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
 from xpc.grammar.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.silence import Silenced
+
 ASSUMED = "XP190"
 FIRST_RULE = "XP200"
 """Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""
@@ -18,10 +22,14 @@ FIRST_RULE = "XP200"
 
 @record
 class Checked:
-    """A spec that went through every check, with everything that was found. `spec` is None when an error stands."""
+    """A spec that went through every check, with everything that was found. `spec` is None when an error stands.
+
+    `silenced` is what a comment of the spec took out of the findings.
+    """
 
     spec: Spec | None
     problems: tuple[Diagnostic, ...]
+    silenced: tuple[Silenced, ...] = ()
 
 
 def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
@@ -35,7 +43,12 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     wrong = any(one.severity == ERROR for one in found)
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         found = [one for one in found if one.code != ASSUMED]
-    return Checked(None if wrong else spec, tuple(found))
+    silenced: tuple[Silenced, ...] = ()
+    if any("xpc:" in one.source.text for one in loaded.files):
+        from xpc.compiler.silence import apply  # only a text with silences pays for them
+
+        found, silenced = apply(loaded.files, found)
+    return Checked(None if wrong else spec, tuple(found), silenced)
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
@@ -45,4 +58,4 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
         return None, checked
     from xpc.compiler.lower import lower  # the emitters cost milliseconds that `check` has no use for
 
-    return lower(checked.spec, checked.problems), checked
+    return lower(checked.spec, checked.problems, checked.silenced), checked

@@ -40,7 +40,9 @@ def reference() -> str:
     table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
     table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
     table += [(rule.code, rule.slug, rule.severity, " ".join(rule.explanation.split())) for rule in every()]
-    lines += [f"| {code} | {slug} | {severity} | {_first(text)} |" for code, slug, severity, text in sorted(table)]
+    lines += [
+        f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -53,7 +55,7 @@ def _row(row: Setting) -> str:
     return f"| {name}<br>{doc} | {takes} | {default} | {decides} |"
 
 
-def _first(text: str) -> str:
+def first_sentence(text: str) -> str:
     """The first sentence, for a cell of a table."""
     sentence, dot, _ = " ".join(text.split()).partition(". ")
     return (sentence + dot.strip()).replace("|", "\\|")

@@ -11,7 +11,7 @@ from xpc.compiler.derive import Derivation
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Item, Row
 from xpc.compiler.load import Loaded
-from xpc.compiler.sources import bundle_name, find_model, find_source
+from xpc.compiler.sources import bundle_name, find_model, find_source, vocabulary
 from xpc.compiler.spec import DEFAULT, SPEC, DataSource, Hardware, Model, Origin, Spec, Value
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
@@ -52,6 +52,11 @@ class _Resolver:
                 )
             return None, self.problems
         self._files()
+        if any(path.startswith(("method", "lora", "qlora")) for path in self.values):
+            from xpc.compiler.methods import MethodCheck  # plain sft does not pay for it
+
+            read = self.workspace.read_beside
+            MethodCheck(loaded, self.values, target, read, self._bundle, self.problems).run()
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
@@ -191,6 +196,8 @@ class _Resolver:
         self.problems += problems
         if isinstance(node, Ref) and node.revision is not None and revision is None:
             self.values["model.revision"] = Value(node.revision, Origin(SPEC, label))
+        if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
+            model = evolve(model, vocabulary=vocabulary(model, self.workspace))
         return model
 
     def _hardware(self, model: Model) -> Hardware:
@@ -297,10 +304,10 @@ class _Resolver:
                     )
                 )
         explained = explained or (loaded.broken and self._begins_block(node))
-        shape = self.values.get("data.format")
+        shape, column, method = (self._text(path) for path in ("data.format", "data.prompt", "method"))
         sources: list[DataSource] = []
         for row in rows:
-            source, problems = find_source(row, None if shape is None else str(shape.value), self.workspace)
+            source, problems = find_source(row, shape, self.workspace, method or "sft", column)
             sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
@@ -313,6 +320,10 @@ class _Resolver:
                 report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
             )
         return tuple(sources)
+
+    def _text(self, path: str) -> str | None:
+        value = self.values.get(path)
+        return None if value is None else str(value.value)
 
     def _is_unknown(self, data: Ref | String) -> bool:
         return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
@@ -334,30 +345,14 @@ class _Resolver:
         return out
 
     def _extra_value(self, target: Target, name: str, path: str, item: Item) -> Value | None:
-        owner = extras.owner(name, path)
-        if owner is not None:
-            setting = schema.BY_PATH[owner]
-            hint = f"write `{setting.name}` instead; " if not setting.pending else ""
-            self.problems.append(
-                report(
-                    "XP120",
-                    f"`{path}` is decided by `{owner}`",
-                    item.label,
-                    help=f"{hint}`{owner}` says: {setting.doc}",
-                )
-            )
-            return None
-        known = extras.legal_names(target, name)
-        if path not in known:
-            near = nearest(path, known)
-            self.problems.append(
-                report(
-                    "XP121",
-                    f"{target.name} has no `{path[:60]}` for {name}",
-                    evolve(item.label, text=f"did you mean `{near}`?" if near else ""),
-                    help=f"write `{near}`" if near else "the names are those of the target's classes",
-                )
-            )
+        method = self._text("method") or "sft"
+        owner = extras.owner(name, path, method)
+        if owner is not None or path not in extras.legal_names(target, name, method):
+            from xpc.compiler import extra_names  # only a wrong spec pays for it
+
+            found = extra_names.owned(item, path, owner) if owner else None
+            thought = len(self.problems) < extra_names.MOST
+            self.problems.append(found or extra_names.unknown(target, name, path, item, method, thought))
             return None
         value = plain_value(item.node)
         wrong = plain_text(value) if isinstance(value, str) else None
@@ -371,11 +366,16 @@ class _Resolver:
                 )
             )
             return None
-        expected = extras.wrong_value(target, name, path, value)
+        expected = extras.wrong_value(target, name, path, value, method)
         if expected is not None:
             self.problems.append(
                 report(
-                    "XP104", f"`{path}` takes {expected}", item.label, help=f"write {expected}, or leave `{path}` out"
+                    "XP104",
+                    f"`{path}` takes {expected}",
+                    item.label,
+                    help=f"leave `{path}` out"
+                    if expected == extras.MAPPING
+                    else f"write {expected}, or leave `{path}` out",
                 )
             )
             return None

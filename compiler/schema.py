@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Kind
+from xpc.compiler.optimizers import NAMES as OPTIMIZERS
 from xpc.grammar.record import record
 
 
@@ -19,8 +20,9 @@ from xpc.grammar.record import record
 class Setting:
     """One row.
 
-    `inner` names are not reachable from outside their clause, `alone` is the choice that the bare name means, and
-    `pending` says why the setting does not compile yet.
+    `methods` are the training methods that it is for, where not all. `inner` names are not reachable from outside
+    their clause, `alone` is the choice that the bare name means, and `pending` says why the setting does not
+    compile yet.
     """
 
     path: str
@@ -36,6 +38,7 @@ class Setting:
     inner: bool = False
     head: bool = False
     pending: str = ""
+    methods: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,9 +51,17 @@ class Setting:
         return self.path if self.head else self.path.rpartition(".")[0]
 
 
-METHODS = "this version compiles sft; dpo, orpo, kto, reward, grpo and rloo come with a later one"
+METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
+ONLINE = ("grpo", "rloo")
+SFT = ("sft",)
+REWARDS = (
+    "accuracy", "format", "tag_count", "reasoning_steps", "length", "len", "cosine", "repetition_penalty",
+    "code_format", "soft_overlong_punishment",
+)  # fmt: skip
+"""Reward functions that the runtime has by name: those of Open-R1 that execute no code."""
+MATH = ("accuracy", "cosine", "len", "length")
+"""Those that compare with a solution by math-verify."""
 LAUNCHERS = "this version writes launch.sh only; slurm, k8s and sky come with a later one"
-ADAPTERS = "this version trains all weights; lora and qlora come with a later one"
 LATER = "reserved by the language; this version does not compile it"
 
 MAX_PROCESSES = 1024
@@ -83,13 +94,13 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
     Setting("model.config", k.FILE, "a config.json that gives the architecture of an unregistered model"),
     # adapters
-    Setting("lora", k.FLAG, "train low-rank adapters", head=True, pending=ADAPTERS),
-    Setting("qlora", k.FLAG, "train low-rank adapters over a 4-bit base", head=True, pending=ADAPTERS),
-    Setting("lora.rank", k.INT, "rank of the adapters", inner=True, pending=ADAPTERS),
-    Setting("lora.alpha", k.REAL, "scale of the adapters", inner=True, pending=ADAPTERS),
-    Setting("lora.dropout", k.REAL, "dropout before the adapters", inner=True, pending=ADAPTERS),
-    Setting("lora.targets", k.NAMES, "modules that get an adapter", inner=True, pending=ADAPTERS),
-    Setting("lora.bits", k.INT, "bits of the frozen base", inner=True, pending=ADAPTERS),
+    Setting("lora", k.FLAG, "train low-rank adapters; the model's own weights are frozen", head=True),
+    Setting("qlora", k.FLAG, "train low-rank adapters over a base of 4 bits", head=True),
+    Setting("lora.rank", k.INT, "rank of the adapters", low=1, high=2**16, inner=True),
+    Setting("lora.alpha", k.REAL, "scale of the adapters: alpha / rank", low=0, inner=True),
+    Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
+    Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
+    Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
     # data
     Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
@@ -97,23 +108,87 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
-            choices=("messages", "conversations", "prompt_completion", "text", "preference")),
+            choices=("messages", "conversations", "prompt_completion", "text", "preference", "unpaired", "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
-    Setting("data.prompt", k.NAME, "column that holds the prompt", inner=True, pending=LATER),
+    Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),
     # method
     Setting("method", k.CHOICE, "what is trained for", default="sft", head=True,
-            choices=("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")),
+            choices=METHODS),
     Setting("method.assistant_only", k.FLAG, "loss on assistant turns only", default=False,
-            args=("assistant_only_loss",)),
-    Setting("method.completion_only", k.FLAG, "loss on completions only", args=("completion_only_loss",)),
-    Setting("method.beta", k.REAL, "strength of the reference", inner=True, pending=METHODS),
-    Setting("method.loss", k.NAME, "loss of the method", inner=True, pending=METHODS),
-    Setting("method.max_prompt", k.TOKENS, "longest prompt", pending=METHODS),
-    Setting("method.generations", k.INT, "completions for each prompt", pending=METHODS),
-    Setting("method.max_completion", k.TOKENS, "longest completion", pending=METHODS),
-    Setting("method.temperature", k.REAL, "sampling temperature", pending=METHODS),
-    Setting("method.rewards", k.NAMES, "reward functions", pending=METHODS),
-    Setting("method.vllm", k.BLOCK, "generation by vLLM", pending=METHODS),
+            args=("assistant_only_loss",), methods=SFT),
+    Setting("method.completion_only", k.FLAG, "loss on completions only", args=("completion_only_loss",), methods=SFT),
+    Setting("method.loss", k.WEIGHTED, "loss of the method, or a weighted list of them (dpo)",
+            args=("loss_type", "loss_weights"), methods=("sft", "dpo", "kto", "grpo")),
+    Setting("method.beta", k.REAL, "strength of the reference (dpo, kto, grpo, rloo), weight of the odds ratio (orpo)",
+            low=0, args=("beta",), methods=("dpo", "orpo", "kto", *ONLINE)),
+    Setting("method.max_prompt", k.TOKENS, "longest prompt, in tokens; trl-1.16 leaves out rows with a longer one",
+            low=1, high=2**31, args=("max_prompt_length",), methods=("dpo", "orpo", "kto", *ONLINE)),
+    Setting("method.label_smoothing", k.REAL, "share of the preferences that are taken to be flipped", low=0, high=1,
+            args=("label_smoothing",), methods=("dpo",), inner=True),
+    Setting("method.rpo", k.REAL, "weight of the chosen answer's likelihood beside the loss (trl-0.18; else "
+            "`loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",), inner=True),
+    Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model (trl-0.18)",
+            args=("reference_free",), methods=("dpo",), inner=True),
+    Setting("method.precompute", k.FLAG, "compute the reference's log-probabilities once, before training",
+            args=("precompute_ref_log_probs",), methods=("dpo", "kto"), inner=True),
+    Setting("method.sync_reference", k.FLAG, "move the reference towards the model while training",
+            args=("sync_ref_model",), methods=("dpo", "kto", *ONLINE)),
+    Setting("method.sync_reference.every", k.INT, "steps between two moves", low=1, args=("ref_model_sync_steps",),
+            methods=("dpo", "kto", *ONLINE), inner=True),
+    Setting("method.sync_reference.mixup", k.REAL, "share of the model in the new reference", low=0, high=1,
+            args=("ref_model_mixup_alpha",), methods=("dpo", "kto", *ONLINE), inner=True),
+    Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),
+            methods=("kto",), inner=True),
+    Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0, args=("undesirable_weight",),
+            methods=("kto",), inner=True),
+    Setting("method.center", k.REAL, "weight of the penalty that keeps rewards around zero", low=0,
+            args=("center_rewards_coefficient",), methods=("reward",), inner=True),
+    Setting("method.generations", k.INT, "completions for each prompt", low=2, high=10**6, args=("num_generations",),
+            methods=ONLINE),
+    Setting("method.max_completion", k.TOKENS, "longest completion, in tokens", low=1, high=2**31,
+            args=("max_completion_length",), methods=ONLINE),
+    Setting("method.temperature", k.REAL, "sampling temperature", low=0, args=("temperature",), methods=ONLINE),
+    Setting("method.top_p", k.REAL, "share of the probability that is sampled from", low=0, high=1, args=("top_p",),
+            methods=ONLINE),
+    Setting("method.top_k", k.INT, "tokens that are sampled from; 0 means all", low=0, args=("top_k",), methods=ONLINE),
+    Setting("method.min_p", k.REAL, "least probability, relative to the likeliest token", low=0, high=1,
+            args=("min_p",), methods=ONLINE),
+    Setting("method.repetition_penalty", k.REAL, "penalty of tokens that stand there already; 1 is none", low=0,
+            args=("repetition_penalty",), methods=ONLINE),
+    Setting("method.iterations", k.INT, "optimizer passes over one set of completions", low=1,
+            args=("num_iterations",), methods=ONLINE, inner=True),
+    Setting("method.steps_per_generation", k.INT, "micro-batches that one round of generation fills; unset, "
+            "the accumulation", low=1, args=("steps_per_generation",), methods=ONLINE, inner=True),
+    Setting("method.epsilon", k.REAL, "clipping range of the probability ratio", low=0, args=("epsilon",),
+            methods=ONLINE, inner=True),
+    Setting("method.epsilon_high", k.REAL, "upper clipping range, where it differs", low=0, args=("epsilon_high",),
+            methods=ONLINE, inner=True),
+    Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
+            inner=True),
+    Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's completions, "
+            "of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
+            args=("scale_rewards",), methods=("grpo",)),
+    Setting("method.mask_truncated", k.FLAG, "no loss on completions that did not end",
+            args=("mask_truncated_completions",), methods=ONLINE, inner=True),
+    Setting("method.log_completions", k.FLAG, "log some prompts with their completions and rewards",
+            args=("log_completions",), methods=ONLINE, inner=True),
+    Setting("method.rewards", k.WEIGHTED, "reward functions: registered names and functions of files",
+            args=("reward_weights",), methods=ONLINE),
+    Setting("method.vllm", k.FLAG, "generation by vLLM instead of transformers", args=("use_vllm",), methods=ONLINE),
+    Setting("method.vllm.mode", k.CHOICE, "vLLM inside the training processes, or a server beside them",
+            choices=("colocate", "server"), bare=False, inner=True, args=("vllm_mode",), methods=ONLINE),
+    Setting("method.vllm.gpu_memory", k.SHARE, "share of each GPU that a colocated vLLM takes", inner=True,
+            args=("vllm_gpu_memory_utilization",), methods=ONLINE),
+    Setting("method.vllm.tensor_parallel", k.INT, "GPUs that share one colocated vLLM", low=1, inner=True,
+            args=("vllm_tensor_parallel_size",), methods=ONLINE),
+    Setting("method.vllm.max_length", k.TOKENS, "context of vLLM: prompt and completion", low=1, inner=True,
+            args=("vllm_max_model_length",), methods=ONLINE),
+    Setting("method.vllm.sleep", k.FLAG, "vLLM frees its memory during the optimizer step", inner=True,
+            args=("vllm_enable_sleep_mode",), methods=ONLINE),
+    Setting("method.vllm.port", k.INT, "port of the server; its host is the launch's, XPC_VLLM_HOST", low=1,
+            high=65535, inner=True, args=("vllm_server_port",), methods=ONLINE),
+    Setting("method.vllm.timeout", k.DURATION, "longest wait for the server", inner=True,
+            args=("vllm_server_timeout",), methods=ONLINE),
     # hardware
     Setting("hardware", k.HARDWARE, "GPUs of one node, or CPU processes", head=True),
     Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1, high=MAX_PROCESSES),
@@ -131,7 +206,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.reshard", k.FLAG, "free gathered parameters after the forward pass (FSDP)"),
     Setting("strategy.shard", k.INT, "ranks that share one copy of the model (hsdp)", low=1),
     Setting("strategy.state_dict", k.CHOICE, "form of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
-    Setting("strategy.context_parallel", k.INT, "ranks that share one sequence", pending=LATER),
+    Setting("strategy.context_parallel", k.INT, "ranks that share one sequence (FSDP2)", low=1, high=MAX_PROCESSES),
     Setting("strategy.activation_checkpointing", k.FLAG, "never legal; `memory { checkpointing }` is the one way"),
     # precision
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
@@ -144,21 +219,21 @@ TABLE: tuple[Setting, ...] = (
     Setting("batch.accum", k.INT, "forward passes in one optimizer step", args=("gradient_accumulation_steps",),
             low=1, high=10**9),
     Setting("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",),
-            low=1, high=2**31),
-    Setting("batch.packing", k.FLAG, "several documents in one sequence", default=False, args=("packing",)),
+            low=1, high=2**31, methods=("sft", "dpo", "orpo", "kto", "reward")),
+    Setting("batch.packing", k.FLAG, "several documents in one sequence", default=False, args=("packing",),
+            methods=SFT),
     Setting("batch.packing.strategy", k.CHOICE, "how documents are put together", inner=True,
-            choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",)),
+            choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",), methods=SFT),
     Setting("batch.packing.isolate", k.CHOICE, "what keeps documents apart", inner=True,
-            choices=("flash", "mask"), bare=False),
-    Setting("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",)),
+            choices=("flash", "mask"), bare=False, methods=SFT),
+    Setting("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",),
+            methods=SFT),
     Setting("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
-            args=("padding_free",)),
+            args=("padding_free",), methods=("sft", "dpo")),
     Setting("batch.mean", k.CHOICE, "which tokens a step's loss is averaged over", bare=False,
             choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
     # optimizer and schedule
-    Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True,
-            choices=("adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "adafactor", "adagrad", "sgd", "lion",
-                     "lion8bit"), args=("optim",)),
+    Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True, choices=OPTIMIZERS, args=("optim",)),
     Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, args=("learning_rate",)),
     Setting("optimizer.betas", k.REALS, "decay rates of Adam's moments", default=(0.9, 0.999),
             args=("adam_beta1", "adam_beta2")),
@@ -166,13 +241,34 @@ TABLE: tuple[Setting, ...] = (
     Setting("optimizer.weight_decay", k.REAL, "decoupled weight decay", default=0.0, low=0, args=("weight_decay",)),
     Setting("optimizer.clip", k.REAL, "largest gradient norm; 0 turns clipping off", default=1.0, low=0,
             args=("max_grad_norm",)),
+    Setting("optimizer.targets", k.TARGETS, "linear modules whose gradients are projected (galore, apollo)",
+            args=("optim_target_modules",), inner=True),
+    Setting("optimizer.rank", k.INT, "rank of the projection (galore, apollo)", low=1, high=2**16, inner=True),
+    Setting("optimizer.scale", k.REAL, "scale of the projected update (galore, apollo)", low=0, inner=True),
+    Setting("optimizer.update_proj_gap", k.INT, "steps between two projections (galore, apollo)", low=1, inner=True),
+    Setting("optimizer.momentum", k.REAL, "momentum (sgd, rmsprop)", low=0, high=1, inner=True),
     Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
-            choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt"), args=("lr_scheduler_type",)),
+            choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",
+                     "reduce_lr_on_plateau", "greedy"), args=("lr_scheduler_type",)),
     Setting("schedule.warmup", k.STEPS_OR_SHARE, "linear warm-up", default=k.Amount("count", 0), low=0,
             args=("warmup_steps", "warmup_ratio")),
-    Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd)", low=0,
-            args=("lr_scheduler_kwargs",)),
+    Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd, polynomial), or the lowest "
+            "(reduce_lr_on_plateau, greedy)", low=0, args=("lr_scheduler_kwargs",)),
+    Setting("schedule.max_lr", k.REAL_OR_SHARE, "highest learning rate (greedy); unset, the peak", low=0, inner=True),
+    Setting("schedule.warmup_lr", k.REAL_OR_SHARE, "learning rate that the warm-up begins at (cosine with `min_lr`)",
+            low=0, inner=True),
     Setting("schedule.decay", k.STEPS_OR_SHARE, "length of the final decay (wsd)", low=0),
+    Setting("schedule.decay_type", k.CHOICE, "shape of the final decay (wsd)", choices=("cosine", "linear", "sqrt"),
+            bare=False, inner=True),
+    Setting("schedule.cycles", k.INT, "times that the rate starts anew (cosine_with_restarts)", low=1, high=10**6,
+            inner=True),
+    Setting("schedule.power", k.REAL, "power of the decay (polynomial)", low=0, inner=True),
+    Setting("schedule.timescale", k.INT, "steps in which the rate falls by the square root of two (inverse_sqrt)",
+            low=1, inner=True),
+    Setting("schedule.factor", k.REAL, "what the rate is multiplied by (reduce_lr_on_plateau, greedy)", low=0, high=1,
+            inner=True),
+    Setting("schedule.patience", k.INT, "evaluations without progress that are waited for (reduce_lr_on_plateau, "
+            "greedy)", low=0, inner=True),
     # memory
     Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),
     Setting("memory.checkpointing", k.FLAG, "recompute activations in the backward pass", default=True,
@@ -180,7 +276,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("memory.checkpointing.reentrant", k.FLAG, "the older autograd implementation", default=False, inner=True,
             args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
     Setting("memory.offload_activations", k.FLAG, "keep activations in host memory", default=False,
-            args=("activation_offloading",)),
+            args=("activation_offloading",), methods=("sft", "dpo", "kto", "reward")),
     # eval, save, track
     Setting("eval.every", k.EVERY, "how often to evaluate", default=k.NEVER, inner=True,
             args=("eval_strategy", "eval_steps")),
@@ -219,10 +315,8 @@ TABLE: tuple[Setting, ...] = (
 )  # fmt: skip
 
 CHOICE_PENDING = {
-    **{("method", name): METHODS for name in ("dpo", "orpo", "kto", "reward", "grpo", "rloo")},
     **{("launch", name): LAUNCHERS for name in ("slurm", "k8s", "sky")},
     ("precision", "fp8"): LATER,
-    ("data.format", "preference"): METHODS,
 }
 """Choices that the language reserves and this version does not compile."""
 

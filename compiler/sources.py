@@ -12,23 +12,12 @@ from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
+from xpc.compiler.shapes import METHOD_SHAPES, SHAPES, in_words, with_prompt, wrong_columns
 from xpc.compiler.spec import DataSource, Model
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
-
-SHAPES = {
-    "messages": ("messages",),
-    "conversations": ("conversations",),
-    "prompt_completion": ("prompt", "completion"),
-    "preference": ("chosen", "rejected"),
-    "text": ("text",),
-}
-"""The columns of each shape, in the order in which `DataSource.columns` names them."""
-
-KEPT = ("tools", "chat_template_kwargs")
-"""Columns beside the shape's own that the trainer reads as they are."""
 
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 
@@ -40,8 +29,9 @@ def find_model(
     problems: list[Diagnostic] = []
     facts: ModelFacts | None = None
     known = ""
+    said: dict[str, object] = {}
     if config is not None:
-        facts, problem = _facts(config.name, config.data, label)
+        facts, said, problem = _facts(config.name, config.data, label)
         known = config.name
         problems += problem
     if isinstance(node, String):
@@ -62,10 +52,11 @@ def find_model(
                     )
                 )
             else:
-                facts, problem = _facts(read.name, read.data, label)
+                facts, said, problem = _facts(read.name, read.data, label)
                 known = read.name
                 problems += problem
-        return Model(label, None, node.value, revision, facts, known), problems
+        chat, template = (None, None) if wrong else _template(node.value, workspace)
+        return Model(label, None, node.value, revision, facts, known, chat, template, config=said), problems
     if node.config is not None or node.split is not None:
         problems.append(
             report(
@@ -86,7 +77,10 @@ def find_model(
         )
     entry = registry.find_model(node.name)
     if entry is not None:
-        return Model(label, entry.id, None, node.revision or revision, facts or entry, known or "registry"), problems
+        return Model(
+            label, entry.id, None, node.revision or revision, facts or entry, known or "registry", entry.chat,
+            config=said,
+        ), problems  # fmt: skip
     if "/" not in node.name:
         near = nearest(node.name, registry.model_names())
         problems.append(
@@ -100,7 +94,7 @@ def find_model(
                 edits=(Edit(label.span, near),) if near and node.is_name else (),
             )
         )
-    elif facts is None:
+    elif facts is None and not said:
         problems.append(
             report(
                 "XP109",
@@ -109,7 +103,40 @@ def find_model(
                 help='`config = file("config.json")` gives the architecture',
             )
         )
-    return Model(label, node.name, None, node.revision or revision, facts, known), problems
+    return Model(label, node.name, None, node.revision or revision, facts, known, config=said), problems
+
+
+def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None]:
+    """Whether the tokenizer in a folder has a chat template (None: not known), and its text where there is one text."""
+    place = folder.rstrip("/") + "/"
+    if workspace.kind(place + "additional_chat_templates") or workspace.kind(place + "chat_template.json"):
+        return None, None
+    if workspace.kind(place + "chat_template.jinja"):
+        read = workspace.read(place + "chat_template.jinja")
+        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace")
+    read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
+    try:
+        found = None if isinstance(read, str) else json.loads(read.data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return None, None
+    text = found.get("chat_template")
+    return text is not None, text if isinstance(text, str) else None
+
+
+def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
+    """The tokens of a local model, as the files of its tokenizer spell them; None where it has no tokenizer.json."""
+    if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
+        return None
+    place, found = model.path.rstrip("/") + "/", []
+    for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
+        if workspace.kind(place + name):
+            read = workspace.read(place + name)
+            if isinstance(read, str):
+                return None
+            found.append(read.data)
+    return b"\n".join(found)
 
 
 def _is_hub_id(path: str) -> bool:
@@ -119,31 +146,44 @@ def _is_hub_id(path: str) -> bool:
     return bool(slash and org.strip(".") and name) and plain and not path.lower().endswith(DATA_FORMATS)
 
 
-def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, list[Diagnostic]]:
+def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
+    """What a config.json says of a model, counted and as it stands; the latter alone for a family of another shape."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):
-        return None, [
-            report("XP118", f"`{name}` is not JSON", label, help="give the config.json of a transformers model")
-        ]
+        return _no_facts(label, f"`{name}` is not JSON", "give the config.json of a transformers model")
     if not isinstance(config, dict):
-        return None, [report("XP118", f"`{name}` is not a JSON object", label, help="give a model's config.json")]
+        return _no_facts(label, f"`{name}` is not a JSON object", "give a model's config.json")
     try:
-        facts = registry.facts_from_config(config, name, name)
+        why = registry.uncounted(config)
+        facts = registry.facts_from_config(config, name, name) if why is None else None
     except (TypeError, ValueError, ArithmeticError) as error:
-        return None, [report("XP118", f"`{name}` has a value that cannot be used ({error})", label)]
+        return _no_facts(label, f"`{name}` has a value that cannot be used ({error})", "")
+    if facts is None:
+        note = report("XP109", f"`{name}`: {why}", label, help="write `micro`: without sizes it cannot be planned")
+        return None, config, [note]
     if isinstance(facts, str):
-        return None, [report("XP118", f"`{name}`: {facts}", label, help="give a model's whole config.json")]
+        return _no_facts(label, f"`{name}`: {facts}", "give a model's whole config.json")
     sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
     if max(sizes) > LARGEST:
-        return None, [
-            report("XP118", f"`{name}` states a model too large to be one", label, help="give a real config.json")
-        ]
-    return facts, []
+        return _no_facts(label, f"`{name}` states a model too large to be one", "give a real config.json")
+    return facts, config, []
 
 
-def find_source(row: Row, shape: str | None, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """One source of data with what is known about it. `shape` is `data { format = ... }`, when written."""
+def _no_facts(label: Label, why: str, help: str) -> tuple[None, dict[str, object], list[Diagnostic]]:
+    return None, {}, [report("XP118", why, label, help=help)]
+
+
+def find_source(
+    row: Row, shape: str | None, workspace: Workspace, method: str = "sft", prompt: str | None = None
+) -> tuple[DataSource, list[Diagnostic]]:
+    """One source of data with what is known about it.
+
+    `shape` is `data { format = ... }` and `prompt` its prompt column, when written. Reinforcement reads nothing but the
+    prompt, so there a prompt column is the shape.
+    """
+    if shape is None and prompt is not None and METHOD_SHAPES[method] == ("prompt",):
+        shape = "prompt"
     problems: list[Diagnostic] = []
     settings: dict[str, object] = {}
     for item in row.items:
@@ -161,35 +201,22 @@ def find_source(row: Row, shape: str | None, workspace: Workspace) -> tuple[Data
             settings[item.path] = value
     node = row.ref
     if isinstance(node, String):
-        source, more = _local(node, row.label, shape, workspace)
+        source, more = _local(node, row.label, shape, workspace, method)
     else:
-        source, more = _remote(node, row.label, shape)
+        source, more = _remote(node, row.label, shape, method)
     columns, take = settings.get("columns"), settings.get("take")
     if isinstance(columns, tuple):
         source = evolve(source, columns=columns)
-        problems += _wrong_columns(source, columns)
+        problems += wrong_columns(source, columns)
+    elif prompt is not None:
+        source, wrong = with_prompt(source, prompt)
+        problems += wrong
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     return source, problems + more
 
 
-def _wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    need = SHAPES.get(source.shape, ())
-    given = [name for name in columns if name not in KEPT]
-    if not need or len(given) == len(need):
-        return []
-    listed = ", ".join(need)
-    return [
-        report(
-            "XP124",
-            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, and {len(given)} are named",
-            source.label,
-            help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
-        )
-    ]
-
-
-def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, list[Diagnostic]]:
+def _remote(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
     entry = registry.find_dataset(node.name)
     if entry is not None:
         fitting = shape is None or shape == entry.shape
@@ -206,8 +233,9 @@ def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, lis
             rows=entry.rows if (node.config, node.split, node.slice) == (None, None, None) else None,
             context=entry.context if fitting else None,
         ), []
+    usual = METHOD_SHAPES[method][0]
     source = DataSource(
-        node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or "messages"
+        node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or usual
     )
     if not node.is_name and "/" in node.name:
         if shape is not None:
@@ -215,9 +243,12 @@ def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, lis
         return source, [
             report(
                 "XP111",
-                f"`{node.name[:80]}` is not in the registry: its rows are taken to be messages",
+                f"`{node.name[:80]}` is not in the registry: its rows are taken to be {in_words(usual)}",
                 label,
-                help="`data(format=conversations)` or the like states another shape",
+                help=f"`data(format={METHOD_SHAPES[method][-1] if method == 'kto' else 'conversations'})` or the like "
+                "states another shape"
+                if len(METHOD_SHAPES[method]) > 1
+                else f"`data(format={usual})` states it",
             )
         ]
     near = nearest(node.name, registry.dataset_names())
@@ -234,9 +265,11 @@ def _remote(node: Ref, label: Label, shape: str | None) -> tuple[DataSource, lis
     ]
 
 
-def _local(node: String, label: Label, shape: str | None, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+def _local(
+    node: String, label: Label, shape: str | None, workspace: Workspace, method: str
+) -> tuple[DataSource, list[Diagnostic]]:
     path = node.value
-    source = DataSource(None, path, label, shape=shape or "messages")
+    source = DataSource(None, path, label, shape=shape or METHOD_SHAPES[method][0])
     wrong = plain_text(path)
     if wrong:
         return source, [report("XP110", f"the data's path cannot be used: {wrong}", label)]
@@ -270,9 +303,10 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
     if shape is None and columns is not None:
-        found = next((name for name, need in SHAPES.items() if set(need) <= set(columns)), None)
+        order = SHAPES if method == "sft" else (*METHOD_SHAPES[method], *SHAPES)
+        found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
         if found is None:
-            listed = ", ".join(columns[:8]) or "none"
+            listed, columns = ", ".join(columns[:8]) or "none", None
             problems.append(
                 report(
                     "XP124",
@@ -280,11 +314,15 @@ def _local(node: String, label: Label, shape: str | None, workspace: Workspace) 
                     label,
                     related=(),
                     help=f"its columns are {listed}; a row holds messages, conversations, "
-                    "prompt and completion, or text",
+                    "prompt and completion, or text"
+                    if method == "sft"
+                    else f"its columns are {listed}; a row for {method} holds "
+                    + ", or ".join(" and ".join(SHAPES[one]) for one in METHOD_SHAPES[method]),
                 )
             )
         else:
             source = evolve(source, shape=found)
+    source = evolve(source, found=None if columns is None else tuple(columns))
     if workspace.size(path) > MAX_DATA:
         return source, problems
     read = workspace.read(path, limit=MAX_DATA)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from attrs import field
 
-from xpc.compiler.kinds import Amount
+from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.registry import Gpu, ModelFacts
-from xpc.compiler.targets import Target
+from xpc.compiler.schema import ONLINE
+from xpc.compiler.targets import Field, Target
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
@@ -48,7 +49,8 @@ class Value:
 class DataSource:
     """One source of data: a hub dataset or a local file or folder.
 
-    `columns` names the dataset's own columns in the shape's order; `bundled` and `content` are the copy in the bundle.
+    `columns` names the dataset's own columns in the shape's order; `found` are those that the first row of a local file
+    has, where it was read; `bundled` and `content` are the copy in the bundle.
     """
 
     id: str | None
@@ -64,13 +66,24 @@ class DataSource:
     sha256: str | None = None
     bundled: str | None = None
     content: bytes | None = field(default=None, repr=False)
+    found: tuple[str, ...] | None = None
     rows: int | None = None
     context: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls the source: its hub id, file or folder."""
+        return self.id or self.path or ""
 
 
 @record
 class Model:
-    """What is trained: a hub id or a local directory, and its architecture when it is known."""
+    """What is trained: a hub id or a local directory, and its architecture when it is known.
+
+    `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
+    template and `vocabulary` the files that name its tokens. `config` is a config.json that was read: it names the
+    family even where its sizes are not counted.
+    """
 
     label: Label
     id: str | None
@@ -78,6 +91,22 @@ class Model:
     revision: str | None
     facts: ModelFacts | None
     known_from: str
+    chat: bool | None = None
+    template: str | None = field(default=None, repr=False)
+    vocabulary: bytes | None = field(default=None, repr=False)
+    config: Mapping[str, object] = field(factory=dict, repr=False)
+
+    @property
+    def model_type(self) -> str | None:
+        """The family, as transformers names it, or None where nothing is known."""
+        named = self.config.get("model_type") if self.facts is None else self.facts.model_type
+        return named if isinstance(named, str) else None
+
+    @property
+    def name(self) -> str:
+        """What a person calls the model: its alias, hub id or folder."""
+        alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
+        return self.path or alias or self.id or ""
 
 
 @record
@@ -186,6 +215,36 @@ class Spec:
         return evolve(label, text=text)
 
     @property
+    def config(self) -> str:
+        """The dotted class of the trainer's arguments: `trl.SFTConfig`."""
+        return self.target.config(self.text("method"))
+
+    def fields(self) -> Mapping[str, Field]:
+        """Every argument that the method's class has on the target, by name."""
+        return self.target.fields(self.config)
+
+    @property
+    def lora(self) -> bool:
+        """Whether adapters are trained, over a base of any bits."""
+        return self.flag("lora") or self.flag("qlora")
+
+    @property
+    def bits(self) -> int | None:
+        """Bits of a quantized base, 4 or 8; None where the base is whole, or there is no adapter."""
+        value = self.get("lora.bits") if self.lora else None
+        return value if isinstance(value, int) else None
+
+    @property
+    def online(self) -> bool:
+        """Whether the method generates its own completions."""
+        return self.get("method") in ONLINE
+
+    def weighted(self, path: str) -> tuple[Weighted, ...]:
+        """Losses or reward functions; none where none are given."""
+        value = self.get(path)
+        return value if isinstance(value, tuple) else ()
+
+    @property
     def on_cpu(self) -> bool:
         """Whether the run has no GPU."""
         return self.hardware.gpu is None
@@ -195,6 +254,20 @@ class Spec:
         """The ZeRO stage, 0 when DeepSpeed is not used."""
         strategy = self.text("strategy")
         return int(strategy[-1]) if strategy.startswith("zero") else 0
+
+    @property
+    def context_parallel(self) -> int:
+        """Processes that share one sequence; 1 where each has its own."""
+        value = self.get("strategy.context_parallel")
+        return value if isinstance(value, int) else 1
+
+    @property
+    def replicas(self) -> int:
+        """Readers of the data: the global batch is micro-batch x accumulation x replicas.
+
+        It is the world size, but for context parallelism, whose groups read one micro-batch together.
+        """
+        return max(1, self.hardware.world // self.context_parallel)
 
     @property
     def sharded_by_fsdp(self) -> bool:

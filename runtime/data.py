@@ -2,54 +2,102 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from . import sources
+from . import rows, sources
 from .bundle import Bundle
-from .errors import RunError
+from .errors import RunError, say
 
 
-def build(bundle: Bundle) -> tuple[Any, Any]:
+def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """The training set and the evaluation set (None without a holdout or an evaluation split).
 
-    Call it under ``main_process_first``: the other processes then find the mapped rows in the cache. Raises RunError.
+    The tokenizer says whether there is a chat template, and how long a prompt is. Call it on the main process first:
+    the others then find the mapped rows in the cache. Raises RunError.
     """
     import datasets
 
     datasets.disable_progress_bars()
-    data = bundle.data
-    parts = [_part(bundle, source) for source in data["sources"]]
+    data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
+    parts = [_part(bundle, source, chat) for source in data["sources"]]
     train, evaluation = mix(parts, data["sources"], data["seed"], data["shuffle"], data["holdout"])
     if evaluation is None and data.get("eval_split"):
-        held = [_part(bundle, source, data["eval_split"]) for source in data["sources"]]
+        held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
     if len(train) == 0:
         raise RunError("the data has no rows to train on")
+    if bundle.method == "kto" and "chosen" in train.column_names:
+        train, evaluation = _unpaired(train, data), None if evaluation is None else _unpaired(evaluation, data)
+    limit = data.get("max_prompt")
+    if limit is not None:
+        train = _short(train, tokenizer, limit, "train on")
+        evaluation = None if evaluation is None else _short(evaluation, tokenizer, limit, "evaluate on")
     return train, evaluation
 
 
-def _part(bundle: Bundle, source: Mapping[str, Any], split: str | None = None) -> Any:
+def _short(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
+    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
+    kept = whole.filter(_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
+    if len(kept) < len(whole):
+        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: their prompts have over {limit} tokens")
+    return kept
+
+
+def _fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
+    prompt, tools = row["prompt"], row.get("tools")
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"]) <= limit
+    text = tokenizer.apply_chat_template(
+        prompt, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,
+        add_generation_prompt=prompt[-1]["role"] != "assistant", **(row.get("chat_template_kwargs") or {}),
+    )  # fmt: skip
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= limit
+
+
+def _unpaired(pairs: Any, data: Mapping[str, Any]) -> Any:
+    """Both answers of each pair as rows of their own, shuffled unless the order of the files is to stay.
+
+    trl would do it, too, but a thousand chosen answers before a thousand rejected ones, in the order of which KTO is
+    then trained (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
+    """
+    apart = pairs.map(_both, batched=True, remove_columns=["chosen", "rejected"], desc=None)
+    return apart.shuffle(seed=data["seed"]) if data["shuffle"] else apart
+
+
+def _both(pairs: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {"completion": [], "label": []}
+    rest = [name for name in pairs if name not in ("chosen", "rejected")]
+    for name in rest:
+        out[name] = [value for value in pairs[name] for _ in range(2)]
+    for chosen, rejected in zip(pairs["chosen"], pairs["rejected"], strict=True):
+        out["completion"] += [chosen, rejected]
+        out["label"] += [True, False]
+    return out
+
+
+def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | None = None) -> Any:
     stored = sources.load(bundle, source, split)
     lacking = sources.missing_columns(source, list(stored.column_names))
     if lacking:
         raise RunError(lacking)
     text = bundle.arguments.get("dataset_text_field") or "text"
-    drop = [column for column in stored.column_names if column not in sources.KEPT]
+    how = {"system": bundle.data.get("system"), "text": text, "method": bundle.method, "chat": chat}
     return stored.map(
         _convert,
         with_indices=True,
-        remove_columns=drop,
-        fn_kwargs={"source": dict(source), "system": bundle.data.get("system"), "text": text},
+        remove_columns=sources.dropped(source, stored.column_names, bundle.method),
+        fn_kwargs={"source": dict(source), "how": how},
         num_proc=bundle.data.get("workers"),
         desc=None,
     )
 
 
-def _convert(
-    row: Mapping[str, Any], index: int, source: dict[str, Any], system: str | None, text: str
-) -> dict[str, Any]:
-    return sources.to_row(source, row, index, system, text)
+def _convert(row: Mapping[str, Any], index: int, source: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:
+    return rows.to_row(source, row, index, **how)
 
 
 def mix(
@@ -96,7 +144,7 @@ def _joined(parts: list[Any]) -> Any:
 def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
     if take is None:
         return part
-    rows = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
-    if rows > len(part):
-        raise RunError(f"a part of the mixture takes {rows} rows, and has {len(part)}")
-    return (part.shuffle(seed=seed) if shuffle else part).select(range(rows))
+    count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
+    if count > len(part):
+        raise RunError(f"a part of the mixture takes {count} rows, and has {len(part)}")
+    return (part.shuffle(seed=seed) if shuffle else part).select(range(count))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from rule_evidence import evidence
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.reference import reference
 from xpc.compiler.render import render
+from xpc.compiler.rules.evidence import PATH
+from xpc.compiler.rules_page import page as rules_page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -20,6 +27,15 @@ def _read(*names: str) -> str:
 
 def test_reference_is_fresh():
     assert _read("docs", "reference.md") == reference(), "`make docs` writes it anew"
+
+
+def test_evidence_is_fresh():
+    with open(PATH, encoding="utf-8") as handle:
+        assert handle.read() == evidence(), "`make docs` writes it anew"
+
+
+def test_rules_page_is_fresh():
+    assert _read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
 
 
 def _sessions(page: str) -> list[tuple[str, str, str]]:

@@ -10,11 +10,15 @@ from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.launch import launch
-from xpc.compiler.lower.manifest import manifest, requirements
+from xpc.compiler.lower.manifest import manifest, requirements, vllm_requirement
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.silence import Silenced
 
 YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
@@ -23,17 +27,20 @@ MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU mac
 EXECUTABLE = frozenset({"launch.sh"})
 
 
-def lower(spec: Spec, problems: Sequence[Diagnostic]) -> dict[str, bytes]:
+def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> dict[str, bytes]:
     """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
     several_on_cpu = spec.on_cpu and spec.hardware.world > 1 and not spec.zero_stage
     texts = {
-        "README.md": readme(spec, problems),
+        "README.md": readme(spec, problems, silenced),
         "accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT + (CPU_COMMENT if several_on_cpu else "")),
         "launch.sh": launch(spec),
         "requirements.txt": requirements(spec),
         "spec.xp": specfile(spec),
         "trainer_args.json": _json(payload(spec)),
     }
+    vllm = vllm_requirement(spec)
+    if vllm is not None:
+        texts["requirements-vllm.txt"] = vllm + "\n"
     if spec.zero_stage:
         texts["deepspeed.json"] = _json(deepspeed(spec))
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}

@@ -53,14 +53,9 @@ def accelerate(spec: Spec) -> dict[str, Json]:
         out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
     if kind == "FSDP":
         out["fsdp_config"] = _fsdp(spec)
-        if spec.text("strategy") == "hsdp" and spec.target.facts["hsdp"] == "parallelism_config":
-            shard = spec.integer("strategy.shard")
-            out["parallelism_config"] = {
-                "parallelism_config_cp_size": 1,
-                "parallelism_config_dp_replicate_size": spec.hardware.world // shard,
-                "parallelism_config_dp_shard_size": shard,
-                "parallelism_config_tp_size": 1,
-            }
+        mesh = _mesh(spec)
+        if mesh is not None:
+            out["parallelism_config"] = mesh
     for name, value in spec.extra.get("accelerate", {}).items():
         assert value.value is None or isinstance(value.value, bool | int | float | str | list)
         if name.startswith("fsdp_"):
@@ -69,6 +64,28 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block[name] = value.value
         else:
             out[name] = value.value
+    return dict(sorted(out.items()))
+
+
+def _mesh(spec: Spec) -> dict[str, Json] | None:
+    """The device mesh of FSDP2, where it is not one row of ranks that shard together.
+
+    The model is sharded over `dp_shard` and `cp` together, so that `shard` counts the ranks of both.
+    Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
+    """
+    hybrid = spec.text("strategy") == "hsdp" and spec.target.facts["hsdp"] == "parallelism_config"
+    if not hybrid and spec.context_parallel == 1:
+        return None
+    shard = spec.integer("strategy.shard") if hybrid else spec.hardware.world
+    out: dict[str, Json] = {
+        "parallelism_config_cp_size": spec.context_parallel,
+        "parallelism_config_dp_replicate_size": spec.hardware.world // shard,
+        "parallelism_config_dp_shard_size": shard // spec.context_parallel,
+        "parallelism_config_tp_size": 1,
+    }
+    if spec.context_parallel > 1:
+        out["parallelism_config_cp_backend"] = "torch"
+        out["parallelism_config_cp_comm_strategy"] = "allgather"
     return dict(sorted(out.items()))
 
 

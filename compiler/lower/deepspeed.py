@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
@@ -24,7 +25,9 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
         "wall_clock_breakdown": False,
         "steps_per_print": QUIET,
     }
-    if spec.text("optimizer") == "adamw":
+    # DeepSpeed steps the schedule of an optimizer of its own, with the batch size in the place of a metric
+    # (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW.
+    if spec.text("optimizer") == "adamw" and spec.text("schedule") not in METRIC_SCHEDULES:
         out["optimizer"] = {"type": "AdamW", "params": _adamw(spec)}
     else:
         out["zero_allow_untested_optimizer"] = True

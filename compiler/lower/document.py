@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xpc.compiler.kinds import Weighted
+from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import BASE, SPEC, Spec, Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.silence import Silenced
 
-def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
+
+def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
     """The page. Texts of the spec are escaped, so that a name cannot become markup."""
     hardware = spec.hardware
     gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
@@ -20,9 +26,10 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
         "Compiled by xpc. Every number of this run is in the files beside this page; `bundle.toml` has their digests.",
         "",
         "```",
-        "pip install -r requirements.txt",
+        *_install(spec),
         "./launch.sh",
         "```",
+        *_server(spec),
         "",
         "| | |",
         "|---|---|",
@@ -33,8 +40,10 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
             f"{_at(source.revision)}, {source.shape} |"
             for source in spec.data
         ),
+        f"| method | {_method(spec)} |",
+        *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} processes |",
-        f"| batch | {gbs} = {micro} x {accum} accumulation x {hardware.world} processes, "
+        f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         f"| target | {spec.target.name}: {cell(spec.target.title)} |",
@@ -57,8 +66,15 @@ def readme(spec: Spec, problems: Sequence[Diagnostic]) -> str:
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]
-        lines += [f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown]
+        lines += [_finding(one) for one in shown]
+    if silenced:
+        lines += ["", "## Silenced in the spec", ""]
+        lines += [f"{_finding(one.finding)} ({cell(one.reason)})" for one in silenced]
     return "\n".join(lines) + "\n"
+
+
+def _finding(one: Diagnostic) -> str:
+    return f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}"
 
 
 def cell(text: str) -> str:
@@ -70,6 +86,59 @@ def cell(text: str) -> str:
         else:
             out.append(c if c.isprintable() else " ")
     return "".join(out)
+
+
+def _install(spec: Spec) -> list[str]:
+    """The commands that install what the run needs; vLLM asks for other versions than the pins, so it goes alone."""
+    steps = ["pip install -r requirements.txt"]
+    if spec.flag("method.vllm"):
+        steps.insert(0 if spec.target.facts["vllm_first"] else 1, "pip install -r requirements-vllm.txt")
+    return steps
+
+
+def _server(spec: Spec) -> list[str]:
+    if not spec.flag("method.vllm") or spec.get("method.vllm.mode") != "server":
+        return []
+    port = spec.integer("method.vllm.port")
+    return [
+        "",
+        f"Completions come from a vLLM server on GPUs of its own, started first with the table's model on port {port}",
+        "(XPC_VLLM_HOST names its host to `launch.sh`):",
+        "",
+        "```",
+        f"{spec.target.facts['vllm_serve']} --port {port}",
+        "```",
+    ]
+
+
+def _method(spec: Spec) -> str:
+    """The method in words: its loss, what a step holds, where completions come from."""
+    parts = [spec.text("method")]
+    losses = spec.weighted("method.loss")
+    if losses:
+        parts.append("loss " + " + ".join(_share(one) for one in losses))
+    if spec.online:
+        size, gbs = spec.integer("method.generations"), spec.integer("batch.gbs")
+        parts.append(f"{gbs} completions a step = {gbs / size:g} prompts x {size}")
+        parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))
+        parts.append(f"by vLLM ({spec.text('method.vllm.mode')})" if spec.flag("method.vllm") else "by transformers")
+    limit = spec.get("method.max_prompt")
+    if isinstance(limit, int):
+        kept = "cut to" if "max_prompt_length" in spec.fields() else "left out when longer than"
+        parts.append(f"prompts {kept} {limit} tokens")
+    return "; ".join(parts)
+
+
+def _share(one: Weighted) -> str:
+    return cell(one.name) if one.weight is None else f"{one.weight:g} x {cell(one.name)}"
+
+
+def _adapters(spec: Spec) -> str:
+    targets = spec.get("lora.targets")
+    where = ", ".join(targets) if isinstance(targets, tuple) else str(targets)
+    base = "" if spec.bits is None else f", over a base of {spec.bits} bits"
+    rank, alpha, dropout = spec.integer("lora.rank"), spec.real("lora.alpha"), spec.real("lora.dropout")
+    return f"rank {rank}, alpha {alpha:g}, dropout {dropout:g}, on {cell(where)}{base}"
 
 
 def _at(revision: str | None) -> str:

@@ -8,7 +8,7 @@ HEAD = """\
 #!/usr/bin/env bash
 # Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
 #
-#   global batch   {gbs} = {micro} sequences x {accum} accumulation x {world} processes
+#   global batch   {gbs} = {micro} {samples} x {accum} accumulation x {readers}
 #   processes      {world} = {nodes} {node_word} x {processes}
 #   strategy       {strategy}, {precision}, on {hardware}
 #   target         {target}
@@ -17,7 +17,7 @@ HEAD = """\
 #   ./launch.sh --preflight   check this machine against the bundle, and stop
 #   ./launch.sh --dry-run     print the command, and stop
 #
-# PYTHON names the interpreter (default: python3).{port_help} Nothing else is accepted.
+# PYTHON names the interpreter (default: python3).{port_help}{vllm_help} Nothing else is accepted.
 if [ -z "${{BASH_VERSION:-}}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -110,7 +110,9 @@ def launch(spec: Spec) -> str:
         HEAD.format(
             gbs=spec.integer("batch.gbs"),
             micro=spec.integer("batch.micro"),
+            samples=samples(spec),
             accum=spec.integer("batch.accum"),
+            readers=readers(spec),
             world=hardware.world,
             nodes=hardware.nodes,
             node_word="node" if hardware.nodes == 1 else "nodes",
@@ -119,6 +121,7 @@ def launch(spec: Spec) -> str:
             precision=spec.text("precision"),
             hardware=spec.text("hardware"),
             target=spec.target.name,
+            vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if _asks_server(spec) else "",
             port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
         )
     ]
@@ -132,6 +135,23 @@ def launch(spec: Spec) -> str:
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, group))
     parts.append(TAIL)
     return "".join(parts)
+
+
+def _asks_server(spec: Spec) -> bool:
+    return spec.flag("method.vllm") and spec.get("method.vllm.mode") == "server"
+
+
+def samples(spec: Spec) -> str:
+    """What a batch counts: sequences, or what the method makes its loss of."""
+    counted = {"dpo": "pairs", "orpo": "pairs", "reward": "pairs", "grpo": "completions", "rloo": "completions"}
+    return counted.get(spec.text("method"), "sequences")
+
+
+def readers(spec: Spec) -> str:
+    """Who reads a micro-batch of its own: every process, or every group of processes that share a sequence."""
+    if spec.context_parallel == 1:
+        return f"{spec.hardware.world} processes"
+    return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
 # trainer/start.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.

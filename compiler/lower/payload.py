@@ -5,8 +5,9 @@ from __future__ import annotations
 from xpc.compiler.kinds import Amount
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import DTYPES, arguments
+from xpc.compiler.lower.method import lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
-from xpc.compiler.targets import SFT, Json
+from xpc.compiler.targets import Json
 
 ATTENTION = {
     "flash2": "flash_attention_2",
@@ -23,7 +24,8 @@ def payload(spec: Spec) -> dict[str, Json]:
     return {
         "format": FORMAT,
         "target": spec.target.name,
-        "config": SFT,
+        "config": spec.config,
+        "method": method_section(spec),
         "arguments": arguments(spec),
         "model": _model(spec),
         "tokenizer": {
@@ -32,7 +34,7 @@ def payload(spec: Spec) -> dict[str, Json]:
             "pad_token": _text(spec, "model.pad"),
         },
         "data": _data(spec),
-        "lora": None,
+        "lora": lora_section(spec),
         "run": _run(spec),
     }
 
@@ -88,6 +90,7 @@ def _data(spec: Spec) -> dict[str, Json]:
         "holdout": _rows(holdout if isinstance(holdout, Amount) else None),
         "workers": workers if isinstance(workers, int) else None,
         "system": _text(spec, "data.system"),
+        "max_prompt": max_prompt(spec),
         "eval_split": _text(spec, "eval.split"),
     }
 
@@ -98,6 +101,7 @@ def _run(spec: Spec) -> dict[str, Json]:
         "nodes": spec.hardware.nodes,
         "processes_per_node": spec.hardware.processes,
         "world_size": spec.hardware.world,
+        "context_parallel": spec.context_parallel,
         "micro": spec.integer("batch.micro"),
         "accumulation": spec.integer("batch.accum"),
         "gbs": spec.integer("batch.gbs"),

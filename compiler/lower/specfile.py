@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import kinds as k
-from xpc.compiler.kinds import Amount
+from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.schema import TABLE, Setting
 from xpc.compiler.spec import DataSource, Spec
 
@@ -22,12 +22,13 @@ def specfile(spec: Spec) -> str:
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
     for clause in clauses:
-        if clause == "data":
+        if clause == "data" or (clause == "lora" and spec.flag("qlora")):
             continue
+        settings = "lora" if clause == "qlora" and spec.flag("qlora") else clause
         inner = [
             row
             for row in TABLE
-            if row.path.startswith(clause + ".") and row.path in spec.values and row.path not in _left_out(spec)
+            if row.path.startswith(settings + ".") and row.path in spec.values and row.path not in _left_out(spec)
         ]
         head = next((row for row in flat if row.path == clause), None)
         if head is None and not inner:
@@ -40,6 +41,8 @@ def specfile(spec: Spec) -> str:
 
 def _left_out(spec: Spec) -> tuple[str, ...]:
     """Settings that the header states, and a `seq` that does not hold and so is not legal to write."""
+    if spec.online:
+        return (*STRUCTURAL, "batch.seq")
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
     return (*STRUCTURAL, "batch.seq") if uncut else STRUCTURAL
 
@@ -66,7 +69,7 @@ def _extra(table: object) -> list[str]:
 
 
 def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:
-    title = clause if head is None else f"{clause} {show(head, spec.get(head.path))}"
+    title = clause if head is None or head.kind is k.FLAG else f"{clause} {show(head, spec.get(head.path))}"
     note = "" if head is None else f"  # {_comment(spec.values[head.path].origin.describe())}"
     if not inner:
         return [f"{title}{note}", ""]
@@ -121,11 +124,23 @@ def show(row: Setting, value: object) -> str:
         return _amount(value)
     if row.kind is k.DURATION:
         return f"{value}s"
+    if row.kind is k.WEIGHTED and isinstance(value, tuple):
+        return "[" + ", ".join(_weighted(one) for one in value) + "]"
+    if row.kind is k.TARGETS and isinstance(value, str):
+        return value
     if row.kind in (k.CHOICE, k.HARDWARE) or row.path == "target":
         return str(value)
     if row.kind is k.CHOICES and isinstance(value, tuple):
         return " ".join(str(one) for one in value)
     return plain(value)
+
+
+def _weighted(one: Weighted) -> str:
+    """A loss or a reward function; one of a file is named by the copy in the bundle."""
+    if one.function is None:
+        return one.name if one.weight is None else f"{one.name}(weight={_real(one.weight)})"
+    name = quoted(f"{one.file}:{one.function}")
+    return name if one.weight is None else f"file({name}, weight={_real(one.weight)})"
 
 
 def plain(value: object) -> str:

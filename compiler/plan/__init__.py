@@ -20,7 +20,11 @@ UNKNOWN = 1
 
 @record
 class Need:
-    """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all."""
+    """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all.
+
+    `rank` is that of adapters on every linear layer, 0 where all weights are trained; `weight` is the bytes of a frozen
+    weight. `references` counts frozen copies of the model, `sequences` those of one sample (two of a preference).
+    """
 
     facts: ModelFacts | None
     gpu: Gpu | None
@@ -31,6 +35,10 @@ class Need:
     checkpointing: bool
     fused_loss: bool
     offloaded: bool
+    rank: int = 0
+    weight: float = 4.0
+    references: int = 0
+    sequences: int = 1
 
 
 @record
@@ -48,11 +56,26 @@ def states(need: Need, params: int) -> float:
     2 bytes a parameter where it does not.
     """
     shard = max(1, need.world)
+    frozen = params * need.weight / (shard if need.stage >= 3 else 1)
+    if need.rank and need.facts is not None:
+        casts = params * 2.0 if need.half and need.weight == 4 else 0.0
+        params = adapters(need.facts, need.rank)
+        moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
+        return frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
+    reference = frozen * need.references
     weights = params * 4.0 / (shard if need.stage >= 3 else 1)
     gradients = params * 4.0 / (shard if need.stage >= 2 else 1)
     moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
     casts = params * 2.0 / (shard if need.stage >= 3 else 1) if need.half else 0.0
-    return weights + gradients + moments + casts
+    return weights + gradients + moments + casts + reference
+
+
+def adapters(facts: ModelFacts, rank: int) -> int:
+    """Parameters of adapters on every linear layer of the decoder, the output head left out. Experts count each."""
+    wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    attention = 2 * (facts.hidden + wide) + 2 * (facts.hidden + narrow)
+    mlp = (3 if facts.gated_mlp else 2) * (facts.hidden + facts.intermediate) * max(1, facts.experts)
+    return rank * facts.layers * (attention + mlp)
 
 
 def activations(need: Need, facts: ModelFacts) -> float:
@@ -65,7 +88,7 @@ def activations(need: Need, facts: ModelFacts) -> float:
     else:
         kept = facts.layers * layer
     logits = 4 * facts.hidden if need.fused_loss else 16 * facts.vocab
-    return need.seq * float(kept + logits)
+    return need.sequences * need.seq * float(kept + logits)
 
 
 def loss_head(need: Need, facts: ModelFacts) -> float:

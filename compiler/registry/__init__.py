@@ -27,6 +27,7 @@ __all__ = [
     "find_model",
     "gpu_names",
     "model_names",
+    "uncounted",
 ]
 
 _tables: dict[str, Any] = {}
@@ -110,3 +111,10 @@ def facts_from_config(
     from xpc.compiler.registry.architecture import facts_from_config
 
     return facts_from_config(config, alias, id, chat=chat, gated=gated)
+
+
+def uncounted(config: Mapping[str, object]) -> str | None:
+    """Why a configuration's parameters cannot be counted: see `architecture.uncounted`, which this loads on demand."""
+    from xpc.compiler.registry.architecture import uncounted
+
+    return uncounted(config)

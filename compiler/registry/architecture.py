@@ -7,6 +7,7 @@ Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` interm
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.registry.types import ModelFacts
+from xpc.compiler.registry.windows import windowed
 from xpc.grammar.record import evolve, record
 
 # Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
@@ -326,6 +327,19 @@ _FAMILIES: dict[str, Callable[[_Config], _Shape]] = {
 }
 
 
+def uncounted(config: Mapping[str, object]) -> str | None:
+    """Why the parameters of a configuration are not counted here, or None where there is a form for them."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type in _FAMILIES:
+        return None
+    if model_type in _OTHER_SHAPES:
+        return f"`{model_type}` models are not counted here"
+    foreign = [key for key in _FOREIGN_KEYS if config.get(key)]
+    if not foreign:
+        return None
+    return f"`{model_type}` models are not counted here: `{foreign[0]}` means another shape than Llama's"
+
+
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
 ) -> ModelFacts | str:
@@ -338,14 +352,10 @@ def facts_from_config(
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
         return "the configuration has no `model_type`"
-    form = _FAMILIES.get(model_type)
-    if form is None:
-        if model_type in _OTHER_SHAPES:
-            return f"`{model_type}` models are not counted here"
-        foreign = [key for key in _FOREIGN_KEYS if config.get(key)]
-        if foreign:
-            return f"`{model_type}` models are not counted here: `{foreign[0]}` means another shape than Llama's"
-        form = _llama
+    why = uncounted(config)
+    if why is not None:
+        return why
+    form = _FAMILIES.get(model_type, _llama)
     reader = _Config(config, model_type)
     try:
         s = form(reader)
@@ -375,4 +385,5 @@ def facts_from_config(
         experts_per_token=s.experts_per_token,
         gated_mlp=s.gated_mlp,
         layer_params=s.layer,
+        windowed=windowed(config),
     )

@@ -9,7 +9,8 @@ class ModelFacts:
 
     Parameter counts are exact for the model that transformers builds (tied weights counted once). `intermediate` is the
     width of one MLP (of one expert, for a mixture of experts); `layer_params` is one decoder layer, the largest where
-    layers differ. `context` is in tokens and includes what a published rope scaling adds.
+    layers differ. `context` is in tokens and includes what a published rope scaling adds. `windowed` says that some
+    layer sees a window, a chunk or a state of the past only.
     """
 
     alias: str
@@ -33,6 +34,7 @@ class ModelFacts:
     experts_per_token: int = 0
     gated_mlp: bool = True
     layer_params: int = 0
+    windowed: bool = False
 
 
 @record

@@ -1,7 +1,8 @@
 """Diagnostics to text. One module a format, imported only when that format is asked for: start-up is counted.
 
 Every format gets the same list: duplicates removed, sorted by file, line, column and severity, notes behind the errors
-and warnings of their file; findings without a place come last, in the order in which they were found.
+and warnings of their file; findings without a place come last, in the order in which they were found. What a comment
+silenced is no finding, and only SARIF, which has a word for it, lists it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from collections.abc import Sequence
 from xpc.compiler.render.place import ordered
 from xpc.grammar.diagnostic import Diagnostic
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.silence import Silenced
+
 FORMATS = ("full", "concise", "json", "github", "sarif")
 
 
-def render(diagnostics: Sequence[Diagnostic], format: str, *, color: bool = False) -> str:
+def render(
+    diagnostics: Sequence[Diagnostic], format: str, *, color: bool = False, silenced: Sequence[Silenced] = ()
+) -> str:
     """The text to print: empty, or ending in a newline.
 
     `color` adds ANSI codes to `full` and `concise` and changes nothing else. Raises ValueError for an unknown format.
@@ -39,5 +46,5 @@ def render(diagnostics: Sequence[Diagnostic], format: str, *, color: bool = Fals
     if format == "sarif":
         from xpc.compiler.render import sarif
 
-        return sarif.render(found)
+        return sarif.render(found, silenced)
     raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")

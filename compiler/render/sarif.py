@@ -1,7 +1,8 @@
 """SARIF 2.1.0 (OASIS), for code scanning services and editors.
 
-The log holds no time, host or directory: the same findings give the same bytes. Files are named as they were given:
-a relative name stays a relative reference, an absolute one becomes a `file:` URI.
+A finding that a comment silenced is a result with a suppression (3.35), which viewers hide: `inSource`, justified by
+the reason that the comment gives. The log holds no time, host or directory: the same findings give the same bytes.
+Files are named as they were given: a relative name stays a relative reference, an absolute one becomes a `file:` URI.
 """
 
 from __future__ import annotations
@@ -14,21 +15,28 @@ from xpc.compiler.render.place import place
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.silence import Silenced
+
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 
 
-def render(diagnostics: Sequence[Diagnostic]) -> str:
+def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
     """A log of one run; its rules are those of the findings, by code."""
     slugs: dict[str, str] = {}
-    for diagnostic in diagnostics:
+    for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)
     codes = sorted(slugs)
     rules = [{"id": code, "name": slugs[code]} for code in codes]
     run = {
         "tool": {"driver": {"name": "xpc", "version": __version__, "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(diagnostic, codes.index(diagnostic.code)) for diagnostic in diagnostics],
+        "results": [
+            *(_result(diagnostic, codes.index(diagnostic.code)) for diagnostic in diagnostics),
+            *(_suppressed(one, codes.index(one.finding.code)) for one in silenced),
+        ],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
@@ -55,6 +63,11 @@ def _result(diagnostic: Diagnostic, rule: int) -> dict[str, object]:
         description = diagnostic.help or diagnostic.message
         result["fixes"] = [{"description": {"text": description}, "artifactChanges": [change]}]
     return result
+
+
+def _suppressed(one: Silenced, rule: int) -> dict[str, object]:
+    suppression = {"kind": "inSource", "justification": one.reason, "location": _location(one.place)}
+    return {**_result(one.finding, rule), "suppressions": [suppression]}
 
 
 def _location(label: Label) -> dict[str, object]:

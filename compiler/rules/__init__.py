@@ -16,6 +16,8 @@ from xpc.grammar.record import record
 
 PREFERENCE = ("dpo", "orpo", "kto", "reward")
 ONLINE = ("grpo", "rloo")
+TRACKING = ("track", "track.name", "track.project")
+TOKENS = ("model.eos", "model.pad", "model.chat_template", "data.system")
 
 
 @record
@@ -32,8 +34,8 @@ class Group:
         return found
 
 
-def _extra(name: str) -> Callable[[Spec], bool]:
-    return lambda spec: bool(spec.extra.get(name))
+def _extra(*names: str) -> Callable[[Spec], bool]:
+    return lambda spec: any(map(spec.extra.get, names))
 
 
 GROUPS: tuple[Group, ...] = (
@@ -44,16 +46,23 @@ GROUPS: tuple[Group, ...] = (
     Group("packing", lambda spec: spec.flag("batch.packing") or spec.flag("batch.padding_free")),
     Group("kernels"),
     Group("sharding"),
+    Group("context", lambda spec: spec.get("strategy.context_parallel") is not None),
     Group("data"),
+    Group("data_rows", lambda spec: any(one.path or one.take for one in spec.data) or spec.written("data.holdout")),
+    Group("data_tokens", lambda spec: any(map(spec.written, TOKENS))),
     Group("evaluation"),
     Group("saving"),
     Group("launch"),
+    Group("tracking", lambda spec: any(map(spec.written, TRACKING))),
+    Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),
     Group("sft", lambda spec: spec.get("method") == "sft"),
     Group("preference", lambda spec: spec.get("method") in PREFERENCE),
-    Group("online", lambda spec: spec.get("method") in ONLINE),
-    Group("adapters", lambda spec: spec.flag("lora") or spec.flag("qlora")),
+    Group("online", lambda spec: spec.online and spec.get("method.generations") is not None),
+    Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
+    Group("adapters", lambda spec: spec.lora),
+    Group("quantized", lambda spec: "quantization_config" in spec.model.config),
     Group("extra_run", _extra("trl")),
-    Group("extra_numerics", _extra("trl")),
+    Group("extra_numerics", _extra("trl", "accelerate")),
     Group("extra_strategy", _extra("trl")),
     Group("extra_data", _extra("trl")),
     Group("extra_accelerate", _extra("accelerate")),

@@ -1,159 +1,57 @@
-"""Attention and packing against hardware, model family and target (XP31x)."""
+"""The attention and the model's family against hardware and target (XP31x, XP34x)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import registry
-from xpc.compiler.registry import Family
+from xpc.compiler.rules.families import FLASH, family, has_attention, listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
-FLASH = ("flash2", "flash3")
+LEARNED_POSITIONS = ("gpt2", "gpt_bigcode", "gpt_neo", "opt")
+"""Families that look positions up in a table of the context's length."""
 
 
-def family(spec: Spec) -> Family | None:
-    """What is known of the model's family, or None."""
-    return None if spec.model.facts is None else registry.find_family(spec.model.facts.model_type)
-
-
-def mask_is_exact(spec: Spec) -> bool:
-    """Whether the target's mask keeps packed documents of this model apart without a flash kernel."""
-    known = family(spec)
-    return spec.target.facts["isolate_mask"] is True and known is not None and known.packing == "exact"
-
-
-@rule("XP310", "packing-without-flash")
-def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing puts several documents into one row; a flash kernel keeps them apart by their lengths.
-
-    Other implementations build a mask over the whole row: exact for most families on trl-1.16, at a cost that grows
-    with the square of the row, and silently wrong elsewhere. The spec has to say that it wants that:
-    `packing(isolate=mask)`. Source: transformers 5.23 `masking_utils.py`; executed on 15 families.
-    """
-    attn = spec.text("model.attn")
-    if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
-        return
-    gpu = spec.hardware.gpu
-    ways = []
-    if mask_is_exact(spec):
-        ways.append("`packing(isolate=mask)`, which is exact here and costs attention over the whole row")
-    if gpu is not None and gpu.capability >= (8, 0) and spec.text("precision") != "fp32":
-        ways.append("`attn = flash2`")
-    place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
-    word = typed(place)
-    yield Finding(
-        place,
-        "packing without flash attention",
-        "write " + " or ".join(ways) if ways else "leave `packing` out",
-        (spec.label("model.attn", "the attention"),),
-        "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None,
-    )
-
-
-@rule("XP311", "mask-not-exact")
-def mask_not_exact(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=mask)` is legal where the target's mask is known to be exact for the model's family.
-
-    Families that ignore position ids or carry a state leak from one document into the next without a message: the
-    error was up to 0.75 of a logit scale of 0.7. Source: transformers 5.23; executed (gpt_oss, opt, falcon, bloom, mpt,
-    mamba, jamba and others).
-    """
-    if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
-        return
-    place = spec.place("batch.packing.isolate")
-    if spec.text("model.attn") in FLASH:
-        yield Finding(
-            place,
-            "`isolate = mask` with flash attention has no mask to build",
-            "leave `isolate` out",
-            (spec.label("model.attn", "the attention"),),
-        )
-    elif not mask_is_exact(spec):
-        known = family(spec)
-        why = (
-            f"{spec.target.name} does not read position ids into its mask"
-            if spec.target.facts["isolate_mask"] is not True
-            else "the model's family is not known"
-            if known is None
-            else f"{known.model_type} is {known.packing}"
-        )
-        yield Finding(
-            place, f"the mask does not keep documents apart: {why}", "leave `packing` out, or use flash attention"
-        )
-
-
-@rule("XP312", "wrapped-packing", "warning")
-def wrapped_packing(spec: Spec) -> Iterator[Finding]:
-    """`wrapped` cuts documents where a row ends and lets them attend to each other, whatever the attention.
-
-    Source: trl 1.16 `data_utils.py` (no sequence lengths are produced); executed.
-    """
-    if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
-        best = next((name for name in spec.target.packing if name != "wrapped"), None)
-        written = spec.written("batch.packing.strategy")
-        yield Finding(
-            spec.place("batch.packing.strategy" if written else "batch.packing"),
-            "`wrapped` lets documents attend to each other",
-            f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
-            (spec.label("target", "the target"),) if best is None else (),
-            f"strategy = {best}" if best and written else None,
-        )
-
-
-@rule("XP313", "packing-strategy-of-another-target")
-def packing_strategy(spec: Spec) -> Iterator[Finding]:
-    """Each target packs in its own ways; an unknown name is accepted by the arguments and fails after tokenizing.
-
-    Source: trl 1.16 and 0.18 `data_utils.pack_dataset`.
-    """
-    name = spec.get("batch.packing.strategy")
-    legal = tuple(spec.target.packing)
-    if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
-        yield Finding(
-            spec.place("batch.packing.strategy", f"{spec.target.name} has " + ", ".join(legal)),
-            f"{spec.target.name} does not pack by `{name}`",
-            f"write `strategy = {legal[0]}`",
-            (spec.label("target", "the target"),),
-            f"strategy = {legal[0]}",
-        )
+def _legal(spec: Spec) -> str:
+    """An attention that this family has here and that any hardware runs."""
+    return "sdpa" if has_attention(spec, "sdpa") else "eager"
 
 
 @rule("XP314", "flash-without-the-hardware")
 def flash_hardware(spec: Spec) -> Iterator[Finding]:
-    """Flash attention runs on GPUs of compute capability 8.0 or later (flash3: 9.0), in fp16 or bf16.
+    """Flash attention runs on GPUs of compute capability 8.0 or later, in fp16 or bf16; flash3 not on Blackwell.
 
     transformers does not check the capability for flash2: the kernel refuses at the first forward pass. In fp32 it
-    only warns before the same refusal. Source: transformers 5.23 `modeling_flash_attention_utils.py`.
+    only warns before the same refusal. FlashAttention-3 has kernels for Ampere, Ada and Hopper (capability 8.x and
+    9.x) and ends with "no kernel image" or an invalid argument on Blackwell. Source: transformers 5.23
+    `modeling_flash_attention_utils.py`; flash-attention issues 1049, 1889 and 1987.
     """
     attn, gpu = spec.text("model.attn"), spec.hardware.gpu
     if attn not in FLASH:
         return
-    place = spec.place("model.attn")
-    least = (8, 0) if attn == "flash2" else (9, 0)
+    place, legal = spec.place("model.attn"), _legal(spec)
     related = (spec.label("hardware", "the hardware"),)
     word = typed(place)
     if gpu is None:
-        yield Finding(place, f"{attn} on the CPU", "write `attn = sdpa`", related, word.replace(attn, "sdpa"))
-    elif gpu.capability < least:
+        yield Finding(place, f"{attn} on the CPU", f"write `attn = {legal}`", related, word.replace(attn, legal))
+    elif gpu.capability < (8, 0) or (attn == "flash3" and gpu.capability >= (10, 0)):
+        needs = "needs 8.0" if gpu.capability < (8, 0) else "has kernels up to 9.x"
+        fact = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; {attn} {needs}"
+        other = legal if gpu.capability < (8, 0) or not has_attention(spec, "flash2") else "flash2"
         yield Finding(
-            spec.place(
-                "model.attn",
-                f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; "
-                f"{attn} needs {least[0]}.{least[1]}",
-            ),
+            spec.place("model.attn", fact),
             f"{attn} on {gpu.name}",
-            "write `attn = sdpa`",
+            f"write `attn = {other}`",
             related,
-            word.replace(attn, "sdpa"),
+            word.replace(attn, other),
         )
     elif spec.text("precision") == "fp32":
         yield Finding(
             place,
             f"{attn} has no fp32 kernel",
-            "write `precision bf16`, or `attn = sdpa`",
+            f"write `precision bf16`, or `attn = {legal}`",
             (spec.label("precision", "the precision"),),
-            word.replace(attn, "sdpa"),
+            word.replace(attn, legal),
         )
 
 
@@ -161,22 +59,23 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
 def attention_family(spec: Spec) -> Iterator[Finding]:
     """Not every family implements every attention; transformers refuses at load, minutes after the launch.
 
-    Source: transformers 5.23 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family.
+    gpt_oss declares flash attention and is sent on to a kernel of the Hub, for which a bundle has no package; gemma2
+    under transformers 4.52 loads sdpa, which leaves out its soft cap without a word (logits off by 2.5). Source:
+    transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
+    `modeling_utils.py`; executed.
     """
     known, attn = family(spec), spec.text("model.attn")
-    if known is None:
+    if known is None or has_attention(spec, attn):
         return
-    has = {"sdpa": known.sdpa, "flash2": known.flash, "flash3": known.flash, "flex": known.flex}.get(attn, True)
-    if not has:
-        place = spec.place("model.attn")
-        word = typed(place)
-        yield Finding(
-            place,
-            f"{known.model_type} has no {attn} attention",
-            "write `attn = eager`",
-            (spec.model.label,),
-            word.replace(attn, "eager") if spec.written("model.attn") else None,
-        )
+    place = spec.place("model.attn")
+    legal, word = _legal(spec), typed(place)
+    yield Finding(
+        place,
+        f"{known.model_type} has no {attn} attention" + ("" if known.sdpa or attn != "sdpa" else " that is right"),
+        f"write `attn = {legal}`",
+        (spec.model.label,),
+        word.replace(attn, legal) if spec.written("model.attn") else None,
+    )
 
 
 @rule("XP316", "flex-on-cpu")
@@ -186,43 +85,13 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `flex_attention.py`; executed.
     """
     if spec.on_cpu and spec.text("model.attn") == "flex":
+        place, legal = spec.place("model.attn"), _legal(spec)
         yield Finding(
-            spec.place("model.attn"),
+            place,
             "flex attention cannot train on the CPU",
-            "write `attn = sdpa`",
-            (spec.label("hardware"),),
-        )
-
-
-@rule("XP317", "padding-free-with-a-length")
-def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
-    """trl-1.16 does not cut rows when `padding_free` is on without packing, so a written `seq` would not hold.
-
-    Today: ValueError after the model is loaded. Source: trl 1.16 `sft_trainer.py`; executed.
-    """
-    if not spec.flag("batch.padding_free") or spec.flag("batch.packing"):
-        return
-    if spec.target.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
-        yield Finding(
-            spec.place("batch.seq", "not enforced"),
-            "`padding_free` does not cut rows at `seq`",
-            "leave `seq` out, or pack",
-            (spec.label("batch.padding_free", "padding_free"),),
-        )
-
-
-@rule("XP318", "padding-free-without-flash")
-def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` flattens a micro-batch into one row, so the same isolation is needed as for packing.
-
-    Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`.
-    """
-    if spec.flag("batch.padding_free") and spec.text("model.attn") not in FLASH and not mask_is_exact(spec):
-        yield Finding(
-            spec.place("batch.padding_free", f"attention is {spec.text('model.attn')}"),
-            "`padding_free` without flash attention lets rows attend to each other",
-            "leave `padding_free` out",
-            (spec.label("model.attn", "the attention"),),
+            f"write `attn = {legal}`",
+            (spec.label("hardware", "the hardware"),),
+            typed(place).replace("flex", legal),
         )
 
 
@@ -230,27 +99,108 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 def past_the_context(spec: Spec) -> Iterator[Finding]:
     """Sequences longer than the model's context train without a message, on positions that it has never seen.
 
+    A family that looks positions up in a table (gpt2, opt) ends with an IndexError at the first longer row instead.
     Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss).
     """
     facts = spec.model.facts
     if facts is not None and facts.context and spec.integer("batch.seq") > facts.context:
+        end = ", and has no positions beyond it" if facts.model_type in LEARNED_POSITIONS else ""
         yield Finding(
-            spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}"),
+            spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}{end}"),
             f"sequences of {spec.integer('batch.seq')} tokens pass the model's context",
             f"write `seq = {facts.context}`",
             replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
         )
 
 
+@rule("XP340", "attention-not-in-the-target")
+def attention_target(spec: Spec) -> Iterator[Finding]:
+    """transformers 4.52 knows no flash3: an attention that it has no function for is a ValueError at load.
+
+    Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; executed.
+    """
+    attn, legal = spec.text("model.attn"), spec.target.facts["attentions"]
+    if isinstance(legal, list) and attn not in legal:
+        place = spec.place("model.attn")
+        other = "flash2" if attn in FLASH and has_attention(spec, "flash2") else _legal(spec)
+        yield Finding(
+            place,
+            f"{spec.target.name} has no {attn}",
+            f"write `attn = {other}`",
+            (spec.label("target", "the target"),),
+            typed(place).replace(attn, other),
+        )
+
+
+@rule("XP341", "dropout-of-flash3", "warning")
+def flash3_dropout(spec: Spec) -> Iterator[Finding]:
+    """FlashAttention-3 has no dropout: a model whose configuration asks for it trains without, after a log line.
+
+    Source: transformers 5.23 `modeling_utils.py` `_flash_attn_can_dispatch`.
+    """
+    share = spec.model.config.get("attention_dropout")
+    if spec.text("model.attn") == "flash3" and isinstance(share, int | float) and share > 0:
+        place = spec.place("model.attn", f"attention_dropout is {share:g} in {spec.model.known_from}")
+        yield Finding(
+            place,
+            "flash3 leaves out the model's attention dropout",
+            "write `attn = flash2`",
+            (spec.model.label,),
+            typed(place).replace("flash3", "flash2"),
+        )
+
+
+@rule("XP342", "family-not-in-the-target")
+def family_target(spec: Spec) -> Iterator[Finding]:
+    """An older transformers does not know newer families: ValueError when the configuration is read.
+
+    Code that comes with the model can bring the family along, so `trust_remote_code` is believed. Source: transformers
+    4.52.3 `CONFIG_MAPPING`; executed.
+    """
+    if listed(spec, "families_absent") and not spec.flag("model.trust_remote_code"):
+        yield Finding(
+            spec.model.label,
+            f"the transformers of {spec.target.name} does not know {spec.model.model_type}",
+            "write `target trl-1.16`",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP343", "family-without-the-fused-head")
+def fused_head(spec: Spec) -> Iterator[Finding]:
+    """TRL 1.16 takes the loss from a head of its own, which some families break: AttributeError at the first step.
+
+    llama4_text names the whole model its base model; granitemoe, granitemoehybrid and phimoe have no `num_experts` for
+    the balancing loss, which is on where the coefficient is not zero. Source: trl 1.16 `trainer/utils.py`
+    `add_fused_lm_head`; executed on every family of the registry.
+    """
+    if spec.get("method") in ("orpo", "reward"):
+        return  # they take the model's own loss
+    kind = spec.model.model_type
+    if listed(spec, "fused_head_fails"):
+        yield Finding(
+            spec.model.label, f"the trainer of {spec.target.name} cannot train {kind}", "write `target trl-0.18`"
+        )
+    elif listed(spec, "router_loss_fails"):
+        weight = spec.extra_value("trl", "router_aux_loss_coef")
+        own = spec.model.config.get("router_aux_loss_coef")
+        if weight == 0 or (weight is None and own == 0):
+            return
+        yield Finding(
+            spec.model.label,
+            f"the trainer cannot take the balancing loss of {kind}",
+            "write `router_aux_loss_coef = 0.0` in `extra trl`",
+            (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "asked for here"),),
+        )
+
+
 RULES = (
-    packing_without_flash,
-    mask_not_exact,
-    wrapped_packing,
-    packing_strategy,
     flash_hardware,
     attention_family,
     flex_on_cpu,
-    padding_free_with_length,
-    padding_free_without_flash,
     past_the_context,
+    attention_target,
+    flash3_dropout,
+    family_target,
+    fused_head,
 )

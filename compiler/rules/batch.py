@@ -23,11 +23,13 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     another batch than the paper's. DeepSpeed finds a literal mismatch only after the data is tokenized.
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
-    world = spec.hardware.world
+    world = spec.replicas
     gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
     if micro * accum * world == gbs:
         return
     places = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
+    if spec.context_parallel > 1:
+        places = f"{world} group{'' if world == 1 else 's'} of {spec.context_parallel} {_unit(spec)}{_plural(spec)}"
     others: list[Label | None] = [spec.label(f"batch.{name}") for name in ("micro", "accum")]
     if spec.written("batch.accum"):
         product = micro * accum * world
@@ -107,7 +109,7 @@ def total_steps(spec: Spec) -> int | None:
         rows += int(source.rows * take.value) if take.unit == "share" else min(source.rows, int(take.value))
     if spec.flag("batch.packing"):
         return None
-    batches = -(-rows // (spec.integer("batch.micro") * spec.hardware.world))
+    batches = -(-rows // (spec.integer("batch.micro") * spec.replicas))
     return int(-(-batches // spec.integer("batch.accum")) * spec.real("train.epochs"))
 
 
@@ -211,7 +213,10 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP207", "learning-rate-zero")
 def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
-    """A learning rate of 0 changes nothing: every step leaves the weights as they are."""
+    """A learning rate of 0 changes nothing: every step leaves the weights as they are.
+
+    Neither transformers nor DeepSpeed objects: the run goes to its end and saves the model that it was given.
+    """
     if spec.real("optimizer.lr") == 0:
         yield Finding(
             evolve(spec.place("optimizer.lr"), text="no step changes a weight"),

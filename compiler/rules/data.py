@@ -1,4 +1,4 @@
-"""Data against the method (XP5xx) and losses (XP6xx)."""
+"""Data: what is read and what is held out (XP50x, XP550, XP552)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.shapes import METHOD_SHAPES, in_words
 from xpc.compiler.spec import Spec
 
 CONVERSATIONS = ("messages", "conversations")
@@ -28,7 +29,10 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP502", "holdout-never-used", "warning")
 def holdout_never_used(spec: Spec) -> Iterator[Finding]:
-    """Rows that are held out and never evaluated on are only lost to training."""
+    """Rows that are held out and never evaluated on are only lost to training.
+
+    The trainer is given them and never asks: nothing is said today.
+    """
     for path in ("data.holdout", "eval.split"):
         if spec.written(path) and spec.amount("eval.every") == NEVER:
             yield Finding(
@@ -40,94 +44,54 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """sft trains on conversations, prompt and completion, or text; preference pairs are for dpo and its kin,
-    prompts without an answer for reinforcement.
+    """sft trains on conversations, prompt and completion, or text; dpo, orpo and reward on preference pairs; kto on
+    judged completions, or on pairs, which it takes apart; grpo and rloo on prompts.
 
-    Source: trl 1.16 `sft_trainer.py`.
+    Today: KeyError for the column that is missing, after the model is loaded. Source: the trainers of trl 0.18 and
+    1.16.
     """
-    if spec.text("method") != "sft":
-        return
+    method = spec.text("method")
+    legal = METHOD_SHAPES[method]
     for source in spec.data:
-        if source.shape in ("preference", "prompt"):
-            what = "preference pairs" if source.shape == "preference" else "prompts alone"
-            yield Finding(
-                source.label,
-                f"sft cannot train on {what}",
-                "name another dataset, or a `format`",
-                (spec.label("method", "the method"),),
-            )
-
-
-@rule("XP504", "loss-mask-without-turns")
-def loss_mask(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` needs conversations and `completion_only` prompts with completions.
-
-    Today `completion_only` on conversations masks nothing and trains on everything, silently; `assistant_only` on text
-    is a ValueError after loading. Source: trl 1.16 `sft_trainer.py`; executed.
-    """
-    for path, legal, what in (
-        ("method.assistant_only", CONVERSATIONS, "conversations"),
-        ("method.completion_only", ("prompt_completion",), "prompts with completions"),
-    ):
-        if spec.flag(path):
-            for source in spec.data:
-                if source.shape not in legal:
-                    yield Finding(
-                        spec.place(path, f"needs {what}"),
-                        f"`{path[7:]}` on rows of {source.shape}",
-                        f"leave `{path[7:]}` out",
-                        (source.label,),
-                    )
+        if source.shape in legal:
+            continue
+        help = "name another dataset, or a `format`"
+        if legal == ("prompt",) and source.shape == "prompt_completion":
+            column = (source.columns or ("prompt",))[0]
+            help = f"write `data(prompt={column})`: the other columns go to the reward functions"
+        yield Finding(
+            source.label,
+            f"{method} cannot train on {in_words(source.shape)}",
+            help,
+            (spec.label("method", "the method"),),
+        )
 
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
     """Conversations are rendered by a chat template; some base models ship none.
 
-    Today: ValueError while the data is tokenized. Source: transformers 5.23 `tokenization_utils_base.py`; executed.
+    Of a local model the tokenizer's own files are read. Today: ValueError while the data is tokenized. Source:
+    transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); executed.
     """
-    facts = spec.model.facts
-    if (
-        facts is None
-        or spec.model.known_from != "registry"
-        or facts.chat
-        or spec.get("model.chat_template") is not None
-    ):
+    if spec.model.chat is not False or spec.get("model.chat_template") is not None:
         return
     source = next((one for one in spec.data if one.shape in CONVERSATIONS), None)
     if source is not None:
         yield Finding(
             spec.model.label,
-            f"{facts.alias} ships no chat template, and the data is conversations",
-            'write `chat_template = file("chatml.jinja")` with a template of your own',
+            f"{spec.model.name} ships no chat template, and the data is conversations",
+            'name a template of your own: `chat_template = file("chatml.jinja")`',
             (source.label,),
-        )
-
-
-@rule("XP506", "template-without-generation-marks")
-def template_marks(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` finds the assistant's tokens by `{% generation %}` marks in the chat template.
-
-    Today: ValueError, or a RuntimeError on the first row without marks. Source: trl 1.16 `chat_template_utils.py`;
-    executed.
-    """
-    name = spec.get("model.chat_template")
-    if (
-        spec.flag("method.assistant_only")
-        and isinstance(name, str)
-        and b"generation" not in spec.bundled.get(name, b"")
-    ):
-        yield Finding(
-            spec.place("model.chat_template", "has no {% generation %} marks"),
-            "`assistant_only` needs a template that marks the assistant's turns",
-            "put {% generation %} ... {% endgeneration %} around the assistant's text",
-            (spec.label("method.assistant_only", "asked for here"),),
         )
 
 
 @rule("XP507", "training-on-test", "warning")
 def training_on_test(spec: Spec) -> Iterator[Finding]:
-    """A split called test is what others evaluate on; training on it spoils the comparison."""
+    """A split called test is what others evaluate on; training on it spoils the comparison.
+
+    Nothing looks at the names of splits today.
+    """
     for source in spec.data:
         if source.split.lower().startswith("test"):
             better = "train" + source.split[4:]
@@ -148,48 +112,65 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP601", "setting-not-in-the-target")
-def method_target(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 has no assistant-only loss, always shuffles, and loses the completion mask when it packs or flattens.
+@rule("XP509", "rows-always-shuffled")
+def always_shuffled(spec: Spec) -> Iterator[Finding]:
+    """trl-0.18 has no sampler that keeps the order of the rows: its Trainer draws them at random in every epoch.
 
-    Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
+    kto keeps the order there, and grpo has `shuffle_dataset`. Source: transformers 4.52 `trainer.py`
+    (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`.
     """
-    related = (spec.label("target", "the target"),)
-    if spec.flag("method.assistant_only") and not spec.target.facts["assistant_only_loss"]:
-        yield Finding(
-            spec.place("method.assistant_only"),
-            f"{spec.target.name} has no assistant-only loss",
-            "write `target trl-1.16`",
-            related,
-        )
-    if not spec.flag("data.shuffle") and "train_sampling_strategy" not in spec.target.fields():
+    ordered = "train_sampling_strategy" in spec.fields() or spec.online or spec.text("method") == "kto"
+    if not spec.flag("data.shuffle") and not ordered:
         yield Finding(
             spec.place("data.shuffle", "the trainer draws rows at random"),
             f"{spec.target.name} always shuffles",
             "leave `shuffle` out, or write `target trl-1.16`",
-            related,
+            (spec.label("target", "the target"),),
         )
-    conflicts = spec.target.facts["completion_only_conflicts"]
-    if spec.flag("method.completion_only") and isinstance(conflicts, list):
-        paths = {"packing": "batch.packing", "padding_free": "batch.padding_free", "liger": "memory.liger"}
-        for name in conflicts:
-            if spec.flag(paths.get(str(name), "")):
-                yield Finding(
-                    spec.place(paths[str(name)]),
-                    f"{spec.target.name} drops the completion mask with `{name}`",
-                    f"leave `{name}` out, or write `target trl-1.16`",
-                    (spec.label("method.completion_only", "asked for here"), *related),
-                )
+
+
+@rule("XP550", "two-evaluation-sets")
+def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
+    """Evaluation rows come from a share that is held out, or from a split of their own; one of the two would be lost.
+
+    Today, silently: the holdout is evaluated and the split is never read. Other trainers refuse the pair
+    (LLaMA-Factory `data_args.py`, axolotl `validation.py`).
+    """
+    if spec.get("data.holdout") is not None and spec.get("eval.split") is not None:
+        yield Finding(
+            spec.place("eval.split", "would never be read"),
+            "two sets to evaluate on",
+            "leave out `split`, or `holdout`",
+            (spec.label("data.holdout", "and these rows are held out"),),
+        )
+
+
+@rule("XP552", "evaluation-on-training-rows", "warning")
+def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
+    """An evaluation split that is also trained on says how well rows are remembered.
+
+    Today, silently: the evaluation loss follows the training loss, and nothing of it speaks of new rows.
+    """
+    split = spec.get("eval.split")
+    for source in spec.data:
+        if split is not None and source.id is not None and source.split == split and source.slice is None:
+            yield Finding(
+                spec.place("eval.split", "trained on"),
+                f"`{split}` is evaluated on and trained on",
+                "name another split, or write `data(holdout=5%)`",
+                (source.label,),
+            )
+            return
 
 
 RULES = (
     evaluation_without_data,
     holdout_never_used,
     shape_of_another_method,
-    loss_mask,
     no_chat_template,
-    template_marks,
     training_on_test,
     mixed_shapes,
-    method_target,
+    always_shuffled,
+    two_evaluation_sets,
+    evaluation_on_training_rows,
 )

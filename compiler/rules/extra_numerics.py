@@ -1,7 +1,233 @@
-"""`extra trl`: precision, attention, kernels, compilation (XP35x to XP39x)."""
+"""`extra trl` and `extra accelerate`: evaluation dtypes, smoothing, compilation, backends (XP35x)."""
 
 from __future__ import annotations
 
-from xpc.compiler.rules.rule import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""torch 2.13 `_inductor.list_mode_options`."""
+GRAPHS = ("reduce-overhead", "max-autotune")
+FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
+
+
+def _trl(spec: Spec, name: str) -> object:
+    return spec.extra_value("trl", name)
+
+
+@rule("XP350", "half-precision-evaluation", "warning")
+def half_evaluation(spec: Spec) -> Iterator[Finding]:
+    """The weights are cast for an evaluation outside training only, and a bundle evaluates inside it.
+
+    Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a CPU that is not asked for by
+    `use_cpu` (ZeRO). With ZeRO the dtype also counts as the training's: where it differs from `precision`, ValueError
+    once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
+    `integrations/deepspeed.py`; executed.
+    """
+    asked = [name for name in FULL_EVAL if _trl(spec, name) is True]
+    precision = spec.text("precision")
+    for name in asked:
+        place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
+        related: tuple[Label | None, ...] = (spec.label("precision", "the precision"),)
+        if len(asked) == 2:
+            if name == asked[0]:
+                continue
+            message = "an evaluation in bf16 and in fp16"
+            related = (spec.extra_place("trl", asked[0], "the other"),)
+        elif spec.zero_stage and precision != dtype:
+            message = f"DeepSpeed takes `{name}` for {dtype} training, and trains in {precision}"
+            related = (*related, spec.label("strategy", "the strategy"))
+        else:
+            message, severity = f"`{name}` casts nothing in an evaluation during training", "warning"
+        yield Finding(place, message, f"leave `{name}` out", related, severity=severity)
+
+
+@rule("XP351", "label-smoothing-of-another-method")
+def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
+    """`label_smoothing_factor` smooths the labels of supervised fine-tuning; the other trainers never read it.
+
+    Each of them computes a loss of its own, so the argument is taken and changes nothing. Source: trl 1.16 and 0.18
+    `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py` (`compute_loss`).
+    """
+    method, value = spec.text("method"), _trl(spec, "label_smoothing_factor")
+    if value and method != "sft":
+        other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
+        yield Finding(
+            spec.extra_place("trl", "label_smoothing_factor", "never read"),
+            f"{method} does not smooth labels by it",
+            f"{other}leave `label_smoothing_factor` out",
+            (spec.label("method", "the method"),),
+        )
+
+
+@rule("XP352", "smoothed-loss-not-divided")
+def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
+    """transformers 4.52 does not divide a smoothed loss by the accumulation, so gradients grow with it.
+
+    Nor does it divide by the processes where the mean is over all tokens. Nothing is raised: the gradient's norm was
+    6.1 instead of 1.5 at an accumulation of four. Source: transformers 4.52.3 `trainer.py` `compute_loss`,
+    `training_step`; executed. transformers 5.23 hands the number of tokens to the smoothed loss.
+    """
+    value = _trl(spec, "label_smoothing_factor")
+    if not value or spec.text("method") != "sft" or spec.target.facts["label_smoothing"] != "not_divided":
+        return
+    accum, world = spec.integer("batch.accum"), spec.hardware.world
+    factor = accum * (world if spec.get("batch.mean") == "global_tokens" else 1)
+    if factor > 1:
+        product = f"{accum} accumulation x {factor // accum} processes" if factor > accum else f"{accum} accumulation"
+        yield Finding(
+            spec.extra_place("trl", "label_smoothing_factor", f"not divided by {product}"),
+            f"gradients of the smoothed loss are too large by the factor {factor}",
+            "leave `label_smoothing_factor` out",
+            (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.mean")),
+        )
+
+
+def _compiles(spec: Spec) -> str | None:
+    """The name that turns compilation on, or None where nothing does."""
+    if _trl(spec, "torch_compile") is True:
+        return "torch_compile"
+    return next((one for one in ("torch_compile_mode", "torch_compile_backend") if _trl(spec, one) is not None), None)
+
+
+def _backend(spec: Spec) -> str:
+    written = _trl(spec, "torch_compile_backend")
+    return written.lower() if isinstance(written, str) else "inductor"
+
+
+@rule("XP353", "compile-before-ampere", "warning")
+def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
+    """Compilation pays on Ampere and later; before Volta inductor's Triton has no kernels at all.
+
+    Today: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0). Source: transformers 5.23
+    and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
+    """
+    name, gpu = _compiles(spec), spec.hardware.gpu
+    if name is None or gpu is None or gpu.capability >= (8, 0):
+        return
+    capability = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
+    too_old = gpu.capability < (7, 0) and _backend(spec) == "inductor"
+    yield Finding(
+        spec.extra_place("trl", name, capability),
+        f"inductor has no kernels for {gpu.name}" if too_old else f"compilation gains little on {gpu.name}",
+        f"leave `{name}` out",
+        (spec.label("hardware", "the GPU"),),
+        severity="error" if too_old else "warning",
+    )
+
+
+@rule("XP354", "compile-switched-on")
+def compile_switched_on(spec: Spec) -> Iterator[Finding]:
+    """A mode or a backend of the compiler switches compilation on, whatever `torch_compile` says.
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; executed.
+    """
+    name = _compiles(spec)
+    if name is not None and _trl(spec, "torch_compile") is False:
+        yield Finding(
+            spec.extra_place("trl", "torch_compile", "is turned to true"),
+            f"`torch_compile = false` beside `{name}` compiles",
+            f"leave `{name}` out",
+            (spec.extra_place("trl", name, "switches it on"),),
+        )
+
+
+@rule("XP355", "graphs-of-changing-lengths", "warning")
+def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
+    """CUDA graphs are recorded for one shape, and rows of other lengths record another each time.
+
+    Only packing that cuts a stream (`wrapped`) gives rows of one length. Source: torch 2.13 `_inductor` (modes
+    reduce-overhead and max-autotune turn graphs on); trl 1.16 and 0.18 collators pad to the longest row or flatten.
+    """
+    mode, backend = _trl(spec, "torch_compile_mode"), _backend(spec)
+    name = "torch_compile_mode" if mode in GRAPHS and backend == "inductor" else "torch_compile_backend"
+    graphs = backend == "cudagraphs" or name == "torch_compile_mode"
+    cut = spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped"
+    if graphs and not spec.on_cpu and not cut:
+        packed = spec.label("batch.packing", "rows are laid end to end") or spec.label("batch.padding_free")
+        yield Finding(
+            spec.extra_place("trl", name, "records CUDA graphs"),
+            "CUDA graphs over batches of changing length",
+            'write `torch_compile_mode = "max-autotune-no-cudagraphs"`' if mode in GRAPHS else f"leave `{name}` out",
+            (packed,),
+            'torch_compile_mode = "max-autotune-no-cudagraphs"' if name == "torch_compile_mode" else None,
+        )
+
+
+@rule("XP356", "backend-not-in-the-bundle")
+def backend_not_installed(spec: Spec) -> Iterator[Finding]:
+    """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
+
+    Today: ImportError or ValueError after the model is loaded; `cpu_amp` on a GPU is a ValueError as well. transformers
+    5 has dropped both. Source: transformers 4.52.3 `trainer.py`, `training_args.py`; executed.
+    """
+    backend = _trl(spec, "half_precision_backend")
+    half = spec.text("precision") in ("bf16", "fp16") and not spec.zero_stage
+    if half and (backend == "apex" or (backend == "cpu_amp" and not spec.on_cpu)):
+        place = spec.extra_place("trl", "half_precision_backend")
+        yield Finding(
+            place,
+            "apex is not in the bundle" if backend == "apex" else "`cpu_amp` computes on the CPU",
+            'write `half_precision_backend = "auto"`',
+            (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
+            typed(place).replace(str(backend), "auto"),
+        )
+    if _trl(spec, "use_ipex") is True:
+        yield Finding(
+            spec.extra_place("trl", "use_ipex"),
+            "Intel's extension for PyTorch is not in the bundle",
+            "leave `use_ipex` out",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP357", "unknown-compiler")
+def unknown_compiler(spec: Spec) -> Iterator[Finding]:
+    """A backend that accelerate does not know is a ValueError once the model is loaded, a mode of no such name a
+    RuntimeError at the first step.
+
+    Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
+    """
+    mode, known = _trl(spec, "torch_compile_mode"), spec.target.facts["compile_backends"]
+    assert isinstance(known, list)
+    for name, value, legal in (("torch_compile_mode", mode, MODES), ("torch_compile_backend", _backend(spec), known)):
+        if isinstance(value, str) and value not in legal and _trl(spec, name) is not None:
+            usual = "default" if name == "torch_compile_mode" else "inductor"
+            yield Finding(
+                spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),
+                f"`{value[:60]}` is no {name.rpartition('_')[2]} of the compiler",
+                f'write `{name} = "{usual}"`',
+                replace=f'{name} = "{usual}"',
+            )
+
+
+@rule("XP358", "tpu-precision", "warning")
+def tpu_precision(spec: Spec) -> Iterator[Finding]:
+    """`downcast_bf16` is read by the launcher of TPUs and by nobody else.
+
+    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py` (only where XLA runs).
+    """
+    if spec.extra_value("accelerate", "downcast_bf16") is True:
+        where = "the CPU" if spec.hardware.gpu is None else spec.hardware.gpu.name
+        yield Finding(
+            spec.extra_place("accelerate", "downcast_bf16", "read for TPUs"),
+            f"`downcast_bf16` does nothing on {where}",
+            "leave `downcast_bf16` out",
+            (spec.label("hardware", "the hardware"),),
+        )
+
+
+RULES = (
+    half_evaluation,
+    smoothing_of_another_method,
+    smoothed_loss_not_divided,
+    compile_before_ampere,
+    compile_switched_on,
+    graphs_of_changing_lengths,
+    backend_not_installed,
+    unknown_compiler,
+    tpu_precision,
+)

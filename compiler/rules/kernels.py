@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.attention import family
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -13,7 +12,7 @@ from xpc.compiler.spec import Spec
 def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
     """Liger's kernels are Triton programs: on a CPU the first step ends with "no triton driver".
 
-    Source: liger-kernel 0.8.5; executed.
+    Source: liger-kernel 0.8.5 and 0.7.0; executed.
     """
     if spec.on_cpu and spec.flag("memory.liger"):
         yield Finding(
@@ -28,15 +27,15 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 def liger_without_family(spec: Spec) -> Iterator[Finding]:
     """Liger patches the families of its table and silently does nothing for the others.
 
-    Source: liger-kernel 0.8.5 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
+    Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
     """
-    known = family(spec)
-    if spec.flag("memory.liger") and known is not None and not known.liger:
+    kind, patched = spec.model.model_type, spec.target.facts["liger_models"]
+    if spec.flag("memory.liger") and kind is not None and isinstance(patched, list) and kind not in patched:
         yield Finding(
-            spec.place("memory.liger", f"no kernels for {known.model_type}"),
-            f"liger does nothing for {known.model_type}",
+            spec.place("memory.liger", f"no kernels for {kind}"),
+            f"liger does nothing for {kind}",
             "leave `liger` out",
-            (spec.model.label,),
+            (spec.model.label, spec.label("target", f"liger-kernel {spec.target.pins['liger-kernel']}")),
         )
 
 
@@ -44,7 +43,7 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
     """Activations can be moved to host memory only from a GPU; TRL fails while it builds the trainer.
 
-    Source: trl 1.16 `models/activation_offloading.py`; executed (AttributeError).
+    Source: trl 1.16 and 0.18 `models/activation_offloading.py`; executed (AttributeError).
     """
     if spec.on_cpu and spec.flag("memory.offload_activations"):
         yield Finding(
@@ -57,14 +56,16 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP334", "optimizer-without-a-gpu")
 def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """8-bit and paged optimizers are bitsandbytes kernels for GPUs; paged states need unified memory.
+    """GaLore's 8-bit AdamW and AdaLomo keep their states on a GPU, whatever the model runs on.
 
-    Source: transformers 5.23 `trainer_optimizer.py`; bitsandbytes 0.50.
+    Today: AssertionError, "Torch not compiled with CUDA enabled", at the first step. The optimizers of bitsandbytes
+    0.50 run on a CPU, the paged ones too. Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`;
+    executed on both targets.
     """
     name = spec.text("optimizer")
-    if spec.on_cpu and ("8bit" in name or name.startswith("paged")):
+    if spec.on_cpu and (name.startswith("galore_adamw8bit") or name == "adalomo"):
         yield Finding(
-            spec.place("optimizer", "bitsandbytes needs a GPU"),
+            spec.place("optimizer", "its states need a GPU"),
             f"{name} on the CPU",
             "write `optimizer adamw`",
             (spec.label("hardware", "the hardware"),),

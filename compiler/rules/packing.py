@@ -1,7 +1,268 @@
-"""Packed and flattened rows: what keeps documents apart (XP31x)."""
+"""Packed and flattened rows: what keeps documents apart, and what it costs (XP31x, XP32x)."""
 
 from __future__ import annotations
 
-from xpc.compiler.rules.rule import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from xpc.compiler.rules.families import (
+    FLASH,
+    OWN_STATE,
+    family,
+    flash_is_exact,
+    listed,
+    mask_is_exact,
+    rows_have_bounds,
+    runs_flash,
+)
+from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.spec import Spec
+
+DENSE_ROW = 8192
+"""Tokens of a flattened row from which a mask over the whole of it is told: 8192 x 8192 scores a head."""
+
+
+@rule("XP310", "packing-without-flash")
+def packing_without_flash(spec: Spec) -> Iterator[Finding]:
+    """Packing puts several documents into one row; a flash kernel keeps them apart by their lengths.
+
+    Other implementations build a mask over the whole row: exact for most families on trl-1.16, at a cost that grows
+    with the square of the row, and silently wrong elsewhere (on trl-0.18 everywhere). The spec has to say that it wants
+    that: `packing(isolate=mask)`. Source: transformers 5.23 and 4.52.3 `masking_utils.py`; executed on 60 families.
+    """
+    attn = spec.text("model.attn")
+    if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
+        return
+    ways = []
+    if mask_is_exact(spec):
+        ways.append("`packing(isolate=mask)`, which is exact here and costs attention over the whole row")
+    if runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec):
+        ways.append("`attn = flash2`")
+    place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
+    word = typed(place)
+    yield Finding(
+        place,
+        "packing without flash attention",
+        "write " + " or ".join(ways) if ways else "leave `packing` out",
+        (spec.label("model.attn", "the attention"),),
+        "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None,
+    )
+
+
+@rule("XP311", "mask-not-exact")
+def mask_not_exact(spec: Spec) -> Iterator[Finding]:
+    """`packing(isolate=mask)` is legal where the target's mask is known to be exact for the model's family.
+
+    Families that ignore position ids or carry a state leak from one document into the next without a message: logits
+    of the later documents were off by as much as the logits are large (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba,
+    jamba). Hybrids with short convolutions raise ValueError at the first forward pass without causal-conv1d, which no
+    bundle installs. Source: transformers 5.23 `masking_utils.py`; executed on every family of the registry.
+    """
+    if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
+        return
+    place = spec.place("batch.packing.isolate")
+    if spec.text("model.attn") in FLASH:
+        yield Finding(
+            place,
+            "`isolate = mask` with flash attention has no mask to build",
+            "leave `isolate` out",
+            (spec.label("model.attn", "the attention"),),
+        )
+    elif not mask_is_exact(spec):
+        known = family(spec)
+        if spec.target.facts["isolate_mask"] is not True:
+            why = f"{spec.target.name} does not read position ids into its mask"
+        elif known is None:
+            why = "the model's family is not known"
+        elif known.packing == "unaware":
+            why = f"that of {known.model_type} ignores position ids"
+        else:
+            why = _own_state(spec)
+        flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
+        yield Finding(
+            place,
+            f"the mask does not keep documents apart: {why}",
+            "leave `packing` out" + (", or write `attn = flash2` without `isolate`" if flash else ""),
+            (
+                spec.label("target", "the target")
+                if spec.target.facts["isolate_mask"] is not True
+                else spec.model.label,
+            ),
+        )
+
+
+def _own_state(spec: Spec) -> str:
+    known = family(spec)
+    assert known is not None
+    if known.packing == "kernel" and spec.target.facts["isolate_mask"] is True:
+        return f"{known.model_type} has short convolutions, which need causal-conv1d for it"
+    return f"{known.model_type} carries a state from one document into the next"
+
+
+@rule("XP312", "wrapped-packing", "warning")
+def wrapped_packing(spec: Spec) -> Iterator[Finding]:
+    """`wrapped` cuts documents where a row ends and lets them attend to each other, whatever the attention.
+
+    `padding_free` beside it flattens rows that have no boundaries of their own; TRL warns of that only in its log.
+    Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; executed.
+    """
+    if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
+        best = next((name for name in spec.target.packing if name != "wrapped"), None)
+        written = spec.written("batch.packing.strategy")
+        flat = spec.flag("batch.padding_free")
+        yield Finding(
+            spec.place("batch.packing.strategy" if written else "batch.packing"),
+            "`wrapped` lets documents attend to each other" + (", and `padding_free` does not mend it" if flat else ""),
+            f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
+            (
+                spec.label("target", "the target") if best is None else None,
+                spec.label("batch.padding_free", "keeps rows apart, not documents") if flat else None,
+            ),
+            f"strategy = {best}" if best and written else None,
+        )
+
+
+@rule("XP313", "packing-strategy-of-another-target")
+def packing_strategy(spec: Spec) -> Iterator[Finding]:
+    """Each target packs in its own ways; an unknown name is accepted by the arguments and fails after tokenizing.
+
+    Source: trl 1.16 and 0.18 `data_utils.pack_dataset`.
+    """
+    name = spec.get("batch.packing.strategy")
+    legal = tuple(spec.target.packing)
+    if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
+        yield Finding(
+            spec.place("batch.packing.strategy", f"{spec.target.name} has " + ", ".join(legal)),
+            f"{spec.target.name} does not pack by `{name}`",
+            f"write `strategy = {legal[0]}`",
+            (spec.label("target", "the target"),),
+            f"strategy = {legal[0]}",
+        )
+
+
+@rule("XP317", "padding-free-with-a-length")
+def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
+    """trl-1.16 does not cut rows when `padding_free` is on without packing, so a written `seq` would not hold.
+
+    Today: ValueError after the model is loaded. Source: trl 1.16 `sft_trainer.py`; executed.
+    """
+    if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
+        return
+    if spec.target.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
+        yield Finding(
+            spec.place("batch.seq", "not enforced"),
+            "`padding_free` does not cut rows at `seq`",
+            "leave `seq` out, or pack",
+            (spec.label("batch.padding_free", "padding_free"),),
+        )
+
+
+@rule("XP318", "padding-free-without-flash")
+def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
+    """`padding_free` flattens a micro-batch into one row, so the same isolation is needed as for packing.
+
+    Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
+    """
+    attn = spec.text("model.attn")
+    if spec.get("method") == "dpo" and not spec.target.facts["dpo_padding_free"]:
+        return  # pads all the same
+    if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
+        yield Finding(
+            spec.place("batch.padding_free", f"attention is {attn}"),
+            "`padding_free` without flash attention lets rows attend to each other",
+            "leave `padding_free` out",
+            (spec.label("model.attn", "the attention"),),
+        )
+
+
+@rule("XP320", "flash-does-not-isolate")
+def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
+    """Flash attention keeps documents apart only where the family hands it their positions and has no state beside it.
+
+    Some families call the plain kernel (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe),
+    recurrent layers run on into the next document (jamba, recurrent_gemma), both silently. Hybrids with short
+    convolutions (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16,
+    because no bundle installs causal-conv1d. Source: transformers 5.23 and 4.52.3; executed with the arithmetic of the
+    kernel written in torch.
+    """
+    attn = spec.text("model.attn")
+    if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
+        return
+    known = family(spec)
+    assert known is not None
+    name = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
+    plain = listed(spec, "flash_mixes") and known.packing not in OWN_STATE
+    why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec)
+    ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
+    yield Finding(
+        spec.place(name, f"the family is {known.model_type}"),
+        f"{attn} does not keep documents apart: {why}",
+        " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"]),
+        (spec.model.label, spec.label("model.attn", "the attention")),
+    )
+
+
+@rule("XP321", "padding-free-of-one", "warning")
+def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
+    """A micro-batch of one has no padding that `padding_free` could leave out; packing would fill the row.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (a warning in the log); executed.
+    """
+    if spec.flag("batch.packing") or spec.get("method") != "sft":
+        return  # a preference is two sequences
+    if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
+        yield Finding(
+            spec.place("batch.padding_free"),
+            "`padding_free` with one sequence at a time saves nothing",
+            "leave `padding_free` out, or write a larger `micro`",
+            (spec.label("batch.micro", "the micro-batch"),),
+        )
+
+
+@rule("XP322", "mask-over-a-long-row", "warning")
+def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
+    """Packed rows of a micro-batch are laid end to end, and without flash attention every token attends over all of it.
+
+    The work and the mask grow with the square of micro x seq, most of it masked out. flex skips masked blocks.
+    Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
+    """
+    micro, seq, attn = spec.integer("batch.micro"), spec.integer("batch.seq"), spec.text("model.attn")
+    flat = (
+        spec.flag("batch.packing") and rows_have_bounds(spec) and spec.target.facts["bfd_forces_padding_free"] is True
+    )
+    if not flat or spec.get("batch.packing.isolate") != "mask" or not mask_is_exact(spec):
+        return
+    if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:
+        return
+    share = spec.integer("batch.gbs") // spec.hardware.world
+    smaller = max((n for n in range(1, micro) if share % n == 0 and n * seq <= DENSE_ROW), default=None)
+    written = spec.written("batch.micro") and spec.written("batch.gbs") and not spec.written("batch.accum")
+    ways = [f"write `micro = {smaller}`"] if smaller else []
+    ways += ["write `attn = flash2` without `isolate`"] if runs_flash(spec) and flash_is_exact(spec) else []
+    place = spec.place(
+        "batch.micro" if spec.written("batch.micro") else "batch.packing", f"{micro} x {seq} = {micro * seq}"
+    )
+    yield Finding(
+        place,
+        f"attention over rows of {micro * seq} tokens, of which each sees its own document",
+        " or ".join(ways) or "leave `packing` out",
+        (spec.label("batch.packing", "packed rows are laid end to end"), spec.label("model.attn", "no flash kernel")),
+        _micro(typed(place), smaller) if smaller and written else None,
+    )
+
+
+def _micro(word: str, value: int) -> str:
+    """`micro=16` or `micro = 16` with another number."""
+    return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
+
+
+RULES = (
+    packing_without_flash,
+    mask_not_exact,
+    wrapped_packing,
+    packing_strategy,
+    padding_free_with_length,
+    padding_free_without_flash,
+    flash_does_not_isolate,
+    padding_free_of_one,
+    mask_over_long_row,
+)

@@ -75,17 +75,34 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
+def _frozen(spec: Spec) -> bool:
+    """Whether the model's own weights are not trained: adapters have a dtype of their own."""
+    return spec.flag("lora") or spec.flag("qlora")
+
+
+def _no_master(spec: Spec) -> bool:
+    """Whether the optimizer steps the weights themselves: ddp always, FSDP where it has no mixed precision."""
+    return spec.text("strategy") == "ddp" or (spec.sharded_by_fsdp and spec.text("precision") == "fp32")
+
+
+def _not_fp32(spec: Spec) -> bool:
+    """Whether XP307 speaks: fp32 is written, and the weights are narrower."""
+    return spec.text("precision") == "fp32" and spec.written("precision") and spec.text("model.dtype") != "fp32"
+
+
 @rule("XP304", "fp16-weights")
 def fp16_weights(spec: Spec) -> Iterator[Finding]:
-    """Weights in fp16 cannot be trained by ddp: the gradient scaler refuses fp16 gradients.
+    """Weights in fp16 cannot be trained without a master copy: the gradient scaler refuses fp16 gradients.
 
-    Today: "Attempting to unscale FP16 gradients" at the first optimizer step. FSDP and DeepSpeed keep fp32 masters.
-    Source: torch 2.13 `amp/grad_scaler.py`; executed.
+    Today: "Attempting to unscale FP16 gradients" at the first optimizer step of fp16 training; in bf16 training no
+    message, and Adam's epsilon is zero in fp16, so weights can turn to nan in one step. FSDP with mixed precision and
+    DeepSpeed keep fp32 masters. Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; executed.
     """
-    if spec.text("model.dtype") == "fp16" and spec.text("strategy") == "ddp":
+    if spec.text("model.dtype") == "fp16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
+        strategy = spec.text("strategy")
         yield Finding(
-            spec.place("model.dtype", "no fp32 master copy under ddp"),
-            "fp16 weights under ddp",
+            spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
+            f"fp16 weights under {strategy}",
             "write `dtype = fp32`",
             (spec.label("precision"), spec.label("strategy")),
             "dtype = fp32",
@@ -99,15 +116,53 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
     Measured on one step at a learning rate of 1e-6: 2 % of the weights changed, against 100 % with fp32 weights. An
     error at 1e-5 and below. Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); executed.
     """
-    if spec.text("model.dtype") == "bf16" and spec.text("strategy") == "ddp":
-        lr = spec.real("optimizer.lr")
+    if spec.text("model.dtype") == "bf16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
+        lr, strategy = spec.real("optimizer.lr"), spec.text("strategy")
         yield Finding(
-            spec.place("model.dtype", "no fp32 master copy under ddp"),
-            f"bf16 weights under ddp lose updates at a learning rate of {lr:g}",
+            spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
+            f"bf16 weights under {strategy} lose updates at a learning rate of {lr:g}",
             "write `dtype = fp32`",
             (spec.label("optimizer.lr", "the learning rate"),),
             "dtype = fp32",
             "error" if lr <= 1e-5 else "warning",
+        )
+
+
+@rule("XP307", "weights-narrower-than-the-precision")
+def narrow_weights(spec: Spec) -> Iterator[Finding]:
+    """Without mixed precision a model computes in the dtype of its weights, so bf16 weights are not trained in fp32.
+
+    Nothing is raised. ddp and FSDP step the narrow weights themselves, ZeRO keeps fp32 masters and computes narrow all
+    the same. Source: accelerate 1.15 `prepare_model`, `fsdp_utils.py`; deepspeed 0.19.8 and 0.16.8 `engine.py` (no cast
+    where neither fp16 nor bf16 is on); executed.
+    """
+    if _not_fp32(spec) and not _frozen(spec):
+        dtype = spec.text("model.dtype")
+        yield Finding(
+            spec.place("model.dtype", f"layers compute in {dtype}"),
+            f"{dtype} weights under `precision fp32` compute in {dtype}",
+            "write `dtype = fp32`",
+            (spec.label("precision", "no layer would do so"),),
+            "dtype = fp32",
+        )
+
+
+@rule("XP308", "fp16-zero-before-volta")
+def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed refuses fp16 on GPUs of compute capability 6.x, where it is deprecated.
+
+    Today: ValueError when training begins, unless DS_ALLOW_DEPRECATED_FP16 is set, which a bundle does not do. Source:
+    deepspeed 0.19.8 and 0.16.8 `accelerator/cuda_accelerator.py`, `runtime/engine.py`.
+    """
+    gpu = spec.hardware.gpu
+    if gpu is not None and gpu.capability < (7, 0) and spec.zero_stage and spec.text("precision") == "fp16":
+        place = spec.place("precision", f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}")
+        yield Finding(
+            place,
+            f"fp16 with ZeRO on {gpu.name}",
+            "write `precision fp32`, or `strategy ddp`",
+            (spec.label("strategy", "DeepSpeed asks for 7.0"), spec.label("hardware", "the GPU")),
+            typed(place).replace("fp16", "fp32"),
         )
 
 
@@ -130,4 +185,13 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (bf16_before_ampere, tf32_before_ampere, fp16_on_cpu, fp16_weights, bf16_weights, bf16_zero_on_cpu)
+RULES = (
+    bf16_before_ampere,
+    tf32_before_ampere,
+    fp16_on_cpu,
+    fp16_weights,
+    bf16_weights,
+    bf16_zero_on_cpu,
+    narrow_weights,
+    fp16_zero_before_volta,
+)

@@ -1,7 +1,285 @@
-"""Preference tuning and reward models (XP63x to XP65x)."""
+"""Preference tuning and reward models (XP630 to XP641)."""
 
 from __future__ import annotations
 
-from xpc.compiler.rules.rule import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+SMOOTHED = {
+    "trl-0.18": ("sigmoid", "robust", "exo_pair", "aot", "aot_pair", "aot_unpaired"),
+    "trl-1.16": ("robust", "exo_pair", "aot", "aot_pair", "aot_unpaired"),
+}
+"""dpo's losses that read `label_smoothing`; in trl 1.16 `sigmoid` no longer does."""
+DIVERGENT = {
+    "trl-0.18": ("sigmoid", "robust", "exo_pair", "hinge", "ipo"),
+    "trl-1.16": ("sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"),
+}
+"""dpo's losses that are made of the difference that an f-divergence changes."""
+DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
+SORTED = ("aot", "aot_pair", "aot_unpaired")
+"""dpo's losses that sort a batch, so that a row's own weight no longer stands beside it."""
+DIVIDED_BY_BETA = ("ipo", "sppo_hard")
+
+
+def _losses(spec: Spec) -> tuple[str, ...]:
+    return tuple(one.name for one in spec.weighted("method.loss"))
+
+
+def _method(spec: Spec, *names: str) -> bool:
+    return spec.get("method") in names
+
+
+@rule("XP630", "divergence-of-another-loss")
+def divergence(spec: Spec) -> Iterator[Finding]:
+    """An f-divergence other than reverse KL changes the difference of the two answers' scores; some losses have none.
+
+    Today: trl 1.16 raises ValueError in the trainer's constructor, trl 0.18 computes the loss without it, in silence.
+    Source: `dpo_trainer.py` of both; executed.
+    """
+    kind = spec.extra_value("trl", "f_divergence_type")
+    if not _method(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
+        return
+    others = [name for name in _losses(spec) if name not in DIVERGENT[spec.target.name]]
+    if others:
+        yield Finding(
+            spec.extra_place("trl", "f_divergence_type", "not of this loss"),
+            f"`{others[0]}` has no f-divergence",
+            "write `loss = sigmoid`, or leave `f_divergence_type` out",
+            (spec.label("method.loss", "the loss"),),
+        )
+
+
+@rule("XP631", "unknown-divergence")
+def unknown_divergence(spec: Spec) -> Iterator[Finding]:
+    """A divergence has one of four names; trl 1.16 looks at it in the first step.
+
+    Today: ValueError in the first step, after the reference model is loaded. Source: trl 1.16 `dpo_trainer.py`;
+    executed. trl 0.18 has the names in its class, and XP104 lists them.
+    """
+    kind = spec.extra_value("trl", "f_divergence_type")
+    if _method(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
+        yield Finding(
+            spec.extra_place("trl", "f_divergence_type"),
+            f"`{str(kind)[:40]}` is no divergence",
+            "write `f_divergence_type = js_divergence`, or " + ", ".join(DIVERGENCES),
+            replace="f_divergence_type = js_divergence",
+        )
+
+
+@rule("XP632", "weights-of-sorted-rows")
+def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
+    """The `aot` losses sort the rows of a batch, and WPO's weights belong to the rows as they were.
+
+    Today: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 multiplies each loss by the weight
+    of another row, in silence. Source: `dpo_trainer.py` of both; executed.
+    """
+    for name in _losses(spec):
+        if _method(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
+            yield Finding(
+                spec.extra_place("trl", "use_weighting", "of rows that are sorted"),
+                f"`use_weighting` and `{name}`",
+                "write `loss = sigmoid`, or leave `use_weighting` out",
+                (spec.label("method.loss", "the loss"),),
+            )
+
+
+@rule("XP633", "smoothing-out-of-range")
+def smoothing_range(spec: Spec) -> Iterator[Finding]:
+    """`exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
+
+    Today: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 takes 0.001 itself), and only warns for
+    `robust` from 0.5 on, where the loss is infinite or turns the preferences round. Source: `dpo_trainer.py` of both;
+    executed.
+    """
+    value = spec.get("method.label_smoothing")
+    if not _method(spec, "dpo") or not isinstance(value, int | float):
+        return
+    for name, wrong, text, better in (
+        ("exo_pair", value == 0 and spec.target.name != "trl-0.18", "log(0)", 0.001),
+        ("exo_pair", value >= 1, "log(1 - 1)", 0.001),
+        ("robust", value >= 0.5, f"1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
+    ):
+        if wrong and name in _losses(spec):
+            written = spec.label("method.label_smoothing", text)
+            yield Finding(
+                written or spec.place("method.loss", text),
+                f"`{name}` with a label smoothing of {value:g}",
+                f"write `label_smoothing = {better:g}`",
+                (spec.label("method.loss", "the loss") if written else None,),
+                replace=f"label_smoothing = {better:g}" if written else None,
+            )
+
+
+@rule("XP634", "smoothing-not-read")
+def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
+    """Most losses do not read `label_smoothing`; in trl 1.16 that includes `sigmoid`, which did.
+
+    Today: trl 0.18 warns, trl 1.16 says nothing; the preferences are taken as certain in both. Source: `dpo_trainer.py`
+    of both; executed (the same losses with and without it).
+    """
+    value, losses = spec.get("method.label_smoothing"), _losses(spec)
+    reads = SMOOTHED[spec.target.name]
+    if _method(spec, "dpo") and value and losses and not set(losses) & set(reads):
+        yield Finding(
+            spec.place("method.label_smoothing", "never read"),
+            f"`{losses[0]}` of {spec.target.name} does not smooth its labels",
+            "write `loss = robust`, or leave `label_smoothing` out",
+            (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
+        )
+
+
+@rule("XP635", "reference-of-no-strength")
+def no_beta(spec: Spec) -> Iterator[Finding]:
+    """`beta` multiplies what is learned from in dpo and kto: at 0 every gradient is 0, or the loss divides by it.
+
+    Today, silently: the loss stays where it was and the weights are not moved; `ipo` and `sppo_hard` raise
+    ZeroDivisionError in the first step. Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; executed.
+    """
+    losses = _losses(spec)
+    if not _method(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
+        return
+    divides = any(name in DIVIDED_BY_BETA for name in losses)
+    yield Finding(
+        spec.place("method.beta", "the loss divides by it" if divides else "nothing is learned"),
+        f"`beta = 0` in {spec.text('method')}",
+        "write `beta = 0.1`",
+        replace="beta = 0.1",
+    )
+
+
+@rule("XP636", "moving-reference-computed-beforehand")
+def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
+    """A reference whose log-probabilities are computed beforehand cannot move with the model.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: trl 1.16 `dpo_trainer.py` and
+    `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; executed.
+    """
+    if spec.flag("method.sync_reference") and spec.flag("method.precompute"):
+        yield Finding(
+            spec.place("method.sync_reference", "it would move"),
+            "the reference is computed beforehand",
+            "leave `sync_reference` or `precompute` out",
+            (spec.label("method.precompute", "once, before training"),),
+        )
+
+
+@rule("XP637", "precomputed-reference-with-zero3")
+def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
+    """trl-0.18 cannot compute the reference beforehand where ZeRO-3 has spread the model.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can. Source: trl 0.18
+    `dpo_trainer.py`, `kto_trainer.py`; executed.
+    """
+    if spec.flag("method.precompute") and spec.zero_stage == 3 and spec.target.name == "trl-0.18":
+        yield Finding(
+            spec.place("method.precompute"),
+            f"{spec.target.name} cannot compute the reference beforehand under zero3",
+            "write `strategy zero2`, `target trl-1.16`, or leave `precompute` out",
+            (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
+        )
+
+
+@rule("XP638", "one-row-without-a-neighbour")
+def kto_batch(spec: Spec) -> Iterator[Finding]:
+    """kto estimates its KL term from the completions of the other rows of a micro-batch: one row has none.
+
+    Accumulation does not help. Today: ValueError, after the data is tokenized. `apo_zero_unpaired` has no KL term.
+    Source: `kto_trainer.py` of both targets; executed.
+    """
+    if _method(spec, "kto") and spec.integer("batch.micro") == 1 and _losses(spec) == ("kto",):
+        gbs, world = spec.integer("batch.gbs"), spec.hardware.world
+        path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
+        yield Finding(
+            spec.place(path, "" if path == "batch.micro" else f"{gbs} on {world} processes leaves a micro-batch of 1"),
+            "kto needs at least two rows in a micro-batch",
+            "write `micro = 2`" if gbs % (2 * world) == 0 else f"write `gbs = {2 * world}` and `micro = 2`",
+            (spec.label("method", "the method"),),
+        )
+
+
+@rule("XP639", "kto-out-of-order")
+def kto_order(spec: Spec) -> Iterator[Finding]:
+    """kto pairs each completion with its neighbour of the same micro-batch before training, so the order must stay.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. The runtime shuffles the rows once,
+    before. Source: trl 1.16 `kto_trainer.py`; executed.
+    """
+    strategy = spec.extra_value("trl", "train_sampling_strategy")
+    if _method(spec, "kto") and _losses(spec) == ("kto",) and strategy not in (None, "sequential"):
+        yield Finding(
+            spec.extra_place("trl", "train_sampling_strategy", "another order"),
+            "kto's rows must keep their order",
+            "write `train_sampling_strategy = sequential`, or leave it out",
+            (spec.label("method", "the method"),),
+            replace="train_sampling_strategy = sequential",
+        )
+
+
+@rule("XP640", "kto-out-of-balance", "warning")
+def kto_balance(spec: Spec) -> Iterator[Finding]:
+    """Where good and bad answers are not equally many, one of the two weights makes up for it (the paper's equation 8).
+
+    The labels of a local file are counted, if all of it is read. Today: a warning, after the data is tokenized. Source:
+    `kto_trainer.py` of both targets; arXiv 2402.01306.
+    """
+    if not _method(spec, "kto"):
+        return
+    from xpc.compiler import rows
+
+    labels: list[object] = []
+    for source in spec.data:
+        found = rows.stored(source)
+        if source.shape != "unpaired" or source.take is not None or not found.whole:
+            return
+        labels += [row.get(rows.columns(source)[-1]) for row in found.rows]
+    good = max(sum(label is True or label == 1 for label in labels), 1)
+    bad = max(len(labels) - good, 1)
+    up, down = spec.real("method.desirable"), spec.real("method.undesirable")
+    lows = round(bad * down / good, 2), round(good * up / bad / 1.33, 2)
+    highs = round(bad * down / good * 1.33, 2), round(good * up / bad, 2)
+    if good != bad and not (lows[0] <= up <= highs[0] or lows[1] <= down <= highs[1]):
+        path = "desirable" if spec.written("method.desirable") else "undesirable"
+        better = lows[0] if path == "desirable" else lows[1]
+        yield Finding(
+            spec.data[0].label,
+            f"{good} good and {bad} bad answers, weighted {up:g} and {down:g}",
+            f"write `{path} = {better:g}` to {highs[0] if path == 'desirable' else highs[1]:g}",
+            (spec.label("method.desirable"), spec.label("method.undesirable")),
+        )
+
+
+@rule("XP641", "generation-without-wandb")
+def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
+    """Completions that are generated during evaluation are told to wandb as a table, and to nobody else.
+
+    Today: ValueError in the trainer's constructor where neither wandb nor comet is installed. Source: trl 0.18
+    `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; executed.
+    """
+    trackers = spec.get("track")
+    if spec.extra_value("trl", "generate_during_eval") is True and not (
+        isinstance(trackers, tuple) and "wandb" in trackers
+    ):
+        yield Finding(
+            spec.extra_place("trl", "generate_during_eval", "told to wandb"),
+            "`generate_during_eval` without wandb",
+            "write `track wandb`, or leave it out",
+            (spec.label("track", "the trackers"),),
+        )
+
+
+RULES = (
+    divergence,
+    unknown_divergence,
+    weights_of_sorted,
+    smoothing_range,
+    smoothing_not_read,
+    no_beta,
+    sync_and_precompute,
+    precompute_with_zero3,
+    kto_batch,
+    kto_order,
+    kto_balance,
+    generate_without_wandb,
+)

@@ -1,7 +1,222 @@
-"""Supervised fine-tuning: what the loss is taken over (XP60x to XP62x)."""
+"""Supervised fine-tuning: what the loss is taken over (XP504, XP506, XP60x)."""
 
 from __future__ import annotations
 
-from xpc.compiler.rules.rule import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import DataSource, Spec
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve
+
+CONVERSATIONS = ("messages", "conversations")
+
+
+def _template(spec: Spec) -> tuple[str, Label] | None:
+    """The chat template that will be used and the place that names it, where the compiler can read it."""
+    name = spec.get("model.chat_template")
+    if isinstance(name, str):
+        return spec.bundled.get(name, b"").decode("utf-8", "replace"), spec.place("model.chat_template")
+    return None if spec.model.template is None else (spec.model.template, spec.model.label)
+
+
+@rule("XP504", "loss-mask-without-turns")
+def loss_mask(spec: Spec) -> Iterator[Finding]:
+    """`assistant_only` needs conversations and `completion_only` prompts with completions.
+
+    Today `completion_only` on conversations masks nothing and trains on everything, silently (both targets);
+    `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
+    trl 1.16 and 0.18 `sft_trainer.py`; executed.
+    """
+    for source in spec.data:
+        if spec.flag("method.completion_only") and source.shape != "prompt_completion":
+            path, what = "method.completion_only", "prompts with completions"
+        elif spec.flag("method.assistant_only") and source.shape not in CONVERSATIONS and _is_plain(source):
+            path, what = "method.assistant_only", "conversations"
+        else:
+            continue
+        yield Finding(
+            spec.place(path, f"needs {what}"),
+            f"`{path[7:]}` on rows of {source.shape}",
+            f"leave `{path[7:]}` out",
+            (source.label,),
+        )
+
+
+def _is_plain(source: DataSource) -> bool:
+    from xpc.compiler.rows import conversational
+
+    return conversational(source) is False
+
+
+@rule("XP506", "template-without-generation-marks")
+def template_marks(spec: Spec) -> Iterator[Finding]:
+    """`assistant_only` finds the assistant's tokens by `{% generation %}` marks in the chat template.
+
+    trl puts a marked template in the place of some that it knows by their exact text (Qwen 2.5 and 3, Llama 3, Gemma,
+    Phi 3 and others); Llama 3.1 and 3.2 are not among them. Today: ValueError after the model is loaded. Source: trl
+    1.16 `chat_template_utils.py` (`get_training_chat_template`); executed. Of a template that the compiler cannot read,
+    the preflight asks the tokenizer.
+    """
+    if not spec.flag("method.assistant_only"):
+        return
+    from xpc.compiler.rules.templates import UNMARKED, trainable
+
+    found = _template(spec)
+    if found is not None:
+        unmarked, place = not trainable(found[0]), found[1]
+    else:
+        unmarked, place = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED), spec.model.label
+    if unmarked:
+        yield Finding(
+            evolve(place, text="has no {% generation %} marks"),
+            "`assistant_only` needs a template that marks the assistant's turns",
+            "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own "
+            '(`chat_template = file("chatml.jinja")`)',
+            (spec.label("method.assistant_only", "asked for here"),),
+        )
+
+
+@rule("XP601", "loss-mask-not-in-the-target")
+def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """trl-0.18 has no assistant-only loss, and loses the completion mask when it packs, flattens or uses Liger.
+
+    Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
+    """
+    related = (spec.label("target", "the target"),)
+    if spec.flag("method.assistant_only") and not spec.target.facts["assistant_only_loss"]:
+        yield Finding(
+            spec.place("method.assistant_only"),
+            f"{spec.target.name} has no assistant-only loss",
+            "write `target trl-1.16`",
+            related,
+        )
+    conflicts = spec.target.facts["completion_only_conflicts"]
+    if spec.flag("method.completion_only") and isinstance(conflicts, list):
+        paths = {"packing": "batch.packing", "padding_free": "batch.padding_free", "liger": "memory.liger"}
+        for name in conflicts:
+            if spec.flag(paths.get(str(name), "")):
+                yield Finding(
+                    spec.place(paths[str(name)]),
+                    f"{spec.target.name} drops the completion mask with `{name}`",
+                    f"leave `{name}` out, or write `target trl-1.16`",
+                    (spec.label("method.completion_only", "asked for here"), *related),
+                )
+
+
+@rule("XP602", "turn-without-an-assistant")
+def no_assistant(spec: Spec) -> Iterator[Finding]:
+    """With `assistant_only`, every conversation needs a turn of the assistant: the loss is taken over nothing else.
+
+    The first MiB of a local JSON file is looked at. Today: RuntimeError when the tokenizing comes to that row. Source:
+    trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
+    """
+    if not spec.flag("method.assistant_only"):
+        return
+    from xpc.compiler import rows
+
+    for source in spec.data:
+        if not rows.conversational(source):
+            continue
+        for number, row in enumerate(rows.stored(source).rows):
+            speakers = {str(turn.get("from", turn.get("role"))) for turn in rows.turns(source, row)}
+            if speakers and not speakers & set(rows.ANSWERS if source.shape == "conversations" else ("assistant",)):
+                yield Finding(
+                    source.label,
+                    f"row {number} of `{source.name[:80]}` has no turn of the assistant",
+                    "leave the row out of the data (rows are counted from 0), or leave `assistant_only` out",
+                    (spec.label("method.assistant_only", "the loss is taken over the assistant's turns"),),
+                )
+                break
+
+
+@rule("XP603", "prompt-fills-the-sequence", "warning")
+def prompt_fills(spec: Spec) -> Iterator[Finding]:
+    """Where a prompt alone fills `seq`, nothing of the completion is left to learn.
+
+    Every word is at least one token, so a prompt of `seq` words cannot leave room. Today: trl 1.16 drops such rows in
+    silence, and fails with `num_samples=0` when there are no others; trl 0.18 trains on them with every label masked.
+    The first MiB of a local JSON file is looked at. Source: `sft_trainer.py` of both; executed.
+    """
+    masked = spec.get("method.completion_only") is not False
+    if not masked or spec.flag("batch.packing"):
+        return
+    from xpc.compiler import rows
+
+    seq = spec.integer("batch.seq")
+    for source in spec.data:
+        found = rows.stored(source)
+        if source.shape != "prompt_completion" or not found.rows:
+            continue
+        prompt = rows.columns(source)[0]
+        words = [len(str(row.get(prompt)).split()) for row in found.rows if isinstance(row.get(prompt), str)]
+        full = [one for one in words if one >= seq]
+        if full:
+            every = found.whole and len(full) == len(found.rows)
+            yield Finding(
+                spec.place("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
+                f"{'every' if every else len(full)} prompt{'s' * (len(full) > 1 and not every)} of "
+                f"`{source.name[:80]}` fill{'s' * (every or len(full) == 1)} the sequence alone",
+                f"write `seq = {_next_power(2 * max(full))}`",
+                (source.label,),
+                severity="error" if every else None,
+            )
+
+
+def _next_power(words: int) -> int:
+    return 1 << (words - 1).bit_length()
+
+
+@rule("XP604", "end-of-turn-not-learned", "warning")
+def end_of_turn(spec: Spec) -> Iterator[Finding]:
+    """With `assistant_only` the token that ends a turn must stand inside the marks, or the model never learns to stop.
+
+    Today: a warning of trl, and a training loss that looks healthy. Source: trl 1.16 `chat_template_utils.py`
+    (`is_chat_template_stop_token_trained`); executed.
+    """
+    found = _template(spec) if spec.flag("method.assistant_only") else None
+    if found is None:
+        return
+    import re
+
+    blocks = re.findall(
+        r"\{%-?\s*generation\s*-?%\}(.*?)\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", found[0], re.S
+    )
+    ends = r"<[^\s<>{}'\"]{1,40}>|eos_token"
+    for inside, after in blocks:
+        token = re.match(ends, after)
+        if token is not None and re.search(ends, inside) is None:
+            yield Finding(
+                evolve(found[1], text=f"{token.group()} stands behind {{% endgeneration %}}"),
+                "the token that ends the assistant's turn is not learned",
+                f"move {token.group()} in front of {{% endgeneration %}}",
+                (spec.label("method.assistant_only", "only what is marked is learned"),),
+            )
+            return
+
+
+@rule("XP605", "nothing-to-predict")
+def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
+    """A sequence of one token has no next token: every loss is zero, and the weights stay what they were.
+
+    Today, silently: a loss of 0 (trl 1.16) or nan (trl 0.18) in every step. Source: the causal shift of the labels;
+    executed.
+    """
+    if spec.integer("batch.seq") < 2:
+        yield Finding(
+            spec.place("batch.seq", "a next token is needed"),
+            "sequences of one token have nothing to predict",
+            "write `seq = 1024`",
+            replace="seq = 1024",
+        )
+
+
+RULES = (
+    loss_mask,
+    template_marks,
+    mask_of_the_target,
+    no_assistant,
+    prompt_fills,
+    end_of_turn,
+    nothing_to_predict,
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.optimizers import package
+from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
@@ -16,6 +18,10 @@ ZERO_ONLY = (
     "contiguous_gradients",
 )
 FSDP_ONLY = ("reshard", "state_dict")
+CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
+"""Optimizers that DeepSpeed has for the CPU, by the names that accelerate maps to them."""
+TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
+"""Optimizers that step wherever their parameters lie."""
 
 
 @rule("XP401", "fsdp-activation-checkpointing")
@@ -32,13 +38,15 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
             "write `memory(checkpointing)` instead",
             (spec.label("memory.checkpointing", "the one way to ask"),),
         )
-    for name, value in spec.extra.get("accelerate", {}).items():
-        if "activation_checkpointing" in name and value.origin.label is not None:
-            yield Finding(
-                value.origin.label,
-                "FSDP's own activation checkpointing is never used",
-                "write `memory(checkpointing)` instead",
-            )
+    name = "fsdp_activation_checkpointing"
+    if spec.extra_value("accelerate", name) is True:
+        yield Finding(
+            spec.extra_place("accelerate", name),
+            "FSDP's own activation checkpointing is never used",
+            "write `fsdp_activation_checkpointing = false`, or leave it out; `memory(checkpointing)` is the one way",
+            (spec.label("memory.checkpointing", "the one way to ask"),),
+            "fsdp_activation_checkpointing = false",
+        )
 
 
 @rule("XP402", "fsdp-on-cpu")
@@ -134,16 +142,36 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP406", "offload-replaces-the-optimizer")
 def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
-    """With ZeRO offload accelerate swaps any optimizer but AdamW for DeepSpeedCPUAdam, silently.
+    """With ZeRO offload accelerate swaps the optimizer for one of DeepSpeed's CPU optimizers, silently.
 
-    Source: accelerate 1.15 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`; executed.
+    AdamW and Lion of 32 bits have one of their own; what is paged is no longer paged (a warning). Everything else
+    becomes an Adam without decoupled weight decay; Adagrad fails with a TypeError. In `extra deepspeed`,
+    `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers. Source: accelerate 1.15 and 1.4
+    `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`; executed.
     """
-    if spec.zero_stage and spec.text("strategy.offload") != "none" and spec.text("optimizer") != "adamw":
+    name = spec.text("optimizer")
+    if not spec.zero_stage or spec.text("strategy.offload") == "none" or name in CPU_OPTIMIZERS:
+        return
+    torch = name in TORCH_OPTIMIZERS
+    if torch and spec.extra_value("deepspeed", "zero_force_ds_cpu_optimizer") is False:
+        return
+    keep = ", or `zero_force_ds_cpu_optimizer = false` in `extra deepspeed`" if torch else ""
+    related = (spec.label("strategy.offload", "the offload"),)
+    if name in ("paged_adamw", "paged_lion"):
+        plain = name.removeprefix("paged_")
+        yield Finding(
+            spec.place("optimizer", f"replaced by DeepSpeedCPU{'Adam' if plain == 'adamw' else 'Lion'}"),
+            "an offloaded optimizer pages nothing",
+            f"write `optimizer {plain}`",
+            related,
+            severity="warning",
+        )
+    else:
         yield Finding(
             spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
-            f"offload replaces {spec.text('optimizer')} by Adam",
-            "write `optimizer adamw`, or leave `offload` out",
-            (spec.label("strategy.offload", "the offload"),),
+            f"offload replaces {name} by Adam" if name != "adagrad" else "offload cannot replace adagrad",
+            f"write `optimizer adamw`, or leave `offload` out{keep}",
+            related,
         )
 
 
@@ -151,15 +179,21 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     """bitsandbytes' optimizers have no rule for sharded tensors: NotImplementedError at the first step under FSDP2.
 
-    Source: bitsandbytes issues 89 and 1633; executed.
+    That is all of 8 bits, the paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too. Under
+    FSDP1 with offloaded parameters they would have to step on the CPU, where their kernels are not. Source:
+    transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; executed.
     """
-    name = spec.text("optimizer")
-    if spec.text("strategy") in ("fsdp", "hsdp") and ("8bit" in name or name.startswith("paged")):
+    name, strategy = spec.text("optimizer"), spec.text("strategy")
+    if package(name) != "bitsandbytes" and name != "galore_adamw8bit":
+        return
+    fsdp2 = strategy in ("fsdp", "hsdp") and spec.target.facts["fsdp2"]
+    offloaded = spec.sharded_by_fsdp and spec.text("strategy.offload") == "cpu"
+    if fsdp2 or offloaded:
         yield Finding(
-            spec.place("optimizer"),
-            f"{name} cannot step sharded parameters",
+            spec.place("optimizer", "of bitsandbytes"),
+            f"{name} cannot step {'sharded' if fsdp2 else 'offloaded'} parameters",
             "write `optimizer adamw`",
-            (spec.label("strategy", "the strategy"),),
+            (spec.label("strategy" if fsdp2 else "strategy.offload", "the strategy" if fsdp2 else "the offload"),),
         )
 
 
@@ -188,7 +222,9 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
             (spec.label("nodes"), spec.label("strategy.shard")),
         )
     elif shard == 1:
-        yield Finding(spec.place("strategy.shard"), "groups of one shard nothing", "write `strategy ddp`")
+        yield Finding(
+            spec.place("strategy.shard"), "groups of one shard nothing", "write `strategy ddp` without `shard`"
+        )
 
 
 @rule("XP409", "strategy-not-in-the-target")
@@ -234,7 +270,24 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP413", "checkpointing-not-in-the-family")
+def checkpointing_family(spec: Spec) -> Iterator[Finding]:
+    """A few families recompute nothing: their classes do not support activation checkpointing.
+
+    Unwritten, it is off for them. Today: ValueError when it is switched on, after the model is loaded and the data
+    tokenized. Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; executed.
+    """
+    if spec.flag("memory.checkpointing") and listed(spec, "no_checkpointing"):
+        yield Finding(
+            spec.place("memory.checkpointing"),
+            f"{spec.model.model_type} has no activation checkpointing",
+            "write `memory(checkpointing=false)`",
+            (spec.model.label,),
+        )
+
+
 RULES = (
+    checkpointing_family,
     fsdp_activation_checkpointing,
     fsdp_on_cpu,
     fsdp_one_process,

@@ -64,7 +64,8 @@ class Target:
     def requirements(self, *extras: str) -> Mapping[str, str]:
         """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...)."""
         optional = {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
-        left_out = {name for extra, names in optional.items() if extra not in extras for name in names}
+        wanted = {name for extra in extras for name in optional.get(extra, ())}
+        left_out = {name for names in optional.values() for name in names} - wanted
         return {package: version for package, version in self.pins.items() if package not in left_out}
 
     @property
@@ -81,6 +82,24 @@ class Target:
     def optimizers(self) -> Mapping[str, str]:
         """The value of `optim` for each optimizer of the language."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
+
+    def lacking(self, what: str) -> Mapping[str, str]:
+        """The `optimizers` or `schedules` of the language that the target has not, each with its reason."""
+        return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
+
+    def config(self, method: str) -> str:
+        """The class whose arguments a bundle of the method states. Raises KeyError for no method of the language."""
+        return str(self._policy("methods")[method])
+
+    def refused(self, method: str) -> str | None:
+        """Why the stack cannot train a method as the language means it; None where it can."""
+        reason = self._policy("methods_refused").get(method)
+        return None if reason is None else str(reason)
+
+    def losses(self, method: str) -> Mapping[str, str]:
+        """The losses of a method: the language's names to the target's. Empty where there is no choice."""
+        table = self._policy("losses").get(method, {})
+        return {name: str(here) for name, here in _mapping(table).items()}
 
     @property
     def packing(self) -> tuple[str, ...]:
@@ -101,6 +120,11 @@ class Target:
         """The name that carries the meaning of `old` here; None where `old` was not renamed."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
+
+    @property
+    def renamed(self) -> tuple[str, ...]:
+        """The names of other versions that `rename` knows."""
+        return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
         """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
@@ -148,6 +172,25 @@ class Target:
             case "zero_optimization" | "offload_optimizer" | "offload_param":
                 return frozenset(_mapping(_mapping(deepspeed)[where]))
         raise KeyError(where)
+
+    def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
+        """What each plain key of a file takes, by its dotted name: `type`, `default`, and where known `choices`,
+        `low`, `above` (exclusive) and `high`.
+
+        `file` is `accelerate` (the top level, and `fsdp_config` under its full names) or `deepspeed` (the top level,
+        `zero_optimization` with its offload blocks, and the blocks that hold plain keys). Deprecated keys are left out.
+        """
+        library = _mapping(self.table["library"][file])
+        if file == "accelerate":
+            parts = {"": library["cluster"], "fsdp": library["fsdp_fields"]}
+            return {key: _mapping(record) for part in parts.values() for key, record in _mapping(part).items()}
+        parts = {f"{name}.": block for name, block in _mapping(library["blocks"]).items()}
+        parts["zero_optimization."] = library["zero_optimization"]
+        for name in ("offload_optimizer", "offload_param"):
+            parts[f"zero_optimization.{name}."] = library[name]
+        parts[""] = library["top_plain"]
+        found = {pre + key: _mapping(record) for pre, part in parts.items() for key, record in _mapping(part).items()}
+        return {key: record for key, record in found.items() if "deprecated" not in record}
 
     def zero_defaults(self, block: str = "zero_optimization") -> dict[str, Json]:
         """DeepSpeed's defaults of `zero_optimization` (or an offload block), without the deprecated keys."""

@@ -5,7 +5,6 @@ has no table to read (which keys `accelerate launch` looks at, which top-level k
 scanned or it is run on a dictionary that remembers what was asked of it.
 """
 
-import ast
 import contextlib
 import dataclasses
 import enum
@@ -40,8 +39,9 @@ def introspect() -> dict[str, Any]:
             "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},  # not 2.13.0+cpu
             "configs": _configs(),
             "schedulers": _schedulers(),
-            "accelerate": _accelerate(),
-            "deepspeed": _deepspeed(),
+            # Beside this script; the compiler's own tree is not installed where this runs.
+            "accelerate": _load("introspect_launch.accelerate")(),
+            "deepspeed": _load("introspect_launch.deepspeed")(),
         }
 
 
@@ -217,140 +217,3 @@ def _schedulers() -> dict[str, Any]:
             "optional": {k: _plain(v) for k, v in reach.items() if v is not inspect.Parameter.empty},
         }
     return table
-
-
-# --- accelerate --------------------------------------------------------------------------------------------------
-
-
-def _accelerate() -> dict[str, Any]:
-    """What a configuration file may hold: top-level keys, and the nested keys that the launcher really reads."""
-    cluster = _load("accelerate.commands.config.config_args.ClusterConfig")
-    plugin = _load("accelerate.utils.dataclasses.FullyShardedDataParallelPlugin")
-    read = _attributes_of(importlib.import_module("accelerate.utils.launch"), "args")
-    # The launcher prefixes a key of fsdp_config with "fsdp_" where it has none; parallelism_config has its own prefix.
-    fsdp = sorted(name for name in read if name.startswith("fsdp_"))
-    parallelism = sorted(name for name in read if name.startswith("parallelism_config_"))
-    deepspeed = sorted(_deepspeed_yaml_keys() & read)
-    return {
-        "cluster": {
-            field.name: _plain(None if field.default is dataclasses.MISSING else field.default)
-            for field in dataclasses.fields(cluster)
-        },
-        "fsdp_config": fsdp,
-        "fsdp_plugin_env": _environment_names(plugin, "FSDP_"),
-        "parallelism_config": parallelism,
-        "deepspeed_config": deepspeed,
-        "trainer_fsdp_config": _trainer_fsdp_keys(),
-    }
-
-
-def _deepspeed_yaml_keys() -> set[str]:
-    groups = _load("accelerate.commands.launch.launch_command_parser")()._action_groups
-    return {
-        action.dest
-        for group in groups
-        if group.title is not None and "deepspeed" in group.title.lower()
-        for action in group._group_actions
-    }
-
-
-def _attributes_of(module: Any, name: str) -> set[str]:
-    """Every attribute that a module's code reads off the variable `name`."""
-    tree = ast.parse(inspect.getsource(module))
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
-
-
-def _environment_names(cls: Any, prefix: str) -> list[str]:
-    """The environment variables under `prefix` that a class reads."""
-    found = set()
-    for node in ast.walk(ast.parse(inspect.getsource(cls))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.get":
-            text = ast.unparse(node.args[0])
-            constant = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
-            name = str(constant[0]) if constant else ""
-            if "env_prefix" in text:
-                name = prefix + name
-            if name.startswith(prefix):
-                found.add(name)
-    return sorted(found)
-
-
-def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads; any other is dropped in silence."""
-    found = set()
-    for module in ("transformers.training_args", "transformers.trainer"):
-        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
-            owner, key = None, None
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                if node.func.attr in ("get", "pop"):
-                    owner, key = node.func.value, node.args[0]
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-                owner, key = node.value, node.slice
-            if owner is None or ast.unparse(owner).rpartition(".")[2] != "fsdp_config":
-                continue
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                found.add(key.value)
-    return sorted(found)
-
-
-# --- DeepSpeed ---------------------------------------------------------------------------------------------------
-
-
-class _Recorder(dict[str, Any]):
-    """A dictionary that remembers every key that it was asked for."""
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        super().__init__(content)
-        self.asked: set[str] = set()
-
-    def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self.asked.add(str(key))
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
-        return super().get(key, default)
-
-    def keys(self) -> Any:
-        return self
-
-
-def _deepspeed() -> dict[str, Any]:
-    """Accepted keys of the JSON configuration: top level, `zero_optimization` and its offload blocks, removed ones."""
-    config = importlib.import_module("deepspeed.runtime.config")
-    offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
-    removed = sorted(getattr(config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {}))
-    recorder = _Recorder({"train_batch_size": 1, "zero_optimization": {"stage": 2}})
-    config.DeepSpeedConfig(recorder)
-    return {
-        "top": sorted(recorder.asked - set(removed)),
-        "top_removed": removed,
-        "zero_optimization": _model_fields(_load("deepspeed.runtime.zero.config.DeepSpeedZeroConfig")),
-        "zero_removed": sorted(getattr(config, "_REMOVED_ZERO_CONFIG_KEYS", {})),
-        "offload_optimizer": _model_fields(offload.DeepSpeedZeroOffloadOptimizerConfig),
-        "offload_param": _model_fields(offload.DeepSpeedZeroOffloadParamConfig),
-        "optimizers": sorted(config.DEEPSPEED_OPTIMIZERS),
-    }
-
-
-def _model_fields(model: Any) -> dict[str, Any]:
-    """The fields of a pydantic model under the names that the JSON uses, with the defaults that take effect."""
-    instance = model()
-    table = {}
-    for name, field in model.model_fields.items():
-        record: dict[str, Any] = {"type": _type_text(field.annotation), "default": _json(getattr(instance, name))}
-        extra = field.json_schema_extra or {}
-        if extra.get("deprecated"):
-            record["deprecated"] = True
-        table[field.alias or name] = record
-    return table
-
-
-def _json(value: Any) -> Any:
-    value = _plain(value.model_dump(mode="json") if hasattr(value, "model_dump") else value)
-    return value if isinstance(value, str | int | float | bool | list | dict | None) else str(value)

@@ -1,46 +1,303 @@
-"""Cases of data, supervised losses, hub and logging (XP50x, XP55x to XP62x, XP75x to XP77x, XP85x)."""
+"""Cases of data, supervised losses, hub and logging (XP50x, XP55x to XP60x, XP75x)."""
 
 from __future__ import annotations
 
-from case_support import MARKED, PLAIN, Case, data, spec, trained
+import json
 
-CASES: tuple[Case, ...] = (
+from case_support import MARKED, PLAIN, ROW, Case, data, spec, trained
+from compile_support import CONFIG
+
+ASKED = json.dumps({"prompt": "2 + 2?", "completion": "4"}) + "\n"
+LONG = json.dumps({"prompt": "why " * 600, "completion": "because"}) + "\n"
+UNANSWERED = json.dumps({"messages": [{"role": "user", "content": "2 + 2?"}]}) + "\n"
+TALKS = json.dumps(
+    {"prompt": [{"role": "user", "content": "2 + 2?"}], "completion": [{"role": "assistant", "content": "4"}]}
+)
+SHARED = json.dumps({"conversations": [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]}) + "\n"
+ALIEN = SHARED.replace("gpt", "alien")
+PICTURE = (
+    json.dumps({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}]}) + "\n"
+)
+OPEN_ENDED = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
+CLOSED = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}")
+PROMPTED = PLAIN + "{% if add_generation_prompt %}assistant:{% endif %}"
+TINY = {
+    "tiny/config.json": json.dumps(CONFIG),
+    "tiny/tokenizer_config.json": '{"tokenizer_class": "PreTrainedTokenizerFast"}',
+    "tiny/tokenizer.json": '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}',
+}
+"""A local model whose tokenizer has a vocabulary and no chat template."""
+CHATTY = {**TINY, "tiny/chat_template.jinja": MARKED}
+ON_TINY = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
+
+
+def on(data: str, *more: str) -> str:
+    return spec(*more, train=trained(f"qwen2.5-3b on {data}"))
+
+
+def extra(*lines: str) -> str:
+    return "\n".join(["extra trl {", *(f"  {line}" for line in lines), "}"])
+
+
+DATA = (
     Case("XP501", spec("eval(every=epoch)"), spec("eval(every=epoch)", "data(holdout=5%)")),
     Case("XP502", spec("data(holdout=5%)"), spec("data(holdout=5%)", "eval(every=epoch)")),
-    Case("XP503", spec(train=trained("qwen2.5-3b on ultrafeedback-binarized")), spec()),
-    Case("XP503", spec(train=trained("qwen2.5-3b on deepmath-103k")), spec(), variant="prompts"),
+    Case("XP503", on("ultrafeedback-binarized"), spec()),
+    Case("XP503", on("deepmath-103k"), spec(), variant="prompts"),
     Case(
-        "XP504",
-        spec("method sft(completion_only)"),
-        spec("method sft(completion_only)", train=trained("qwen2.5-3b on alpaca")),
+        "XP503",
+        spec("method dpo"),
+        spec("method dpo", train=trained("qwen2.5-3b on ultrafeedback-binarized")),
+        variant="dpo",
+    ),
+    Case(
+        "XP503",
+        spec("method grpo(rewards=format)", train=trained("qwen2.5-3b on gsm8k")),
+        spec("method grpo(rewards=format)", "data(prompt=question)", train=trained("qwen2.5-3b on gsm8k")),
+        variant="grpo",
     ),
     Case("XP505", spec(train=trained("gpt2 on infinity-instruct")), spec(train=trained("gpt2 on alpaca"))),
+    Case(
+        "XP505",
+        spec(**ON_TINY),
+        spec('model(chat_template=file("marked.jinja"))', **ON_TINY),
+        {**TINY, "marked.jinja": MARKED},
+        variant="local",
+    ),
+    Case("XP507", on("infinity-instruct[test]"), on("infinity-instruct[train]")),
+    Case(
+        "XP508",
+        on("mix", data("infinity-instruct", "oasst-guanaco", name="mix")),
+        on("mix", data("infinity-instruct", "capybara", name="mix")),
+    ),
+    Case("XP509", spec("data(shuffle=false)", "target trl-0.18"), spec("data(shuffle=false)")),
+    Case(
+        "XP550",
+        spec("data(holdout=5%)", "eval(every=epoch, split=test)"),
+        spec("eval(every=epoch, split=test)"),
+    ),
+    Case(
+        "XP551",
+        on('"rows.jsonl"', "eval(every=epoch, split=test)"),
+        on('"rows"', "eval(every=epoch, split=test)"),
+        {"rows.jsonl": ROW * 40, "rows/train.jsonl": ROW, "rows/test.jsonl": ROW},
+    ),
+    Case("XP552", spec("eval(every=epoch, split=train)"), spec("eval(every=epoch, split=test)")),
+    Case(
+        "XP553",
+        on("mix", data('"odd.jsonl" {\n    columns = [tale]\n  }', "format = text", name="mix")),
+        on("mix", data('"odd.jsonl" {\n    columns = [story]\n  }', "format = text", name="mix")),
+        {"odd.jsonl": '{"story": "once", "id": 1}\n'},
+    ),
+    Case("XP554", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": SHARED + ALIEN, "good.jsonl": SHARED}),
+    Case(
+        "XP554",
+        on('"rows.jsonl"'),
+        on('"good.jsonl"'),
+        {"rows.jsonl": ROW + '{"messages": []}\n', "good.jsonl": ROW},
+        variant="empty",
+    ),
+    Case(
+        "XP555",
+        on("mix", data('"rows.jsonl" {\n    take = 50\n  }', name="mix")),
+        on("mix", data('"rows.jsonl" {\n    take = 40\n  }', name="mix")),
+        {"rows.jsonl": ROW * 40},
+    ),
+    Case(
+        "XP555",
+        on('"rows.jsonl"', "data {", "  holdout = 40", "}", "eval(every=epoch)"),
+        on('"rows.jsonl"', "data {", "  holdout = 4", "}", "eval(every=epoch)"),
+        {"rows.jsonl": ROW * 40},
+        variant="holdout",
+    ),
+    Case("XP556", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": PICTURE, "good.jsonl": ROW}),
+    Case("XP557", on("oasst-guanaco", 'data(system="Be brief.")'), spec('data(system="Be brief.")')),
+    Case(
+        "XP558",
+        on("oasst-guanaco", 'model(chat_template=file("plain.jinja"))'),
+        on("capybara", 'model(chat_template=file("plain.jinja"))'),
+        {"plain.jinja": PLAIN},
+    ),
+    Case("XP559", spec('model(eos="<|stop|>")', **ON_TINY), spec('model(eos="<|im_end|>")', **ON_TINY), CHATTY),
+    Case(
+        "XP559",
+        spec('model(pad="<|pad|>")', **ON_TINY),
+        spec('model(pad="<|im_start|>")', **ON_TINY),
+        CHATTY,
+        variant="pad",
+    ),
+    Case(
+        "XP560",
+        spec('model(chat_template=file("foreign.jinja"))', **ON_TINY),
+        spec('model(chat_template=file("own.jinja"))', **ON_TINY),
+        {**TINY, "foreign.jinja": "<|assistant|>" + PLAIN, "own.jinja": "<|im_start|>" + PLAIN},
+    ),
+)
+
+LOADER = (
+    Case(
+        "XP561",
+        spec(extra("dataloader_prefetch_factor = 2")),
+        spec(extra("dataloader_prefetch_factor = 2", "dataloader_num_workers = 4")),
+    ),
+    Case(
+        "XP561",
+        spec(extra("dataloader_persistent_workers = true")),
+        spec(extra("dataloader_persistent_workers = true", "dataloader_num_workers = 4")),
+        variant="persistent",
+    ),
+    Case(
+        "XP561",
+        spec(extra("dataloader_multiprocessing_context = spawn")),
+        spec(extra("dataloader_multiprocessing_context = spawn", "dataloader_num_workers = 4")),
+        variant="context",
+    ),
+    Case(
+        "XP562",
+        spec(extra("dataloader_num_workers = 4", "dataloader_prefetch_factor = 0")),
+        spec(extra("dataloader_num_workers = 4", "dataloader_prefetch_factor = 1")),
+    ),
+    Case(
+        "XP563",
+        spec("data(shuffle=false)", extra("train_sampling_strategy = group_by_length")),
+        spec(extra("train_sampling_strategy = group_by_length")),
+    ),
+    Case(
+        "XP104",
+        spec(extra("train_sampling_strategy = sequental")),
+        spec(extra("train_sampling_strategy = sequential")),
+        variant="sampling",
+    ),
+    Case("XP564", spec(extra('length_column_name = "tokens"')), spec(extra('length_column_name = "length"'))),
+    Case(
+        "XP565",
+        on("oasst-guanaco", extra('dataset_text_field = "prompt"')),
+        on("oasst-guanaco", extra('dataset_text_field = "story"')),
+    ),
+    Case(
+        "XP565",
+        on("oasst-guanaco", "target trl-0.18", extra('dataset_text_field = "story"')),
+        on("oasst-guanaco", "target trl-0.18", extra('dataset_text_field = "text"')),
+        variant="no-end",
+    ),
+    Case(
+        "XP104",
+        spec(extra('dataset_kwargs = "{\\"skip_prepare_dataset\\": true}"')),
+        spec(),
+        variant="dataset-kwargs",
+    ),
+    Case(
+        "XP104",
+        spec(extra('dataset_kwargs = "{\\"add_special_tokens\\": false}"')),
+        spec(),
+        variant="dataset-keys",
+    ),
+    Case(
+        "XP104",
+        spec(extra('accelerator_config = "{\\"non_blocking\\": true}"')),
+        spec(),
+        variant="accelerator-config",
+    ),
+)
+
+LOSSES = (
+    Case("XP504", spec("method sft(completion_only)"), on("alpaca", "method sft(completion_only)")),
+    Case(
+        "XP504",
+        on("alpaca", "method sft(assistant_only)"),
+        on('"talks.jsonl"', "method sft(assistant_only)"),
+        {"talks.jsonl": TALKS},
+        variant="plain",
+    ),
     Case(
         "XP506",
         spec('model(chat_template=file("plain.jinja"))', "method sft(assistant_only)"),
         spec('model(chat_template=file("marked.jinja"))', "method sft(assistant_only)"),
-        {"plain.jinja": PLAIN, "marked.jinja": MARKED},
+        {"plain.jinja": PROMPTED, "marked.jinja": CLOSED},
     ),
     Case(
-        "XP507",
-        spec(train=trained("qwen2.5-3b on infinity-instruct[test]")),
-        spec(train=trained("qwen2.5-3b on infinity-instruct[train]")),
-    ),
-    Case(
-        "XP508",
-        spec(data("infinity-instruct", "c4", name="mix"), train=trained("qwen2.5-3b on mix")),
-        spec(data("infinity-instruct", "capybara", name="mix"), train=trained("qwen2.5-3b on mix")),
+        "XP506",
+        spec("method sft(assistant_only)", train=trained("llama-3.1-8b-instruct on infinity-instruct")),
+        spec("method sft(assistant_only)", train=trained("llama-3-8b-instruct on infinity-instruct")),
+        variant="own",
     ),
     Case(
         "XP601",
         spec("method sft(assistant_only)", "target trl-0.18"),
         spec("method sft(assistant_only)", "target trl-1.16"),
     ),
-    Case("XP601", spec("data(shuffle=false)", "target trl-0.18"), spec("data(shuffle=false)"), variant="shuffle"),
     Case(
         "XP601",
-        spec("method sft(completion_only)", "memory(liger)", "target trl-0.18", train=trained("qwen2.5-3b on alpaca")),
-        spec("method sft(completion_only)", "target trl-0.18", train=trained("qwen2.5-3b on alpaca")),
+        on("alpaca", "method sft(completion_only)", "memory(liger)", "target trl-0.18"),
+        on("alpaca", "method sft(completion_only)", "target trl-0.18"),
         variant="lost-mask",
     ),
+    Case(
+        "XP602",
+        on('"rows.jsonl"', "method sft(assistant_only)"),
+        on('"good.jsonl"', "method sft(assistant_only)"),
+        {"rows.jsonl": ROW + UNANSWERED, "good.jsonl": ROW},
+    ),
+    Case(
+        "XP603",
+        spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=512"),
+        spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=2048"),
+        {"long.jsonl": LONG + ASKED},
+    ),
+    Case(
+        "XP603",
+        spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=512"),
+        spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=2048"),
+        {"long.jsonl": LONG},
+        variant="every",
+    ),
+    Case(
+        "XP604",
+        spec('model(chat_template=file("open.jinja"))', "method sft(assistant_only)"),
+        spec('model(chat_template=file("closed.jinja"))', "method sft(assistant_only)"),
+        {"open.jinja": OPEN_ENDED, "closed.jinja": CLOSED},
+    ),
+    Case("XP605", spec(batch="gbs=128 micro=16 seq=1"), spec(batch="gbs=128 micro=16 seq=2")),
+    Case(
+        "XP606",
+        spec(extra("router_aux_loss_coef = 0.01")),
+        spec(extra("router_aux_loss_coef = 0.01"), train=trained("mixtral-8x7b-instruct-v0.1 on infinity-instruct")),
+    ),
+    Case("XP607", spec(extra("truncation_mode = keep_end")), spec(extra("truncation_mode = keep_start"))),
+    Case(
+        "XP608",
+        spec("method sft(loss=dft)", extra("label_smoothing_factor = 0.1")),
+        spec("method sft(loss=dft)"),
+    ),
+    Case("XP608", spec(extra("label_smoothing_factor = 0.1")), spec(), variant="twice"),
 )
+
+LOGGING = (
+    Case("XP106", spec("method sft(loss=dftt)"), spec("method sft(loss=dft)"), variant="sft-loss"),
+    Case("XP106", spec("track wanbd"), spec("track wandb"), variant="tracker"),
+    Case("XP107", spec("track wandb(every=0)"), spec("track wandb(every=1)"), variant="logging"),
+    Case("XP121", spec(extra('logging_dir = "logs"')), spec(), variant="logging-dir"),
+    Case(
+        "XP104",
+        spec(extra("hub_strategy = each_save")),
+        spec(),
+        variant="hub-strategy",
+    ),
+    Case("XP750", spec(extra("hub_strategy = end")), spec()),
+    Case(
+        "XP750",
+        spec(extra("hub_always_push = true"), "save(every=never)"),
+        spec("save(every=never)"),
+        variant="always",
+    ),
+    Case(
+        "XP751",
+        spec('track trackio(project="mine")', "target trl-0.18"),
+        spec('track trackio(project="mine")'),
+    ),
+    Case("XP752", spec("track trackio"), spec('track trackio(project="mine")')),
+    Case("XP753", spec(extra("logging_nan_inf_filter = true")), spec(extra("logging_nan_inf_filter = false"))),
+    Case("XP754", spec('track none(name="mine")'), spec('track wandb(name="mine")')),
+)
+
+CASES: tuple[Case, ...] = (*DATA, *LOADER, *LOSSES, *LOGGING)

@@ -1,7 +1,88 @@
-"""Cases of preference tuning, reinforcement, adapters (XP45x to XP48x, XP63x to XP69x)."""
+"""Cases of preference tuning and of adapters (XP45x, XP63x, XP64x); those of reinforcement stand beside."""
 
 from __future__ import annotations
 
-from case_support import Case
+import json
 
-CASES: tuple[Case, ...] = ()
+from case_support import Case, spec, trained
+from cases_data import extra
+from cases_online import ONLINE
+from compile_support import CONFIG
+
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized"
+GPTQ = {**CONFIG, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+PACKED = {"packed/config.json": json.dumps(GPTQ)}
+ON_PACKED = {"train": trained('"packed" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
+
+
+def judged(good: int, bad: int) -> str:
+    """Rows of kto with so many good and bad answers."""
+    labels = [True] * good + [False] * bad
+    return "".join(json.dumps({"prompt": "2?", "completion": "4", "label": one}) + "\n" for one in labels)
+
+
+def pairs(*more: str, batch: str = "gbs=128 micro=16", strategy: str = "zero2", on: str = PAIRS) -> str:
+    return spec(*more, train=trained(on), batch=batch, strategy=strategy)
+
+
+PREFERENCE = (
+    Case("XP106", pairs("method dpo(loss=sigmoyd)"), pairs("method dpo(loss=sigmoid)"), variant="dpo-loss"),
+    Case("XP121", pairs("method dpo", extra("generate_during_eval = true")), pairs("method dpo"),
+         variant="dpo-removed"),
+    Case("XP120", pairs("method dpo", extra("max_prompt_length = 512")), pairs("method dpo(max_prompt=512)"),
+         variant="max-prompt"),
+    Case("XP503", pairs("method dpo", on="qwen2.5-3b on infinity-instruct"), pairs("method dpo"), variant="pairs"),
+    Case("XP630", pairs("method dpo(loss=apo_zero)", extra("f_divergence_type = js_divergence")),
+         pairs("method dpo(loss=sigmoid)", extra("f_divergence_type = js_divergence"))),
+    Case("XP630", pairs("method dpo(loss=discopop)", "target trl-0.18", extra("f_divergence_type = js_divergence")),
+         pairs("method dpo(loss=discopop)", extra("f_divergence_type = js_divergence")), variant="silent"),
+    Case("XP631", pairs("method dpo", extra("f_divergence_type = jensen")),
+         pairs("method dpo", extra("f_divergence_type = js_divergence"))),
+    Case("XP632", pairs("method dpo(loss=aot)", extra("use_weighting = true")),
+         pairs("method dpo(loss=sigmoid)", extra("use_weighting = true"))),
+    Case("XP633", pairs("method dpo(loss=exo_pair)"), pairs("method dpo(loss=exo_pair, label_smoothing=0.001)")),
+    Case("XP633", pairs("method dpo(loss=robust, label_smoothing=0.5)"),
+         pairs("method dpo(loss=robust, label_smoothing=0.1)"), variant="robust"),
+    Case("XP634", pairs("method dpo(label_smoothing=0.1)"), pairs("method dpo(label_smoothing=0.1, loss=robust)")),
+    Case("XP634", pairs("method dpo(label_smoothing=0.1, loss=ipo)", "target trl-0.18"),
+         pairs("method dpo(label_smoothing=0.1)", "target trl-0.18"), variant="ipo"),
+    Case("XP635", pairs("method dpo(beta=0)"), pairs("method dpo(beta=0.1)")),
+    Case("XP635", pairs("method dpo(beta=0, loss=ipo)"), pairs("method dpo(beta=0.1, loss=ipo)"), variant="divided"),
+    Case("XP636", pairs("method dpo(precompute, sync_reference)"), pairs("method dpo(sync_reference)")),
+    Case("XP637", pairs("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
+         pairs("method dpo(precompute)", "target trl-0.18")),
+    Case("XP638", pairs("method kto", batch="gbs=128 micro=1"), pairs("method kto", batch="gbs=128 micro=2")),
+    Case("XP639", pairs("method kto", extra("train_sampling_strategy = random")),
+         pairs("method kto(loss=apo_zero_unpaired)", extra("train_sampling_strategy = random"))),
+    Case("XP640", pairs("method kto", on='qwen2.5-3b on "judged.jsonl"'),
+         pairs("method kto(undesirable=3)", on='qwen2.5-3b on "judged.jsonl"'), {"judged.jsonl": judged(30, 10)}),
+    Case("XP641", pairs("method dpo", "target trl-0.18", extra("generate_during_eval = true")),
+         pairs("method dpo", "target trl-0.18", "track wandb", extra("generate_during_eval = true"))),
+    Case("XP641", pairs("method orpo", extra("generate_during_eval = true")),
+         pairs("method orpo", "track wandb", extra("generate_during_eval = true")), variant="orpo"),
+)  # fmt: skip
+
+ADAPTERS = (
+    Case("XP450", spec(**ON_PACKED), spec("lora", **ON_PACKED), PACKED),
+    Case("XP451", spec("qlora", **ON_PACKED), spec("lora", **ON_PACKED), PACKED),
+    Case("XP452", spec("lora", strategy="zero3", **ON_PACKED), spec("lora", strategy="ddp", **ON_PACKED), PACKED),
+    Case("XP453", spec("lora(bits=8)", strategy="zero3"), spec("lora(bits=4)", strategy="zero3")),
+    Case("XP453", spec("lora(bits=8)", strategy="fsdp"), spec("lora(bits=8)"), variant="fsdp"),
+    Case("XP454", spec("lora(targets=[q_proj, lm_head])"), spec("lora(targets=[q_proj])")),
+    Case("XP454", pairs("method dpo", "lora(targets=[lm_head])"), pairs("method orpo", "lora(targets=[lm_head])"),
+         variant="dpo"),
+    Case("XP454", spec("method grpo(rewards=[accuracy])", "lora(targets=[lm_head])",
+                       extra("cast_lm_head_to_fp32 = true"), train=trained("qwen2.5-3b on deepmath-103k")),
+         spec("method grpo(rewards=[accuracy])", "lora", extra("cast_lm_head_to_fp32 = true"),
+              train=trained("qwen2.5-3b on deepmath-103k")), variant="cast"),
+    Case("XP455", spec("lora(targets=[query_key_value])"), spec("lora(targets=[q_proj])")),
+    Case("XP455", spec("lora(targets=[q_proj, c_attn])"), spec("lora(targets=[q_proj])"), variant="some"),
+    Case("XP456", spec("lora(alpha=0)"), spec("lora(alpha=32)")),
+    Case("XP456", spec("lora(dropout=1)"), spec("lora(dropout=0.1)"), variant="dropout"),
+    Case("XP457", pairs("method dpo(sync_reference)", "lora"), pairs("method dpo(sync_reference)")),
+    Case("XP458", spec("lora(rank=4096)"), spec("lora(rank=64)")),
+    Case("XP459", spec("lora", "memory {", "  checkpointing(reentrant=false)", "}", strategy="zero3"),
+         spec("lora", strategy="zero3")),
+)  # fmt: skip
+
+CASES: tuple[Case, ...] = (*PREFERENCE, *ADAPTERS, *ONLINE)

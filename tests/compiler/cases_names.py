@@ -7,14 +7,25 @@ import json
 from case_support import PLAIN, ROW, Case, data, spec, trained
 from compile_support import CONFIG
 
+PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
+PROMPTS = trained("qwen2.5-3b on deepmath-103k")
+GRPO = "method grpo(rewards=format"
+
 CASES: tuple[Case, ...] = (
     Case("XP101", spec(batch="gbs=128 micr=16"), spec(batch="gbs=128 micro=16")),
+    Case("XP101", spec("model(torch_dtype=fp32)"), spec("model(dtype=fp32)"), variant="torch-dtype"),
     Case("XP102", spec("optimizer adamw(seq=2048)"), spec(batch="gbs=128 micro=16 seq=2048")),
     Case("XP103", spec("seed 1", "seed 2"), spec("seed 1")),
     Case("XP104", spec('optimizer adamw(lr="1e-5")'), spec("optimizer adamw(lr=1e-5)")),
     Case("XP104", spec("schedule"), spec("schedule linear"), variant="no-value"),
     Case("XP105", spec(batch="gbs=128 micro=16 seq=2k"), spec(batch="gbs=128 micro=16 seq=2Ki")),
     Case("XP106", spec("schedule cosin"), spec("schedule cosine")),
+    Case(
+        "XP106",
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=bfd-requeue)"),
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=bfd_split)"),
+        variant="bfd-requeue",
+    ),
     Case("XP107", spec("optimizer adamw(lr=-1)"), spec("optimizer adamw(lr=1)")),
     Case("XP108", spec(train=trained("qwen2.5-3bb on infinity-instruct")), spec()),
     Case(
@@ -43,7 +54,7 @@ CASES: tuple[Case, ...] = (
         spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
         {"base.xp": "seed 7\n", "t.xp": "seed 7\n"},
     ),
-    Case("XP116", spec("method dpo"), spec("method sft")),
+    Case("XP116", spec(save='save "out/run" hub'), spec()),
     Case("XP117", "xpc 1\n\nseed 1\n", spec("seed 1")),
     Case(
         "XP118",
@@ -57,6 +68,37 @@ CASES: tuple[Case, ...] = (
         spec(data("infinity-instruct", name="mix"), train=trained("qwen2.5-3b on mix")),
     ),
     Case("XP120", spec("extra trl {", "  learning_rate = 1e-5", "}"), spec("optimizer adamw(lr=1e-5)")),
+    Case(
+        "XP120",
+        spec("extra trl {", "  max_seq_length = 2048", "}"),
+        spec(batch="gbs=128 micro=16 seq=2048"),
+        variant="renamed",
+    ),
+    Case(
+        "XP120",
+        spec("extra trl {", "  gradient_checkpointing = true", "}"),
+        spec("memory(checkpointing)"),
+        variant="alias",
+    ),
+    Case(
+        "XP120",
+        spec("extra trl {", "  gradient_checkpointing = true", "  activation_checkpointing = false", "}"),
+        spec("memory(checkpointing=false)"),
+        variant="both-names",
+    ),
+    Case(
+        "XP120",
+        spec("extra trl {", '  pad_token = "<|endoftext|>"', "}"),
+        spec('model(pad="<|endoftext|>")'),
+        variant="deprecated",
+    ),
+    Case("XP121", spec("extra trl {", "  save_safetensors = false", "}"), spec(), variant="removed"),
+    Case(
+        "XP121",
+        spec("extra trl {", "  group_by_length = true", "}"),
+        spec("extra trl {", "  train_sampling_strategy = group_by_length", "}"),
+        variant="renamed",
+    ),
     Case(
         "XP121", spec("extra trl {", "  neftune_noise = 5", "}"), spec("extra trl {", "  neftune_noise_alpha = 5", "}")
     ),
@@ -81,5 +123,51 @@ CASES: tuple[Case, ...] = (
         {"odd.jsonl": '{"story": "once", "id": 1}\n'},
     ),
     Case("XP125", spec().removeprefix("xpc 1\n\n"), spec()),
+    Case("XP126", spec("method sft(beta=0.1)"), spec("method sft")),
+    Case(
+        "XP126",
+        spec("method dpo", train=PAIRS, batch="gbs=128 micro=16 packing"),
+        spec("method dpo", train=PAIRS),
+        variant="packing",
+    ),
+    Case(
+        "XP127",
+        spec(f"{GRPO}, vllm(mode=colocate, sleep))", "target trl-0.18", train=PROMPTS),
+        spec(f"{GRPO}, vllm(mode=colocate, sleep))", train=PROMPTS),
+    ),
+    Case(
+        "XP127",
+        spec("method rloo(rewards=format)", "target trl-0.18", train=PROMPTS),
+        spec("method rloo(rewards=format)", train=PROMPTS),
+        variant="rloo",
+    ),
+    Case(
+        "XP127",
+        spec("method dpo(loss=[sigmoid, hinge])", "target trl-0.18", train=PAIRS),
+        spec("method dpo(loss=hinge)", "target trl-0.18", train=PAIRS),
+        variant="losses",
+    ),
+    Case(
+        "XP127",
+        spec(f"{GRPO}, scale_rewards=batch)", "target trl-0.18", train=PROMPTS),
+        spec(f"{GRPO}, scale_rewards=group)", "target trl-0.18", train=PROMPTS),
+        variant="scale",
+    ),
     Case("XP190", spec(save=""), spec()),
+    Case(
+        "XP901",
+        spec(strategy="zero2  # xpc: allow XP410 the cluster has only FSDP1"),
+        spec(strategy="fsdp1  # xpc: allow XP410 the cluster has only FSDP1"),
+    ),
+    Case(
+        "XP902",
+        spec(strategy="zero2  # xpc: allow XP4100 the cluster has only FSDP1"),
+        spec(strategy="fsdp1  # xpc: allow XP410 the cluster has only FSDP1"),
+    ),
+    Case(
+        "XP902",
+        spec(strategy="zero2  # xpc: allow XP410"),
+        spec(strategy="fsdp1  # xpc: allow XP410 the cluster has only FSDP1"),
+        variant="no-reason",
+    ),
 )

@@ -1,10 +1,19 @@
-"""Cases of precision, attention, packing and kernels (XP3xx)."""
+"""Cases of precision, kernels and their names in `extra` (XP30x, XP33x, XP35x)."""
 
 from __future__ import annotations
 
 from case_support import Case, on_cpu, spec, trained
 
-CASES: tuple[Case, ...] = (
+PASCAL = "8 x p100-16gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
+VOLTA = "8 x v100-32gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
+
+
+def extra(*lines: str, block: str = "trl") -> tuple[str, ...]:
+    """An `extra` block."""
+    return (f"extra {block} {{", *(f"  {line}" for line in lines), "}")
+
+
+PRECISION: tuple[Case, ...] = (
     Case("XP301", spec(hardware="8 x t4"), spec(hardware="8 x t4", precision="fp32")),
     Case(
         "XP301",
@@ -15,63 +24,172 @@ CASES: tuple[Case, ...] = (
     Case("XP302", spec(hardware="8 x t4", precision="fp32 tf32"), spec(hardware="8 x t4", precision="fp32")),
     Case("XP303", on_cpu(precision="fp16"), on_cpu(precision="fp32")),
     Case("XP304", spec("model(dtype=fp16)", strategy="ddp", precision="fp16"), spec(strategy="ddp", precision="fp16")),
-    Case("XP306", on_cpu(precision="bf16"), on_cpu(precision="bf16", strategy="ddp")),
+    Case(
+        "XP304",
+        spec("model(dtype=fp16)", strategy="ddp"),
+        spec("model(dtype=fp16)", strategy="fsdp"),
+        variant="beside-bf16",
+    ),
     Case("XP305", spec("model(dtype=bf16)", strategy="ddp"), spec(strategy="ddp")),
     Case(
         "XP305",
         spec("model(dtype=bf16)", "optimizer adamw(lr=1e-6)", strategy="ddp"),
-        spec("optimizer adamw(lr=1e-6)", strategy="ddp"),
+        spec("model(dtype=bf16)", "optimizer adamw(lr=1e-6)", strategy="fsdp"),
         variant="small-rate",
     ),
-    Case("XP310", spec(batch="gbs=128 micro=16 packing"), spec(batch="gbs=128 micro=16 packing(isolate=mask)")),
+    Case("XP306", on_cpu(precision="bf16"), on_cpu(precision="bf16", strategy="ddp")),
+    Case("XP307", spec("model(dtype=bf16)", precision="fp32"), spec("model(dtype=bf16)")),
     Case(
-        "XP311",
-        spec(train=trained("falcon-7b on alpaca"), batch="gbs=128 micro=16 packing(isolate=mask)"),
-        spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 packing(isolate=mask)"),
+        "XP307",
+        spec("model(dtype=bf16)", precision="fp32", strategy="fsdp"),
+        spec("model(dtype=bf16)", strategy="fsdp"),
+        variant="fsdp",
     ),
     Case(
-        "XP311",
-        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(isolate=mask)"),
-        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing"),
-        variant="beside-flash",
+        "XP308",
+        spec(hardware=PASCAL, precision="fp16"),
+        spec(hardware=PASCAL, precision="fp16", strategy="ddp"),
+    ),
+    Case("XP106", spec("model(dtype=int8)"), spec("model(dtype=fp32)"), variant="dtype"),
+    Case(
+        "XP120",
+        spec(*extra("fp16.enabled = true", block="deepspeed")),
+        spec(precision="fp16"),
+        variant="deepspeed-precision",
     ),
     Case(
-        "XP312",
-        spec(batch="gbs=128 micro=16 packing(strategy=wrapped, isolate=mask)"),
-        spec(batch="gbs=128 micro=16 packing(strategy=bfd, isolate=mask)"),
+        "XP120",
+        spec(*extra("bf16.enabled = false", block="deepspeed")),
+        spec(precision="fp32"),
+        variant="deepspeed-mismatch",
     ),
     Case(
-        "XP312",
-        spec("model(attn=flash2)", "target trl-0.18", batch="gbs=128 micro=16 packing"),
-        spec("model(attn=flash2)", "target trl-1.16", batch="gbs=128 micro=16 packing"),
-        variant="older-target",
+        "XP120",
+        spec(*extra('mixed_precision = "fp16"', block="accelerate")),
+        spec(precision="fp16"),
+        variant="accelerate-precision",
     ),
-    Case(
-        "XP313",
-        spec(batch="gbs=128 micro=16 packing(strategy=ffd, isolate=mask)"),
-        spec(batch="gbs=128 micro=16 packing(strategy=bfd, isolate=mask)"),
-    ),
-    Case(
-        "XP314",
-        spec("model(attn=flash3)", hardware="8 x a100-80gb"),
-        spec("model(attn=flash2)", hardware="8 x a100-80gb"),
-    ),
-    Case("XP314", spec("model(attn=flash2)", precision="fp32"), spec("model(attn=flash2)"), variant="fp32"),
-    Case(
-        "XP315",
-        spec("model(attn=sdpa)", train=trained("gemma-2-2b on alpaca")),
-        spec("model(attn=eager)", train=trained("gemma-2-2b on alpaca")),
-    ),
-    Case("XP316", on_cpu("model(attn=flex)"), on_cpu("model(attn=sdpa)")),
-    Case("XP317", spec(batch="gbs=128 micro=16 padding_free seq=2048"), spec(batch="gbs=128 micro=16 padding_free")),
-    Case(
-        "XP318",
-        spec(train=trained("falcon-7b on alpaca"), batch="gbs=128 micro=16 padding_free"),
-        spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 padding_free"),
-    ),
-    Case("XP319", spec(batch="gbs=128 micro=16 seq=64Ki"), spec(batch="gbs=128 micro=16 seq=32Ki")),
+)
+
+KERNELS: tuple[Case, ...] = (
     Case("XP330", on_cpu("memory(liger)"), on_cpu()),
     Case("XP331", spec("memory(liger)", train=trained("gpt2 on alpaca")), spec(train=trained("gpt2 on alpaca"))),
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),
-    Case("XP334", on_cpu("optimizer adamw8bit"), on_cpu("optimizer adamw")),
+    Case(
+        "XP334",
+        spec("optimizer adalomo", hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=4"),
+        spec("optimizer lomo", hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=4"),
+    ),
+    Case("XP120", spec(*extra("use_liger_kernel = true")), spec("memory(liger)"), variant="liger"),
+    Case("XP120", spec(*extra('loss_type = "chunked_nll"')), spec("method sft(loss=nll)"), variant="chunked-nll"),
+    Case(
+        "XP101",
+        spec("memory {", "  checkpointing(reentrent=false)", "}"),
+        spec("memory {", "  checkpointing(reentrant=false)", "}"),
+        variant="checkpointing-keyword",
+    ),
+    Case(
+        "XP101",
+        spec("memory {", "  checkpointing(selective)", "}"),
+        spec("memory {", "  checkpointing", "}"),
+        variant="selective-checkpointing",
+    ),
 )
+
+EXTRA: tuple[Case, ...] = (
+    Case(
+        "XP350",
+        spec(*extra("bf16_full_eval = true", "fp16_full_eval = true"), strategy="ddp"),
+        spec(strategy="ddp"),
+        variant="both",
+    ),
+    Case(
+        "XP350",
+        spec(*extra("bf16_full_eval = true"), precision="fp16"),
+        spec(*extra("fp16_full_eval = false"), precision="fp16"),
+        variant="zero",
+    ),
+    Case(
+        "XP350",
+        on_cpu(*extra("bf16_full_eval = true")),
+        on_cpu(strategy="ddp"),
+        variant="zero-on-cpu",
+    ),
+    Case("XP350", spec(*extra("bf16_full_eval = true"), strategy="ddp"), spec(strategy="ddp")),
+    Case(
+        "XP351",
+        spec(
+            "method dpo", *extra("label_smoothing_factor = 0.1"), train=trained("qwen2.5-3b on ultrafeedback-binarized")
+        ),
+        spec("method dpo(label_smoothing=0.1, loss=robust)", train=trained("qwen2.5-3b on ultrafeedback-binarized")),
+    ),
+    Case(
+        "XP352",
+        spec(*extra("label_smoothing_factor = 0.1"), "target trl-0.18", batch="gbs=256 micro=16"),
+        spec(*extra("label_smoothing_factor = 0.1"), "target trl-0.18", batch="gbs=128 micro=16"),
+    ),
+    Case(
+        "XP353",
+        spec(*extra("torch_compile = true"), hardware=VOLTA, precision="fp16"),
+        spec(*extra("torch_compile = true"), hardware="8 x a100-80gb"),
+    ),
+    Case(
+        "XP353",
+        spec(*extra("torch_compile = true"), hardware=PASCAL, precision="fp32"),
+        spec(hardware=PASCAL, precision="fp32"),
+        variant="before-volta",
+    ),
+    Case(
+        "XP354",
+        spec(*extra("torch_compile = false", 'torch_compile_mode = "default"')),
+        spec(*extra("torch_compile = true", 'torch_compile_mode = "default"')),
+    ),
+    Case(
+        "XP355",
+        spec(
+            "model(attn=flash2)",
+            *extra("torch_compile = true", 'torch_compile_mode = "reduce-overhead"'),
+            batch="gbs=128 micro=16 packing",
+        ),
+        spec(
+            "model(attn=flash2)",
+            *extra("torch_compile = true", 'torch_compile_mode = "max-autotune-no-cudagraphs"'),
+            batch="gbs=128 micro=16 packing",
+        ),
+    ),
+    Case(
+        "XP355",
+        spec(*extra('torch_compile_backend = "cudagraphs"')),
+        spec(*extra('torch_compile_backend = "inductor"')),
+        variant="backend",
+    ),
+    Case(
+        "XP356",
+        spec(*extra('half_precision_backend = "apex"'), "target trl-0.18", strategy="ddp"),
+        spec(*extra('half_precision_backend = "auto"'), "target trl-0.18", strategy="ddp"),
+    ),
+    Case(
+        "XP356",
+        spec(*extra("use_ipex = true"), "target trl-0.18"),
+        spec(*extra("use_ipex = false"), "target trl-0.18"),
+        variant="ipex",
+    ),
+    Case(
+        "XP357",
+        spec(*extra('torch_compile_backend = "inductr"')),
+        spec(*extra('torch_compile_backend = "inductor"')),
+    ),
+    Case(
+        "XP357",
+        spec(*extra('torch_compile_mode = "fastest"')),
+        spec(*extra('torch_compile_mode = "default"')),
+        variant="mode",
+    ),
+    Case(
+        "XP358",
+        spec(*extra("downcast_bf16 = true", block="accelerate")),
+        spec(*extra("downcast_bf16 = false", block="accelerate")),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*PRECISION, *KERNELS, *EXTRA)

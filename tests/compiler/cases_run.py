@@ -5,6 +5,21 @@ from __future__ import annotations
 from case_support import Case, spec
 
 CASES: tuple[Case, ...] = (
+    Case("XP107", spec(batch="gbs=128 micro=0"), spec(), variant="micro"),
+    Case("XP107", spec("schedule cosine(warmup=-1)"), spec("schedule cosine(warmup=1)"), variant="warmup"),
+    Case(
+        "XP107",
+        spec("eval(every=0)", "data(holdout=5%)"),
+        spec("eval(every=1)", "data(holdout=5%)"),
+        variant="eval-every",
+    ),
+    Case(
+        "XP104",
+        spec("eval(every=2.5)", "data(holdout=5%)"),
+        spec("eval(every=2)", "data(holdout=5%)"),
+        variant="eval-every",
+    ),
+    Case("XP104", spec(save='save "out/run" every=2.5'), spec(save='save "out/run" every=2'), variant="save-every"),
     Case("XP201", spec(batch="gbs=512 micro=11"), spec(batch="gbs=528 micro=11")),
     Case("XP201", spec(batch="gbs=512 micro=11 accum=6"), spec(batch="gbs=528 micro=11 accum=6"), variant="all-three"),
     Case("XP202", spec(train="qwen2.5-3b on infinity-instruct for 0 epochs"), spec()),

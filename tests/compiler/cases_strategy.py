@@ -1,13 +1,45 @@
-"""Cases of sharding, launchers and nodes (XP40x to XP44x, XP49x, XP80x to XP84x)."""
+"""Cases of sharding, launchers and nodes (XP40x to XP44x, XP49x, XP80x)."""
 
 from __future__ import annotations
 
+import json
+
 from case_support import Case, on_cpu, spec
 
-CASES: tuple[Case, ...] = (
+ONE_GPU, TWO_GPUS = "1 x h100-80gb", "2 x h100-80gb"
+NODES = {"batch": "gbs=128 micro=8"}
+LINES = "gbs=128 micro=2"
+JETMOE = {
+    "config.json": json.dumps(
+        {"model_type": "jetmoe", "hidden_size": 64, "num_hidden_layers": 2, "num_local_experts": 8}
+    )
+}
+BY_SIZE = 'fsdp_auto_wrap_policy = "SIZE_BASED_WRAP"'
+PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
+WEIGHTS_ONLY = 'save "out/run" every=100 full_state=false resume=never'
+BEST = ("extra trl {", "  load_best_model_at_end = true", "}", "data(holdout=5%)", "eval(every=100)")
+
+
+def extra(target: str, *lines: str) -> str:
+    """An `extra` block."""
+    return "\n".join([f"extra {target} {{", *(f"  {line}" for line in lines), "}"])
+
+
+def zero(*lines: str) -> str:
+    """`extra deepspeed` with keys of its `zero_optimization`."""
+    return extra("deepspeed", *(f"zero_optimization.{line}" for line in lines))
+
+
+SHARDING: tuple[Case, ...] = (
     Case("XP401", spec(strategy="fsdp(activation_checkpointing)"), spec("memory(checkpointing)", strategy="fsdp")),
+    Case(
+        "XP401",
+        spec(extra("accelerate", "fsdp_activation_checkpointing = true"), strategy="fsdp"),
+        spec(extra("accelerate", "fsdp_activation_checkpointing = false"), strategy="fsdp"),
+        variant="in-extra",
+    ),
     Case("XP402", on_cpu(strategy="fsdp"), on_cpu(strategy="zero3")),
-    Case("XP403", spec(hardware="1 x h100-80gb", strategy="fsdp"), spec(hardware="2 x h100-80gb", strategy="fsdp")),
+    Case("XP403", spec(hardware=ONE_GPU, strategy="fsdp"), spec(hardware=TWO_GPUS, strategy="fsdp")),
     Case("XP404", spec(strategy="ddp(allgather_bucket=500M)"), spec(strategy="zero2(allgather_bucket=500M)")),
     Case(
         "XP404",
@@ -18,15 +50,35 @@ CASES: tuple[Case, ...] = (
     Case("XP405", spec(strategy="ddp offload"), spec(strategy="zero2 offload")),
     Case("XP405", spec(strategy="fsdp(offload=optimizer)"), spec(strategy="fsdp(offload=cpu)"), variant="fsdp"),
     Case("XP406", spec("optimizer sgd", strategy="zero2 offload"), spec("optimizer adamw", strategy="zero2 offload")),
+    Case(
+        "XP406",
+        spec("optimizer adagrad", strategy="zero2 offload"),
+        spec(
+            "optimizer adagrad",
+            extra("deepspeed", "zero_force_ds_cpu_optimizer = false"),
+            strategy="zero2 offload",
+        ),
+        variant="kept",
+    ),
+    Case(
+        "XP406",
+        spec("optimizer paged_adamw", strategy="zero2 offload"),
+        spec("optimizer lion", strategy="zero2 offload"),
+        variant="paged",
+    ),
     Case("XP407", spec("optimizer adamw8bit", strategy="fsdp"), spec("optimizer adamw", strategy="fsdp")),
+    Case("XP407", spec("optimizer lion", strategy="fsdp"), spec("optimizer lion", strategy="zero2"), variant="lion"),
     Case(
-        "XP408",
-        spec("nodes 2", strategy="hsdp(shard=3)", batch="gbs=128 micro=8"),
-        spec("nodes 2", strategy="hsdp(shard=8)", batch="gbs=128 micro=8"),
+        "XP407",
+        spec("target trl-0.18", "optimizer adamw8bit", strategy="fsdp1 offload"),
+        spec("target trl-0.18", "optimizer adamw8bit", strategy="fsdp1"),
+        variant="offloaded",
     ),
     Case(
-        "XP408", spec(strategy="hsdp"), spec("nodes 2", strategy="hsdp", batch="gbs=128 micro=8"), variant="one-group"
+        "XP408", spec("nodes 2", strategy="hsdp(shard=3)", **NODES), spec("nodes 2", strategy="hsdp(shard=8)", **NODES)
     ),
+    Case("XP408", spec(strategy="hsdp"), spec("nodes 2", strategy="hsdp", **NODES), variant="one-group"),
+    Case("XP408", spec(strategy="hsdp(shard=1)"), spec(strategy="hsdp(shard=2)"), variant="no-shard"),
     Case("XP409", spec("target trl-0.18", strategy="fsdp"), spec("target trl-0.18", strategy="fsdp1")),
     Case("XP410", spec(strategy="fsdp1"), spec(strategy="fsdp")),
     Case(
@@ -34,6 +86,406 @@ CASES: tuple[Case, ...] = (
         spec(strategy="fsdp(state_dict=sharded)", save='save "out/run" full_state=false resume=never'),
         spec(strategy="fsdp(state_dict=full)", save='save "out/run" full_state=false resume=never'),
     ),
+    Case(
+        "XP413",
+        spec(
+            'model(config=file("config.json"))',
+            "memory(checkpointing)",
+            train="jetmoe/jetmoe-8b on infinity-instruct for 3 epochs",
+        ),
+        spec('model(config=file("config.json"))', train="jetmoe/jetmoe-8b on infinity-instruct for 3 epochs"),
+        JETMOE,
+    ),
+)
+
+CONTEXT: tuple[Case, ...] = (
+    Case("XP414", spec(strategy="ddp(context_parallel=2)"), spec(strategy="fsdp(context_parallel=2)")),
+    Case(
+        "XP414", spec(strategy="zero2(context_parallel=2)"), spec(strategy="fsdp(context_parallel=8)"), variant="zero"
+    ),
+    Case(
+        "XP414",
+        spec("target trl-0.18", strategy="fsdp1(context_parallel=2)"),
+        spec("target trl-0.18", strategy="fsdp1(context_parallel=1)"),
+        variant="target",
+    ),
+    Case("XP415", spec(strategy="fsdp(context_parallel=3)"), spec(strategy="fsdp(context_parallel=4)")),
+    Case(
+        "XP415",
+        spec("nodes 2", strategy="hsdp(shard=2, context_parallel=2)", batch=LINES),
+        spec("nodes 2", strategy="hsdp(shard=4, context_parallel=2)", batch=LINES),
+        variant="one-shard",
+    ),
+    Case(
+        "XP415",
+        spec("nodes 2", strategy="hsdp(shard=2, context_parallel=4)", batch=LINES),
+        spec("nodes 2", strategy="hsdp(shard=8, context_parallel=4)", batch=LINES),
+        variant="of-a-group",
+    ),
+    Case(
+        "XP107",
+        spec(strategy="fsdp(context_parallel=0)"),
+        spec(strategy="fsdp(context_parallel=1)"),
+        variant="context-parallel",
+    ),
+    Case(
+        "XP416",
+        spec("model(attn=flash2)", strategy="fsdp(context_parallel=2)"),
+        spec("model(attn=sdpa)", strategy="fsdp(context_parallel=2)"),
+    ),
+    Case(
+        "XP417",
+        spec(strategy="fsdp(context_parallel=2)", batch="gbs=128 micro=1 packing(isolate=mask)"),
+        spec(strategy="fsdp", batch="gbs=128 micro=1 packing(isolate=mask)"),
+    ),
+    Case(
+        "XP417",
+        spec(strategy="fsdp(context_parallel=2)", batch="gbs=128 micro=16 padding_free"),
+        spec(strategy="fsdp", batch="gbs=128 micro=16 padding_free"),
+        variant="padding-free",
+    ),
+    Case(
+        "XP418",
+        spec(strategy="fsdp(context_parallel=2)", train="mistral-7b-instruct-v0.1 on infinity-instruct for 3 epochs"),
+        spec(strategy="fsdp(context_parallel=2)", train="mistral-7b-instruct-v0.3 on infinity-instruct for 3 epochs"),
+    ),
+    Case(
+        "XP419",
+        spec("method grpo(rewards=[accuracy])", strategy="fsdp(context_parallel=2)", train=PROMPTS),
+        spec("method grpo(rewards=[accuracy])", strategy="fsdp", train=PROMPTS),
+    ),
+    Case(
+        "XP419",
+        spec(
+            "method dpo",
+            strategy="fsdp(context_parallel=2)",
+            train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs",
+        ),
+        spec("method dpo", strategy="fsdp", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs"),
+        variant="dpo",
+    ),
+    Case(
+        "XP490",
+        spec(extra("trl", "pad_to_multiple_of = 3"), strategy="fsdp(context_parallel=2)"),
+        spec(extra("trl", "pad_to_multiple_of = 8"), strategy="fsdp(context_parallel=2)"),
+    ),
+    Case(
+        "XP490",
+        spec(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
+        spec(extra("trl", "pad_to_multiple_of = 12"), strategy="fsdp(context_parallel=2)"),
+        variant="unbalanced",
+    ),
+    Case(
+        "XP120",
+        spec(extra("accelerate", "parallelism_config_sp_size = 2"), strategy="fsdp(context_parallel=2)"),
+        spec(strategy="fsdp(context_parallel=2)"),
+        variant="cp-and-sp",
+    ),
+)
+
+TRL: tuple[Case, ...] = (
+    Case(
+        "XP420",
+        spec(
+            extra("trl", "ddp_find_unused_parameters = true"), "memory(checkpointing(reentrant=true))", strategy="ddp"
+        ),
+        spec(
+            extra("trl", "ddp_find_unused_parameters = true"), "memory(checkpointing(reentrant=false))", strategy="ddp"
+        ),
+    ),
+    Case(
+        "XP421",
+        spec(*BEST, strategy="zero2", save=WEIGHTS_ONLY),
+        spec(*BEST, strategy="zero2", save='save "out/run" every=100'),
+    ),
+    Case(
+        "XP422",
+        spec(extra("trl", "auto_find_batch_size = true"), strategy="zero3"),
+        spec(extra("trl", "auto_find_batch_size = false"), strategy="zero3"),
+    ),
+    *(
+        Case(
+            "XP120",
+            spec(extra("trl", f"fsdp = {value}"), strategy=strategy),
+            spec(strategy=accepted),
+            variant=name,
+        )
+        for name, value, strategy, accepted in (
+            ("fsdp-and-deepspeed", '"full_shard"', "zero2", "zero2"),
+            ("fsdp-hybrid", '"hybrid_shard"', "fsdp", "fsdp"),
+            ("fsdp-list", '["full_shard", "auto_wrap"]', "fsdp", "full_shard"),
+            ("fsdp-unknown", '"fully_shard"', "fsdp", "fsdp"),
+        )
+    ),
+    Case(
+        "XP120",
+        on_cpu(extra("trl", "use_cpu = true"), strategy="zero2"),
+        on_cpu(strategy="zero2"),
+        variant="zero-on-cpu",
+    ),
+    Case("XP120", spec(extra("trl", 'ddp_backend = "mpi"'), strategy="ddp"), spec(strategy="ddp"), variant="backend"),
+)
+
+ACCELERATE: tuple[Case, ...] = (
+    Case(
+        "XP430",
+        spec(extra("accelerate", "fsdp_min_num_params = 100M"), strategy="zero2"),
+        spec(extra("accelerate", "debug = true"), strategy="zero2"),
+    ),
+    Case(
+        "XP430",
+        spec(extra("accelerate", "debug = true"), "launch local(launcher=torchrun)"),
+        spec(extra("accelerate", "debug = true")),
+        variant="torchrun",
+    ),
+    Case(
+        "XP431",
+        spec(extra("accelerate", "fsdp_activation_checkpointing_offload = true"), strategy="fsdp"),
+        spec(extra("accelerate", "fsdp_activation_checkpointing_offload = false"), strategy="fsdp"),
+    ),
+    Case(
+        "XP432",
+        spec(extra("accelerate", "fsdp_forward_prefetch = true"), strategy="fsdp"),
+        spec(extra("accelerate", "fsdp_forward_prefetch = false"), strategy="fsdp"),
+    ),
+    Case(
+        "XP432",
+        spec(extra("accelerate", 'fsdp_backward_prefetch = "BACKWARD_POST"'), strategy="fsdp"),
+        spec(extra("accelerate", 'fsdp_backward_prefetch = "BACKWARD_POST"'), "target trl-0.18", strategy="fsdp1"),
+        variant="obsolete",
+    ),
+    Case(
+        "XP433",
+        spec(extra("accelerate", "fsdp_sync_module_states = false"), "target trl-0.18", strategy="fsdp1"),
+        spec(
+            extra("accelerate", "fsdp_sync_module_states = false", "fsdp_cpu_ram_efficient_loading = false"),
+            "target trl-0.18",
+            strategy="fsdp1",
+        ),
+    ),
+    Case(
+        "XP434",
+        spec(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "LlamaDecoderLayer"'), strategy="fsdp"),
+        spec(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "Qwen2DecoderLayer"'), strategy="fsdp"),
+    ),
+    Case(
+        "XP434",
+        spec(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "Qwen2Decoderlayer"'), strategy="fsdp"),
+        spec(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "Qwen2MLP"'), strategy="fsdp"),
+        variant="misspelt",
+    ),
+    Case(
+        "XP435",
+        spec(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 0"), strategy="fsdp"),
+        spec(extra("accelerate", 'fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"'), strategy="fsdp"),
+        variant="size-0",
+    ),
+    Case(
+        "XP435",
+        spec(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 100M"), strategy="fsdp"),
+        spec(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 100M"), strategy="fsdp1"),
+        variant="fsdp2",
+    ),
+    Case(
+        "XP435",
+        spec(extra("accelerate", "fsdp_min_num_params = 100M"), strategy="fsdp"),
+        spec(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 100M"), "target trl-0.18", strategy="fsdp1"),
+    ),
+    Case(
+        "XP436", spec(extra("accelerate", 'tpu_name = "pod"')), spec(extra("accelerate", "enable_cpu_affinity = true"))
+    ),
+    *(
+        Case("XP120", spec(extra("accelerate", line), strategy=strategy), spec(strategy=strategy), variant=name)
+        for name, line, strategy in (
+            ("sharding-strategy", 'fsdp_sharding_strategy = "HYBRID_SHARD"', "fsdp"),
+            ("beside-deepspeed", 'mixed_precision = "bf16"', "zero2"),
+            ("gpu-ids", 'gpu_ids = "0"', "ddp"),
+            ("num-processes", "num_processes = -1", "ddp"),
+        )
+    ),
+    *(
+        Case(
+            code,
+            spec(extra("accelerate", line), strategy="fsdp"),
+            spec(extra("accelerate", right), strategy="fsdp"),
+            variant=name,
+        )
+        for code, name, line, right in (
+            ("XP104", "wrap-policy", 'fsdp_auto_wrap_policy = "LAYERS"', 'fsdp_auto_wrap_policy = "NO_WRAP"'),
+            ("XP121", "fsdp-key", "fsdp_cpu_offload = true", "fsdp_cpu_ram_efficient_loading = true"),
+            ("XP121", "fsdp-typo", "fsdp_cpu_ram_eficient_loading = true", "fsdp_cpu_ram_efficient_loading = true"),
+            ("XP121", "accelerate-key", "num_proceses = 8", "debug = true"),
+        )
+    ),
+)
+
+DEEPSPEED: tuple[Case, ...] = (
+    Case(
+        "XP440", spec(zero("sub_group_size = 1B"), strategy="ddp"), spec(zero("sub_group_size = 1B"), strategy="zero3")
+    ),
+    Case(
+        "XP441",
+        spec(zero("offload_param.pin_memory = true"), strategy="zero2"),
+        spec(zero("offload_param.pin_memory = true"), strategy="zero3 offload"),
+    ),
+    Case(
+        "XP441",
+        spec(zero("parameter_alignment = true"), strategy="zero3"),
+        spec(zero("parameter_alignment = true"), strategy="zero2"),
+        variant="of-1-and-2",
+    ),
+    Case(
+        "XP442",
+        spec(zero("stage3_gather_16bit_weights_on_model_save = false"), strategy="zero3"),
+        spec(zero("stage3_gather_16bit_weights_on_model_save = true"), strategy="zero3"),
+    ),
+    Case(
+        "XP443",
+        spec(zero("offload_optimizer.ratio = 0.5"), strategy="zero2 offload"),
+        spec(zero("offload_optimizer.ratio = 0.5"), strategy="zero3 offload"),
+    ),
+    Case(
+        "XP444",
+        spec(zero('offload_param.device = "nvme"'), strategy="zero3 offload"),
+        spec(
+            zero('offload_param.device = "nvme"', 'offload_param.nvme_path = "/local_nvme"'), strategy="zero3 offload"
+        ),
+    ),
+    Case(
+        "XP444",
+        spec(zero('offload_optimizer.device = "nvme"'), strategy="zero2 offload"),
+        spec(
+            zero('offload_optimizer.device = "nvme"', 'offload_optimizer.nvme_path = "/nvme"'),
+            strategy="zero3(offload=optimizer)",
+        ),
+        variant="of-zero2",
+    ),
+    Case(
+        "XP444",
+        spec(zero('offload_optimizer.device = "cpu"'), strategy="zero2"),
+        spec(strategy="zero2 offload"),
+        variant="cpu",
+    ),
+    Case(
+        "XP445",
+        spec(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true"), strategy="zero2"),
+        spec(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true"), strategy="zero2 offload"),
+    ),
+    Case(
+        "XP445",
+        spec(extra("deepspeed", "bf16.bf16_optimizer_states = true"), strategy="zero3"),
+        spec(
+            extra("deepspeed", "bf16.bf16_optimizer_states = true", "bf16.bf16_master_weights_and_grads = true"),
+            strategy="zero3",
+        ),
+        variant="states",
+    ),
+    Case(
+        "XP445",
+        spec(
+            extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"),
+            "target trl-0.18",
+            strategy="zero3 offload",
+            precision="fp16",
+        ),
+        spec(
+            extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"),
+            "target trl-0.18",
+            strategy="zero2 offload",
+            precision="fp16",
+        ),
+        variant="fp16",
+    ),
+    Case(
+        "XP446",
+        spec(extra("deepspeed", 'gradient_allreduce_op = "sum"'), strategy="zero3"),
+        spec(extra("deepspeed", 'gradient_allreduce_op = "mean"'), strategy="zero3"),
+    ),
+    Case(
+        "XP446",
+        spec(extra("deepspeed", 'gradient_allreduce_op = "sum"'), strategy="zero2"),
+        spec(extra("deepspeed", 'gradient_allreduce_op = "mean"'), strategy="zero2"),
+        variant="warning",
+    ),
+    Case(
+        "XP447",
+        spec(extra("deepspeed", "gradient_predivide_factor = 8"), strategy="zero2"),
+        spec(extra("deepspeed", "gradient_predivide_factor = 8"), strategy="zero2(reduce_scatter=false)"),
+    ),
+    Case(
+        "XP447",
+        spec(extra("deepspeed", "prescale_gradients = true"), strategy="zero3"),
+        spec(extra("deepspeed", "prescale_gradients = true"), strategy="zero1"),
+        variant="prescale",
+    ),
+    Case(
+        "XP448",
+        spec(zero("compute_grad_norm = false"), strategy="zero2"),
+        spec(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)", strategy="zero2"),
+    ),
+    Case(
+        "XP448",
+        spec(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)", strategy="zero3"),
+        spec(zero("compute_grad_norm = true"), "optimizer adamw(clip=0)", strategy="zero3"),
+        variant="zero3",
+    ),
+    Case(
+        "XP449",
+        spec(zero("legacy_stage1 = true"), strategy="zero1"),
+        spec(zero("legacy_stage1 = false"), strategy="zero1"),
+    ),
+    Case(
+        "XP492",
+        spec(zero("offload_optimizer.pin_memory = false"), strategy="zero2"),
+        spec(zero("offload_optimizer.pin_memory = false"), strategy="zero2 offload"),
+    ),
+    Case(
+        "XP493",
+        spec(extra("deepspeed", "fp16.initial_scale_power = 12"), strategy="zero2"),
+        spec(extra("deepspeed", "fp16.initial_scale_power = 12"), strategy="zero2", precision="fp16"),
+    ),
+    *(
+        Case(code, spec(extra("deepspeed", line)), spec(extra("deepspeed", right)) if right else spec(), variant=name)
+        for code, name, line, right in (
+            (
+                "XP121",
+                "zero-typo",
+                "zero_optimization.algather_partitions = true",
+                "zero_optimization.allgather_partitions = true",
+            ),
+            ("XP121", "deepspeed-typo", "gradient_clip = 1.0", ""),
+            ("XP121", "deepspeed-removed", "elasticity = false", ""),
+            ("XP120", "deepspeed-optimizer", 'optimizer.type = "OneBitAdam"', ""),
+            ("XP120", "max-grad-norm", "optimizer.params.max_grad_norm = 1.0", ""),
+            ("XP120", "no-zero", "zero_optimization = false", ""),
+            ("XP104", "block", "flops_profiler = true", "flops_profiler.enabled = true"),
+            (
+                "XP104",
+                "bounds",
+                "zero_optimization.sub_group_size = -1",
+                "zero_optimization.allgather_partitions = true",
+            ),
+        )
+    ),
+)
+
+CHOICES: tuple[Case, ...] = (
+    Case(
+        "XP106",
+        spec(strategy="fsdp(state_dict=local)"),
+        spec(strategy="fsdp(state_dict=sharded)"),
+        variant="local-state",
+    ),
+    Case("XP104", spec(strategy='fsdp(reshard="FULL_SHARD")'), spec(strategy="fsdp(reshard=true)"), variant="reshard"),
+    Case("XP106", spec(strategy="zero4"), spec(strategy="zero3"), variant="zero4"),
+    Case("XP106", spec("optimizer muon"), spec("optimizer adamw"), variant="muon"),
+    Case("XP106", spec(precision="bfloat16"), spec(precision="bf16"), variant="bfloat16"),
+)
+
+LAUNCH: tuple[Case, ...] = (
     Case("XP802", spec("launch local(launcher=torchrun)", strategy="fsdp"), spec("launch local(launcher=torchrun)")),
     Case("XP801", spec(hardware="8 x v100-32gb", precision="fp16"), spec(hardware="8 x t4", precision="fp16")),
+    Case("XP803", spec("launch local(nccl_timeout=60s)"), spec("launch local(nccl_timeout=1h)")),
 )
+
+CASES: tuple[Case, ...] = (*SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)

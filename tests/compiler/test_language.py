@@ -130,9 +130,7 @@ def test_mid_training_example(tmp_path):
     assert found.spec.get("launch.nccl_timeout") == 14400
 
 
-def test_later_methods_are_named_and_not_compiled():
-    found = checked(HEAD + "method dpo {\n  beta = 0.01\n  max_prompt = 512\n}\n")
-    assert set(errors(found)) == {"XP116"}, shown(found)
+def test_a_sweep_is_named_and_not_compiled():
     found = checked(HEAD + "sweep {\n  lr = [1e-6, 2e-6]\n}\n")
     assert set(errors(found)) == {"XP116"}, shown(found)
 
@@ -156,7 +154,10 @@ SAMPLES = {
     "duration": ("30m", "7200s"),
     "hardware": ("8 x a100-80gb", "2 x cpu"),
     "text_or_file": ('"be brief"',),
+    "share": ("70%",),
+    "targets": ("all-linear", "[q_proj, v_proj]"),
 }
+NAMED = {"method.loss": ("dft", "[nll]"), "method.rewards": ("accuracy", "[accuracy(weight=1), format]")}
 
 
 def samples():
@@ -164,7 +165,7 @@ def samples():
     for row in schema.TABLE:
         if row.pending or row.path.startswith("train.") or row.kind.name == "file":
             continue
-        plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
+        plain = ("trl-0.18",) if row.path == "target" else NAMED.get(row.path) or SAMPLES.get(row.kind.name, ())
         for written in row.choices or plain:
             if (row.path, written) not in schema.CHOICE_PENDING:
                 yield row, written
@@ -189,21 +190,25 @@ def stated(text):
 
 @pytest.mark.parametrize(("row", "written"), list(samples()), ids=lambda one: getattr(one, "path", None) or str(one))
 def test_with_body_and_call_say_the_same(row, written):
-    header = "train qwen2.5-3b on infinity-instruct"
+    header = f"train qwen2.5-3b on {'alpaca' if row.path == 'data.prompt' else 'infinity-instruct'}"
+    also = f"{header} with"
+    if row.methods and "sft" not in row.methods:
+        header = f"{header} with {row.methods[0]}"
+        also = header
     parts = row.path.split(".")
     forms = []
     if row.head:
         forms.append(f"{header}\n{row.path} {written}\n")
         if not written.startswith(('"', "[")) and " " not in written:
-            forms.append(f"{header} with {row.path}({written})\n")
+            forms.append(f"{also} {row.path}({written})\n")
         forms.append(f"{header}\n{row.path} = {written}\n")
     elif len(parts) == 2:
         forms.append(f"{header}\n{parts[0]} {{\n  {row.name} = {written}\n}}\n")
         forms.append(f"{header}\n{parts[0]}({row.name}={written})\n")
         forms.append(f"{header}\n{parts[0]} {row.name}={written}\n")
-        forms.append(f"{header} with {parts[0]}({row.name}={written})\n")
+        forms.append(f"{also} {parts[0]}({row.name}={written})\n")
         if not row.inner:
-            forms.append(f"{header} with {row.name}={written}\n")
+            forms.append(f"{also} {row.name}={written}\n")
             forms.append(f"{header}\n{row.name} = {written}\n")
         if row.kind.name == "flag" and written == "true":
             forms.append(f"{header}\n{parts[0]} {{\n  {row.name}\n}}\n")
@@ -211,9 +216,9 @@ def test_with_body_and_call_say_the_same(row, written):
     else:
         forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]} {{\n    {row.name} = {written}\n  }}\n}}\n")
         forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]}({row.name}={written})\n}}\n")
-        forms.append(f"{header} with {parts[1]}({row.name}={written})\n")
+        forms.append(f"{also} {parts[1]}({row.name}={written})\n")
     if row.choices and row.bare and written != "none":
-        forms.append(f"{header} with {written}\n")
+        forms.append(f"{also} {written}\n")
         forms.append(f"{header}\n{written}\n")
     first, hardware = stated(forms[0])
     assert row.path in first

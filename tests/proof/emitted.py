@@ -26,6 +26,10 @@ FILES: Mapping[str, str] = {
     "messages.jsonl": (json.dumps({"messages": TURNS}) + "\n") * 4,
     "pairs.jsonl": '{"prompt": "2 + 2?", "completion": " 4"}\n' * 4,
     "text.jsonl": '{"text": "2 + 2 = 4"}\n' * 4,
+    "preferences.jsonl": '{"prompt": "2 + 2?", "chosen": " 4", "rejected": " 5"}\n' * 4,
+    "judged.jsonl": '{"prompt": "2 + 2?", "completion": " 4", "label": true}\n' * 4,
+    "prompts.jsonl": '{"prompt": "2 + 2?", "solution": "4"}\n' * 4,
+    "rewards.py": "def short(completions, **columns):\n    return [-float(len(one)) for one in completions]\n",
     "shared.jsonl": '{"conversations": [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]}\n' * 4,
 }
 """What the specs name, beside them."""
@@ -55,6 +59,9 @@ def cpu(name: str, *lines: str, on: str = "2 x cpu", strategy: str = "ddp", targ
                train='"tiny" on "messages.jsonl" for 20 steps', target=target)  # fmt: skip
 
 
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 1 epochs"
+PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
+REWARDS = 'rewards=[accuracy(weight=1), format(weight=0.5), "rewards.py:short"]'
 STEPS = "qwen2.5-3b on infinity-instruct for 1000 steps"
 SPECS: tuple[Emitted, ...] = (
     # strategies, trl-1.16
@@ -120,6 +127,31 @@ SPECS: tuple[Emitted, ...] = (
     one("shared", 'data(system="be brief")',
         'model(chat_template=file("template.jinja"), eos="<|im_end|>", pad="<|pad|>")',
         train='"tiny" on "shared.jsonl" for 2 epochs', batch="gbs=64 micro=4 seq=64"),
+    # methods and adapters
+    one("dpo", "method dpo(beta=0.01, max_prompt=512)", strategy="zero3", train=PAIRS),
+    one("dpo-losses", "method dpo(loss=[sigmoid(weight=0.8), bco_pair, sft(weight=0.2)], precompute)", train=PAIRS),
+    one("dpo-robust", "method dpo(loss=robust, label_smoothing=0.1, sync_reference(every=64, mixup=0.5))", train=PAIRS),
+    one("dpo-lora", "method dpo(loss=apo_zero)", "lora", "memory(offload_activations)", strategy="zero3", train=PAIRS),
+    one("orpo", "method orpo(beta=0.2)", "memory(liger)", train=PAIRS),
+    one("kto", "method kto(desirable=1.3, undesirable=1, loss=apo_zero_unpaired)", "data(holdout=5%)",
+        "eval(every=epoch)", train=PAIRS),
+    one("kto-judged", "method kto", train='"tiny" on "judged.jsonl" for 2 epochs', batch="gbs=64 micro=4 seq=64"),
+    one("reward", "method reward(center=0.01)", "schedule cosine(min_lr=10%)", train=PAIRS),
+    one("grpo", f"method grpo({REWARDS}, generations=16, max_completion=1024, beta=0.04, epsilon_high=0.28, "
+        "iterations=2, steps_per_generation=4, scale_rewards=batch, loss=dr_grpo, top_p=0.9, top_k=50, min_p=0.1, "
+        "mask_truncated, log_completions, delta=1.5)", strategy="zero3", train=PROMPTS),
+    one("grpo-colocate", f"method grpo({REWARDS}, vllm(gpu_memory=50%, tensor_parallel=2, max_length=4096, sleep))",
+        "data(shuffle=false)", train=PROMPTS),
+    one("grpo-server", f"method grpo({REWARDS}, vllm(mode=server, port=8001, timeout=10m))", strategy="zero2",
+        train=PROMPTS),
+    one("rloo", f"method rloo({REWARDS}, generations=4)", "data(holdout=64)", "eval(every=10)", train=PROMPTS),
+    one("lora", "lora(rank=8, alpha=16, targets=[q_proj, v_proj])", strategy="fsdp"),
+    one("lora-ddp", "lora"),
+    one("qlora-zero3", "qlora", strategy="zero3"),
+    one("qlora-8", "qlora(bits=8)", "method dpo", "optimizer paged_adamw", train=PAIRS),
+    one("dft", "method sft(loss=dft)"),
+    one("cpu-grpo", 'method grpo(rewards="rewards.py:short", generations=2, max_completion=16)', on="cpu",
+        precision="fp32", batch="gbs=8 micro=2", train='"tiny" on "prompts.jsonl" for 20 steps'),
     # launchers and the CPU
     one("torchrun", "launch local(launcher=torchrun, nccl_timeout=10m)", strategy="zero2"),
     one("torchrun-nodes", "nodes 2", "launch local(launcher=torchrun)", batch="gbs=128 micro=2"),
@@ -140,6 +172,16 @@ SPECS: tuple[Emitted, ...] = (
         "track wandb", train=STEPS, batch="gbs=128 micro=4 mean=global_tokens", target=OLD),
     one("old-pairs", "method sft(completion_only)", "schedule constant(warmup=5%)",
         train='"tiny" on "pairs.jsonl" for 2 epochs', batch="gbs=64 micro=4 seq=64", target=OLD),
+    one("old-dpo", "method dpo(beta=0.01, max_prompt=512, rpo=0.5, loss=ipo)", strategy="zero3", train=PAIRS,
+        target=OLD),
+    one("old-orpo", "method orpo", train=PAIRS, target=OLD),
+    one("old-kto", "method kto(desirable=1.5)", train=PAIRS, target=OLD),
+    one("old-reward", "method reward", train=PAIRS, target=OLD),
+    one("old-grpo", f"method grpo({REWARDS}, generations=16, max_prompt=512, max_completion=1024, scale_rewards=none)",
+        train=PROMPTS, target=OLD),
+    one("old-grpo-server", f"method grpo({REWARDS}, vllm)", "data(shuffle=false)", train=PROMPTS, target=OLD),
+    one("old-lora", "lora", "method dpo(reference_free)", train=PAIRS, target=OLD),
+    one("old-qlora", "qlora", strategy="zero2", target=OLD),
     cpu("old-cpu", on="cpu", target=OLD),
     cpu("old-cpu-ddp", target=OLD),
     cpu("old-cpu-zero2", strategy="zero2", target=OLD),

@@ -11,6 +11,8 @@ of the libraries is touched.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import json
 import os
 import sys
@@ -42,6 +44,14 @@ def plain(value: Any) -> Any:
     value = getattr(value, "value", value)
     value = value.to_dict() if hasattr(value, "to_dict") else value
     return list(value) if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _parser() -> Any:
+    """The launcher's parser: the same for every bundle, and slow to make."""
+    from accelerate.commands import launch
+
+    return launch.launch_command_parser()
 
 
 def launched(folder: str) -> dict[str, Any]:
@@ -77,7 +87,7 @@ def launched(folder: str) -> dict[str, Any]:
     for name, function in replaced.items():
         setattr(launch, name, function)
     try:
-        launch.launch_command(launch.launch_command_parser().parse_args(words))
+        launch.launch_command(_parser().parse_args(words))
     finally:
         for name, function in originals.items():
             setattr(launch, name, function)
@@ -86,13 +96,18 @@ def launched(folder: str) -> dict[str, Any]:
     return seen
 
 
-def built(folder: str, plan: dict[str, Any]) -> Any:
-    """The configuration object, from the arguments as they stand."""
+def config_class(plan: dict[str, Any]) -> Any:
+    """The class of the trainer's arguments, from its dotted path in the payload."""
+    module, _, name = plan["config"].rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def pretend(plan: dict[str, Any]) -> None:
+    """Makes this process look like one of the run's: the GPU's capability, and the number of processes."""
     import torch.distributed as dist
     import transformers.training_args as module
     from accelerate.state import AcceleratorState
     from torch.testing._internal.distributed.fake_pg import FakeStore
-    from trl import SFTConfig
 
     AcceleratorState._reset_state(reset_partial_state=True)
     if dist.is_initialized():
@@ -102,12 +117,17 @@ def built(folder: str, plan: dict[str, Any]) -> Any:
     module.is_torch_bf16_gpu_available = lambda *_: ampere
     module.is_torch_tf32_available = lambda: ampere
     module.TrainingArguments.world_size = property(lambda _: world)
-    values = dict(plan["arguments"])
-    if values["ddp_backend"] is not None:  # the class then asks torch for the group at once
+    if plan["arguments"].get("ddp_backend") is not None:  # the class then asks torch for the group at once
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+
+
+def built(folder: str, plan: dict[str, Any]) -> Any:
+    """The configuration object, from the arguments as they stand."""
+    pretend(plan)
+    values = dict(plan["arguments"])
     if "deepspeed" in values:
         values["deepspeed"] = os.path.join(folder, values["deepspeed"])
-    return SFTConfig(**values)
+    return config_class(plan)(**values)
 
 
 def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
@@ -154,6 +174,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
     theirs.trainer_config_process(args)
     problems += [f"mismatch: {one}" for one in theirs.mismatches]
     theirs.trainer_config_finalize(args, Model(), TOTAL)
+    if args.save_on_each_node:  # asks for it in the file's own words
+        stated["checkpoint"] = {**stated.get("checkpoint", {}), "use_node_local_storage": True}
     problems += [] if theirs.config == stated else ["transformers changes the DeepSpeed file"]
     return problems
 
@@ -174,8 +196,8 @@ def sharded(variables: dict[str, str]) -> dict[str, Any]:
     return {k: v if v is None or isinstance(v, bool | int) else getattr(v, "name", str(v)) for k, v in out.items()}
 
 
-def rates(args: Any) -> list[float]:
-    """The learning rate before each of TOTAL steps and after the last."""
+def rates(args: Any, steps: int = TOTAL) -> list[float]:
+    """The learning rate of a run of TOTAL steps, before each of the first ones and after the last of them."""
     import torch
     from transformers import get_scheduler
 
@@ -184,7 +206,7 @@ def rates(args: Any) -> list[float]:
         args.lr_scheduler_type, optimizer, args.get_warmup_steps(TOTAL), TOTAL, args.lr_scheduler_kwargs
     )
     out = [optimizer.param_groups[0]["lr"]]
-    for _ in range(TOTAL):
+    for _ in range(0 if args.lr_scheduler_type.value in ("reduce_lr_on_plateau", "greedy") else steps):
         optimizer.step()
         schedule.step()
         out.append(optimizer.param_groups[0]["lr"])
@@ -202,10 +224,23 @@ def read(folder: str) -> dict[str, Any]:
         return dict(json.load(handle))
 
 
-def look(folder: str) -> dict[str, Any]:
-    """Everything about one bundle; what deviates is in `problems`."""
-    from transformers import Trainer
+SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
+"""Values that a class writes in another way."""
 
+
+def same(name: str, stated: Any, seen: Any, arguments: dict[str, Any]) -> bool:
+    """Whether an argument has the value that was stated, or the one that its documentation gives for None."""
+    if seen == stated or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen):
+        return True
+    filled = {
+        "metric_for_best_model": ("load_best_model_at_end",), "torch_compile_backend": ("torch_compile",),
+        "greater_is_better": ("load_best_model_at_end", "metric_for_best_model"),
+    }  # fmt: skip
+    return stated is None and any(arguments.get(one) for one in filled.get(name, ()))
+
+
+def look(folder: str, brief: bool = False) -> dict[str, Any]:
+    """Everything about one bundle; what deviates is in `problems`. `brief` leaves out the rates and the optimizer."""
     plan, problems = read(folder), []
     run = plan["run"]
     with warnings.catch_warnings(record=True) as caught, environment():
@@ -213,7 +248,7 @@ def look(folder: str) -> dict[str, Any]:
         seen = launched(folder)
         args = built(folder, plan)
         for name, stated in plan["arguments"].items():
-            if name != "deepspeed" and plain(getattr(args, name)) != stated:
+            if name != "deepspeed" and not same(name, stated, plain(getattr(args, name)), plan["arguments"]):
                 problems.append(f"{name}: stated {stated!r}, read back {plain(getattr(args, name))!r}")
         if run["zero_stage"]:
             problems += deepspeed(folder, plan, args)
@@ -224,12 +259,36 @@ def look(folder: str) -> dict[str, Any]:
     mixed = seen["environment"].get("ACCELERATE_MIXED_PRECISION", "no")
     if mixed not in ((wanted, "no") if run["zero_stage"] else (wanted,)):
         problems.append(f"the launcher exports {mixed}, and the arguments say {wanted}")
-    answer: dict[str, Any] = {"launch": seen, "problems": problems, "rates": rates(args)}
+    answer: dict[str, Any] = {"launch": seen, "problems": problems, "rates": rates(args, 2 if brief else TOTAL)}
     if run["distributed_type"] == "FSDP":
         answer["fsdp"] = sharded(seen["environment"])
+    if brief:
+        return answer
+    from transformers import Trainer
+
     if not args.optim.value.endswith("bit"):
         answer["optimizer"] = Trainer.get_optimizer_cls_and_kwargs(args)[0].__name__
     return answer
+
+
+TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
+"""Words of log records that speak of the bundle's own values."""
+
+
+def many(folders: list[str]) -> dict[str, list[str]]:
+    """What deviates in each of many bundles, by folder: `look` in brief, exceptions, and what loggers said of it."""
+    import deepspeed  # noqa: F401
+    from scene import listening
+
+    answers: dict[str, list[str]] = {}
+    for folder in folders:
+        with listening() as said:
+            try:
+                answers[folder] = list(look(folder, brief=True)["problems"])
+            except (Exception, SystemExit) as error:
+                answers[folder] = [f"{type(error).__name__}: {error}"]
+        answers[folder] += [one for one in said if any(word in one.lower() for word in TELLING)]
+    return answers
 
 
 def main() -> None:

@@ -39,6 +39,13 @@ def _trl(python: str) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
 
 
+@cache
+def has(target: str, package: str) -> bool:
+    """Whether the target's interpreter has a package beside the stack."""
+    code = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
+    return subprocess.run([interpreter(target), "-c", code], check=False).returncode == 0
+
+
 def environment(**variables: str) -> dict[str, str]:
     """This process's environment, offline and with one thread a process, without what an outer launch left."""
     kept = {

@@ -11,6 +11,7 @@ from runtime_bundles import plan, source, write
 
 from xpc.runtime import bundle as bundles
 from xpc.runtime import data, sources
+from xpc.runtime import rows as shapes
 from xpc.runtime.errors import RunError
 
 datasets = pytest.importorskip("datasets")
@@ -86,7 +87,7 @@ CHAT = source("x", "conversations")
 
 def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     row = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}
-    assert sources.to_row(CHAT, row, 0, "Be kind.", "text") == {
+    assert shapes.to_row(CHAT, row, 0, system="Be kind.", text="text") == {
         "messages": [
             {"role": "system", "content": "Be kind."},
             {"role": "user", "content": "hi"},
@@ -97,19 +98,19 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
 
 def test_a_system_turn_of_the_row_is_kept() -> None:
     row = {"conversations": [{"from": "system", "value": "own"}, {"from": "human", "value": "hi"}]}
-    assert [m["content"] for m in sources.to_row(CHAT, row, 0, "ours", "text")["messages"]] == ["own", "hi"]
+    assert [m["content"] for m in shapes.to_row(CHAT, row, 0, system="ours", text="text")["messages"]] == ["own", "hi"]
 
 
 def test_an_unknown_speaker_is_named_with_its_row() -> None:
     with pytest.raises(RunError, match=r"x, row 17: 'narrator' is no known speaker"):
-        sources.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, None, "text")
+        shapes.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, system=None, text="text")
 
 
 def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input")
     row = {"instruction": "Add.", "input": "1 2", "output": "3"}
-    assert sources.to_row(alpaca, row, 0, None, "text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
-    assert sources.to_row(alpaca, {**row, "input": ""}, 0, None, "text")["prompt"] == "Add."
+    assert shapes.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
+    assert shapes.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
 
 
 def test_a_missing_column_is_told_with_what_there_is() -> None:
@@ -210,21 +211,21 @@ PAIR = source("x", "prompt_completion")
 )
 def test_a_row_that_lacks_something_is_named(shape: dict[str, object], row: dict[str, object], words: str) -> None:
     with pytest.raises(RunError, match=words):
-        sources.to_row(shape, row, 3, None, "text")
+        shapes.to_row(shape, row, 3, system=None, text="text")
 
 
 def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}]
-    assert sources.to_row(source("x"), {"messages": turns}, 0, None, "text")["messages"][1]["content"] == ""
+    assert shapes.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"] == ""
     said = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
-    assert sources.to_row(CHAT, {"conversations": said}, 0, None, "text")["messages"][1]["content"] == ""
+    assert shapes.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
 
 
 def test_prompts_and_completions_of_both_kinds() -> None:
-    assert sources.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, "S", "text") == {
+    assert shapes.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
         "prompt": "2?",
         "completion": " 4",
     }
     row = {"prompt": [{"role": "user", "content": "2?"}], "completion": [{"role": "assistant", "content": "4"}]}
-    mapped = sources.to_row(PAIR, row, 0, "S", "text")
+    mapped = shapes.to_row(PAIR, row, 0, system="S", text="text")
     assert [turn["content"] for turn in (*mapped["prompt"], *mapped["completion"])] == ["S", "2?", "4"]

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from xpc.compiler import targets
+from xpc.compiler import schema, targets
 from xpc.compiler.targets import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -42,16 +42,18 @@ def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
         stated, omitted = set(target.base_arguments(config)), set(target.omitted(config))
         assert stated | omitted == set(target.fields(config))
         assert not stated & omitted
-    assert set(target.omitted()) == set(target.table["policy"]["omitted"]), "an omitted name that SFTConfig lacks"
-    assert all(len(reason) > 8 for reason in target.omitted().values())
+    used = {name for config in target.configs for name in target.omitted(config)}
+    assert used == set(target.table["policy"]["omitted"]), "an omitted name that no class has"
+    assert all(len(reason) > 8 for config in target.configs for reason in target.omitted(config).values())
 
 
 @pytest.mark.parametrize("name", targets.names())
 def test_no_deprecated_or_secret_argument_is_stated(name: str) -> None:
     target = load(name)
-    stated = target.base_arguments()
-    assert [field for field, facts in target.fields().items() if facts.deprecated and field in stated] == []
-    assert [field for field in stated if field in ("hub_token", "push_to_hub_token", "local_rank")] == []
+    for config in target.configs:
+        stated = target.base_arguments(config)
+        assert [field for field, facts in target.fields(config).items() if facts.deprecated and field in stated] == []
+        assert [field for field in stated if field in ("hub_token", "push_to_hub_token", "local_rank")] == []
 
 
 @pytest.mark.parametrize("name", targets.names())
@@ -60,8 +62,29 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
     base = target.table["policy"]["base"]
     assert isinstance(base, dict)
     assert set(base) <= set(target.base_arguments())
-    undecided = [f.name for f in target.fields().values() if f.machine and f.name not in {**base, **target.omitted()}]
-    assert undecided == ["dataloader_pin_memory"]  # true where there is a GPU; the compiler states false for a CPU
+    for config in target.configs:
+        decided = {**base, **target.omitted(config)}
+        undecided = [
+            field.name for field in target.fields(config).values() if field.machine and field.name not in decided
+        ]
+        assert undecided == ["dataloader_pin_memory"]  # true where there is a GPU; the compiler states false for a CPU
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_every_method_has_a_class_and_its_losses(name: str) -> None:
+    target = load(name)
+    for method in schema.METHODS:
+        fields = target.fields(target.config(method))
+        losses = target.losses(method)
+        assert ("loss_type" in fields) is bool(losses)
+        choices = fields["loss_type"].choices if losses else ()
+        assert not choices or set(losses.values()) == set(choices) - {"chunked_nll"}  # an alias of nll that warns
+        default = fields["loss_type"].effective if losses else []
+        assert set(default if isinstance(default, list) else [default]) <= set(losses.values())
+    assert {target.config(method) for method in schema.METHODS} | {"transformers.TrainingArguments"} == set(
+        target.configs
+    )
+    assert [method for method in schema.METHODS if target.refused(method)] == (["rloo"] if name == "trl-0.18" else [])
 
 
 @pytest.mark.parametrize("name", targets.names())

@@ -57,19 +57,28 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     unless told and adds ``device_map="auto"`` outside DDP and DeepSpeed, trl 0.18 takes the checkpoint's dtype
     (RULES P08). The arguments object exists by now, so ``zero.Init`` of ZeRO-3 is active here (transformers keeps it
     alive through ``args.hf_deepspeed_config``), and FSDP's rank-0 loading reads the launcher's environment.
+
+    A reward model is the same weights with one new output, its score, drawn with the seed of the run.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    from .lora import quantization
 
     plan = bundle.model
     options = _common(bundle)
     options["dtype" if major() >= 5 else "torch_dtype"] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
+    scored = bundle.method == "reward"
+    facts = {**(plan.get("config_overrides") or {}), **({"num_labels": 1} if scored else {})}
+    kind = AutoModelForSequenceClassification if scored else AutoModelForCausalLM
     try:
-        if plan.get("config_overrides"):
-            overrides = plan["config_overrides"]
-            options["config"] = AutoConfig.from_pretrained(_where(bundle), **_common(bundle), **overrides)
-        model = AutoModelForCausalLM.from_pretrained(_where(bundle), **options)
+        quantized = quantization(bundle)
+        if quantized is not None:
+            options["quantization_config"] = quantized
+        if facts:
+            options["config"] = AutoConfig.from_pretrained(_where(bundle), **_common(bundle), **facts)
+        model = kind.from_pretrained(_where(bundle), **options)
     except (OSError, ValueError, ImportError) as error:
         raise RunError(f"cannot load {_where(bundle)}: {_first_line(error)}") from error
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
@@ -87,8 +96,8 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
-    generation = model.generation_config
-    if generation is None:
+    generation = getattr(model, "generation_config", None)
+    if generation is None:  # a model that gives scores
         return
     known = generation.eos_token_id
     known = [] if known is None else [known] if isinstance(known, int) else list(known)

@@ -8,7 +8,7 @@ import sys
 from itertools import islice
 from typing import Any
 
-from . import output, sources
+from . import needs, output, rewards, rows, sources
 from .bundle import Bundle
 from .errors import RunError, findings, say
 
@@ -26,9 +26,9 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
     stack = versions(bundle) if local_rank == 0 else []
     found += stack
     if local_rank == 0 and not stack:  # a wrong stack makes the answers of its libraries doubtful
-        found += devices(bundle)
+        found += devices(bundle) + needs.packages(bundle)
     if rank == 0:
-        found += disk(bundle) + output_folder(bundle)
+        found += disk(bundle) + output_folder(bundle) + needs.hub(bundle) + needs.port(bundle)
         if not stack:
             found += rows_and_tokens(bundle)
     if found:
@@ -149,9 +149,17 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         tokenizer = load_tokenizer(bundle)
     except RunError as error:
         found.append(str(error))
+    if tokenizer is not None and tokenizer.chat_template and bundle.arguments.get("assistant_only_loss"):
+        found += _marks(tokenizer)
+    functions: list[Any] = []
+    if bundle.method in ("grpo", "rloo"):
+        try:
+            functions = rewards.functions(bundle)
+        except RunError as error:
+            found.append(str(error))
     for source in bundle.data["sources"]:
         try:
-            found += _source(bundle, source, tokenizer)
+            found += _source(bundle, source, tokenizer, functions)
         except RunError as error:
             found.append(str(error))
     if bundle.model["liger"]:
@@ -165,7 +173,23 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any) -> list[str]:
+def _marks(tokenizer: Any) -> list[str]:
+    """Why the assistant's tokens cannot be told from the others, as trl would find after the model is loaded."""
+    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+
+    if has_generation_markers(tokenizer.chat_template):
+        return []
+    try:
+        get_training_chat_template(tokenizer)
+    except ValueError:
+        return [
+            "the chat template has no {% generation %} marks, which assistant_only needs, and is none that trl knows; "
+            "name one in model"
+        ]
+    return []
+
+
+def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: list[Any]) -> list[str]:
     evaluated = bundle.data.get("eval_split")
     try:
         first = list(islice(sources.load(bundle, source, streaming=True), ROWS))
@@ -177,34 +201,58 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any) -> list[str]
         raise RunError(f"cannot read the first rows of {sources.name(source)}: {error}") from error
     if not first:
         return [f"{sources.name(source)} has no rows"]
-    lacking = sources.missing_columns(source, list(first[0]))
+    present = list(first[0])
+    lacking = sources.missing_columns(source, present)
     if lacking:
         return [lacking]
-    system = bundle.data.get("system")
-    rows = [sources.to_row(source, row, index, system, "text") for index, row in enumerate(first)]
-    return [] if tokenizer is None else _tokens(source, rows, tokenizer)
+    chat = bool(getattr(tokenizer, "chat_template", None))
+    system, method = bundle.data.get("system"), bundle.method
+    read = [rows.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
+    drop = sources.dropped(source, present, bundle.method)
+    columns = [*(one for one in present if one not in drop), *read[0]]
+    calls = [rewards.problem(bundle, function, columns) for function in functions]
+    told = [f"{sources.name(source)}: {one}" for one in calls if one]
+    return told if tokenizer is None else told + _tokens(source, read, tokenizer)
 
 
-def _tokens(source: dict[str, Any], rows: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends = sources.name(source), [], 0
-    for row in rows:
-        if "messages" in row or not isinstance(row.get("prompt", ""), str):
-            messages = row.get("messages") or [*row["prompt"], *row["completion"]]
+    asks = source["shape"] == "prompt"
+    for row in read:
+        parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
+        if isinstance(parts[0], str):
+            text = "".join(parts)
+        else:
+            messages = [message for part in parts for message in part]
             if not tokenizer.chat_template:
                 return [f"{name} is conversations, and the tokenizer has no chat template; name one in model"]
-            if not any(message["role"] == "assistant" for message in messages):
+            if not asks and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:
-                text = tokenizer.apply_chat_template(messages, tokenize=False)
+                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
             except Exception as error:  # a template raises what its author wrote
                 return [f"{name}: the chat template refuses the first rows: {error}"]
-        else:
-            text = row.get("text") or row["prompt"] + row["completion"]
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         lengths.append(len(ids))
         ends += tokenizer.eos_token_id in ids
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
-    note = "; no end token in them: the model may never stop" if "messages" in rows[0] and not ends else ""
-    say(f"{name}: first rows have {', '.join(map(str, lengths))} tokens{note}")
+    learnt = not asks and not isinstance(parts[0], str)
+    note = "; no end token in them: the model may never stop" if learnt and not ends else ""
+    if any(_part_ways(row, tokenizer) for row in read):
+        note += "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
+    say(f"{name}: first {'prompts' if asks else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
+
+
+def _part_ways(row: dict[str, Any], tokenizer: Any) -> bool:
+    """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
+    prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
+    if prompt is None or answer is None:
+        return False
+    alone, whole = prompt, prompt + answer
+    if not isinstance(prompt, str):
+        alone = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(whole, tokenize=False)
+    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (alone, whole))
+    return bool(both[: len(first)] != first)

@@ -20,6 +20,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
         return 2
+    quiet.messages()
     try:
         bundle = bundles.read(folder)
         only_preflight = bool(words)
@@ -47,7 +48,6 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 def train(bundle: Bundle) -> None:
     """Trains and saves. Raises RunError."""
-    quiet.messages()
     args = state.build_arguments(bundle)
     state.check_state(bundle, args)
     import datasets
@@ -123,21 +123,22 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
     from . import data
+    from . import trainer as trainers
     from .callbacks import Reporter
     from .model import load_model, load_tokenizer
-    from .trainer import Trainer
 
-    set_seed(args.seed)
     tokenizer = load_tokenizer(bundle)
-    # The main process maps and caches; the others read the cache. SFTTrainer does the same around its tokenizing.
-    built = _first(lambda: data.build(bundle))
-    rows, evaluation = built if built is not None else data.build(bundle)
+    chat = bool(tokenizer.chat_template)
+    # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
+    built = _first(lambda: data.build(bundle, chat))
+    rows, evaluation = built if built is not None else data.build(bundle, chat)
+    set_seed(args.seed)  # a reward model's new weights, and those of adapters
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
     try:
-        trainer = Trainer(
-            model=model, args=args, train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer,
-            callbacks=[reporter],
+        trainer = trainers.build(
+            bundle, args, model, lambda: load_model(bundle, tokenizer),
+            train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
         )  # fmt: skip
     except TemplateError as error:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error

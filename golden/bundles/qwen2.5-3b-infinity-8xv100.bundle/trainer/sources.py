@@ -1,9 +1,9 @@
-"""From a source of the bundle to a dataset with the columns that trl reads."""
+"""From a source of the bundle to its stored rows, and which of their columns are meant."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -11,18 +11,16 @@ from .bundle import Bundle
 from .errors import RunError
 
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-ROLES = {
-    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
-    "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool",
-}  # fmt: skip
-"""Speakers of from/value conversations (ShareGPT and its kin) as the roles of chat templates."""
 SHAPES = {
     "messages": ("messages",), "conversations": ("conversations",), "prompt_completion": ("prompt", "completion"),
-    "text": ("text",),
+    "text": ("text",), "preference": ("chosen", "rejected"), "unpaired": ("prompt", "completion", "label"),
+    "prompt": ("prompt",),
 }  # fmt: skip
+"""The columns that rows of each shape have, in the order in which a source names them."""
 KEPT = ("tools", "chat_template_kwargs")
 """Columns beside the shape's own that trl reads as they are."""
+RESERVED = ("messages", "chosen", "rejected", "completion")
+"""Columns by which trl tells what kind of row it has."""
 
 
 def name(source: Mapping[str, Any]) -> str:
@@ -36,6 +34,8 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     if os.path.isdir(place):
         found = sorted(os.path.join(place, one) for one in os.listdir(place) if os.path.splitext(one)[1] in BUILDERS)
         of_split = [one for one in found if os.path.basename(one).startswith(split)]
+        if found and not of_split and split != "train":
+            raise RunError(f"{place} has no file of the split {split!r}: none begins with that word")
         found = of_split or found
     else:
         found = [place]
@@ -76,82 +76,48 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, st
         raise RunError(f"cannot read {name(source)} ({part}): {line[0] if line else type(error).__name__}") from error
 
 
-def columns(source: Mapping[str, Any]) -> tuple[str, ...]:
-    """The dataset's own columns, in the order of the shape."""
-    wanted = SHAPES[source["shape"]]
-    given = tuple(one for one in source["columns"] or wanted if one not in KEPT)
+def mapping(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's own column for each part of the shape; ``present`` is what the dataset has.
+
+    A preference may have a prompt of its own: named first of three, or found when no columns are named. Of ``prompt``
+    the first name is the prompt, and the others are columns that the reward functions read (all, when none is named).
+    Raises RunError when the names do not fit the shape.
+    """
+    shape, wanted = source["shape"], SHAPES[source["shape"]]
+    given = [one for one in source["columns"] or () if one not in KEPT]
+    if not given:
+        prompt = ("prompt",) if shape == "preference" and "prompt" in present else ()
+        return {one: one for one in (*prompt, *wanted)}
+    if shape == "preference" and len(given) == 3:
+        wanted = ("prompt", *wanted)
+    if shape == "prompt":
+        given = given[:1]
     if len(given) != len(wanted):
-        raise RunError(f"{name(source)} names {len(given)} column(s), and {source['shape']} needs {len(wanted)}")
-    return given
+        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(wanted)}")
+    return dict(zip(wanted, given, strict=True))
 
 
-def missing_columns(source: Mapping[str, Any], present: list[str]) -> str | None:
-    """A sentence when the dataset lacks a column that the shape uses."""
-    extra = [source["context"]] if source.get("context") else []
-    lacking = [one for one in (*columns(source), *extra) if one not in present]
+def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+    """The columns that the trainer does not get as they are stored.
+
+    Reward functions get every column of their source, or those that it names. trl takes a row for a conversation by
+    any one of the reserved columns (data_utils.is_conversational picks by the order of a set, which differs from
+    process to process), so beside a prompt none of these stays.
+    """
+    if source["shape"] != "prompt":
+        kept = (*KEPT, "margin") if method == "reward" else KEPT
+        return [one for one in present if one not in kept]
+    named = [*(source["columns"] or present), *KEPT]
+    prompt = mapping(source, present)["prompt"]
+    return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
+
+
+def missing_columns(source: Mapping[str, Any], present: Sequence[str]) -> str | None:
+    """A sentence when the dataset lacks a column that the shape uses, or that the source names."""
+    named = [source["context"]] if source.get("context") else []
+    named += [one for one in source["columns"] or () if one not in KEPT]
+    wanted = dict.fromkeys([*mapping(source, present).values(), *named])
+    lacking = [one for one in wanted if one not in present]
     if not lacking:
         return None
     return f"{name(source)} has no column {', '.join(map(repr, lacking))}; it has {', '.join(map(repr, present))}"
-
-
-def to_row(
-    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None, text: str
-) -> dict[str, Any]:
-    """One stored row as trl reads it: messages, or prompt and completion, or ``text`` (the text column's name).
-
-    A turn without content (null) is an empty one: a chat template would write the word "None" for it. Raises RunError
-    with the row's number (from 0) when the row does not have its shape.
-    """
-    shape, values = source["shape"], [row[column] for column in columns(source)]
-    where = f"{name(source)}, row {index}"
-    if shape == "text":
-        return {text: _string(values[0], where, "text")}
-    if shape == "prompt_completion":
-        prompt, completion = values
-        context = row[source["context"]] if source.get("context") else None
-        if isinstance(prompt, str):
-            asked = f"{prompt}\n\n{context}" if context else prompt
-            return {"prompt": asked, "completion": _string(completion, where, "completion")}
-        return {"prompt": _with_system(_messages(prompt, where), system), "completion": _messages(completion, where)}
-    mapped = _from_value(values[0], where) if shape == "conversations" else _messages(values[0], where)
-    return {"messages": _with_system(mapped, system)}
-
-
-def _from_value(turns: Any, where: str) -> list[dict[str, Any]]:
-    if not isinstance(turns, list) or not turns:
-        raise RunError(f"{where}: the conversation is empty or no list")
-    out = []
-    for turn in turns:
-        speaker = turn.get("from") if isinstance(turn, dict) else None
-        if speaker not in ROLES:
-            raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        out.append({"role": ROLES[speaker], "content": _content(turn.get("value"))})
-    return out
-
-
-def _messages(turns: Any, where: str) -> list[dict[str, Any]]:
-    if not isinstance(turns, list) or not turns:
-        raise RunError(f"{where}: the list of messages is empty or no list")
-    for turn in turns:
-        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
-            raise RunError(f"{where}: a message needs a role and a content")
-    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
-    return [{"role": turn["role"], **turn, "content": _content(turn["content"])} for turn in turns]
-
-
-def _content(value: Any) -> Any:
-    return "" if value is None else value
-
-
-def _string(value: Any, where: str, what: str) -> str:
-    if not isinstance(value, str):
-        seen = "null" if value is None else type(value).__name__
-        raise RunError(f"{where}: the {what} is {seen}, and should be text")
-    return value
-
-
-def _with_system(messages: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    if system is None or messages[0]["role"] == "system":
-        return messages
-    keys = {key: None for key in messages[0] if key not in ("role", "content")}
-    return [{"role": "system", "content": system, **keys}, *messages]

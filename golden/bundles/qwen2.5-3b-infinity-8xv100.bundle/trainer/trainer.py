@@ -1,23 +1,107 @@
-"""The trainer of trl with one thing changed: what it writes down is meant to be loaded and used."""
+"""The trainers of trl with one thing changed: what they write down is meant to be loaded and used."""
 
 from __future__ import annotations
 
-from trl import SFTTrainer
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from .bundle import Bundle
+from .state import named
 
 
-class Trainer(SFTTrainer):  # type: ignore[misc]  # trl has no types
-    """SFTTrainer whose saved configurations have the key-value cache on; in training it is off.
+class Ours:
+    """What every trainer here does otherwise than trl's: saved configurations have the key-value cache on.
 
-    Every save goes through ``save_model`` (checkpoints too: Trainer._save_checkpoint, transformers 4.52 and 5.23), so
-    a checkpoint that somebody loads to look at generates as fast as the final weights do.
+    In training it is off. Every save goes through ``save_model`` (checkpoints too:
+    Trainer._save_checkpoint, transformers 4.52 and 5.23), so a checkpoint that somebody
+    loads to look at generates as fast as the final weights do.
     """
 
     use_cache_saved = True
+    model: Any
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves as trl does."""
         self.model.config.use_cache = self.use_cache_saved
         try:
-            super().save_model(output_dir, _internal_call)
+            super().save_model(output_dir, _internal_call)  # type: ignore[misc]  # the trainer beside this class
         finally:
             self.model.config.use_cache = False
+
+    def create_optimizer(self, *given: Any) -> Any:
+        """transformers' optimizer without a group that has no weights, as that of biases under adapters.
+
+        DeepSpeed 0.16 drops such a group from its optimizer and not from the schedule, which torch 2.13 refuses.
+        """
+        optimizer = super().create_optimizer(*given)  # type: ignore[misc]
+        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
+        return optimizer
+
+
+@cache
+def trainer_class(config: str) -> Any:
+    """trl's trainer of a class of arguments ("trl.DPOConfig" has "trl.DPOTrainer"), saving as above."""
+    return type("Trainer", (Ours, named(config.removesuffix("Config") + "Trainer")), {})
+
+
+def module_of(kind: Any) -> Any:
+    """trl's module that defines the trainer under a class of ``trainer_class``."""
+    return sys.modules[kind.__bases__[1].__module__]
+
+
+def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
+    """The trainer of the bundle's method over ``model``, with adapters and rewards. Raises RunError.
+
+    ``load`` makes the model anew, for the methods that hold a frozen copy beside the trained one.
+    """
+    from . import lora, rewards
+
+    kind = trainer_class(bundle.config)
+    adapter = lora.adapter(bundle)
+    if adapter is not None:
+        parts["peft_config"] = adapter
+    if bundle.method in ("grpo", "rloo"):
+        parts["reward_funcs"] = rewards.functions(bundle)
+    if bundle.target == "trl-0.18" and _wants_reference(bundle):
+        parts["ref_model"] = load()
+    with references(kind, load):
+        trainer = kind(model=model, args=args, **parts)
+    if bundle.target == "trl-0.18" and bundle.method in ("orpo", "reward"):
+        # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
+        # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.
+        trainer.model_accepts_loss_kwargs = False
+    if bundle.method == "reward" and bundle.lora is not None and bundle.lora["bits"] is not None:
+        lora.keep_scores(trainer.model, args)
+    return trainer
+
+
+def _wants_reference(bundle: Bundle) -> bool:
+    precomputed = bundle.arguments.get("precompute_ref_log_probs")
+    return bundle.method in ("dpo", "kto") and bundle.lora is None and not precomputed
+
+
+@contextmanager
+def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
+    """While it lasts, the trainer's module loads a reference model by ``load``.
+
+    trl loads it by the model's name alone: without the revision that the bundle pins, and in trl 0.18 (GRPO under
+    ZeRO-3 and FSDP) in float32 whatever the policy is; ``model_init_kwargs`` is refused or warned of beside a loaded
+    model. DPO and KTO of trl 0.18 copy the policy, which ZeRO-3 refuses, and are given one instead.
+    """
+    module = module_of(kind)
+    stand_ins = {
+        "create_model_from_path": lambda *_, **__: load(),
+        "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
+    }
+    kept = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
+    for name in kept:
+        setattr(module, name, stand_ins[name])
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(module, name, value)

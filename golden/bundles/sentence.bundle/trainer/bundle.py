@@ -13,6 +13,12 @@ from .errors import RunError
 FORMAT = 1
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
+METHODS = {
+    "trl.SFTConfig": "sft", "trl.DPOConfig": "dpo", "trl.KTOConfig": "kto", "trl.RewardConfig": "reward",
+    "trl.ORPOConfig": "orpo", "trl.experimental.orpo.ORPOConfig": "orpo", "trl.GRPOConfig": "grpo",
+    "trl.RLOOConfig": "rloo",
+}  # fmt: skip
+"""The classes of arguments that this runtime builds, with the method of each; ORPO's place differs by stack."""
 
 
 class Bundle:
@@ -23,6 +29,10 @@ class Bundle:
         self.digest = digest
         self.pins = pins
         self.target: str = plan["target"]
+        self.config: str = plan["config"]
+        self.method: str = METHODS[self.config]
+        self.rewards: list[dict[str, Any]] = (plan.get("method") or {}).get("rewards") or []
+        self.lora: dict[str, Any] | None = plan.get("lora")
         self.arguments: dict[str, Any] = plan["arguments"]
         self.model: dict[str, Any] = plan["model"]
         self.tokenizer: dict[str, Any] = plan["tokenizer"]
@@ -33,6 +43,11 @@ class Bundle:
     def output_dir(self) -> str:
         """Where the run writes: relative to the folder that the run was started in."""
         return os.path.abspath(str(self.arguments["output_dir"]))
+
+    @property
+    def base(self) -> str:
+        """The model that training begins from, as the bundle names it: an id of the hub, or a path."""
+        return str(self.model["id"] or self.model["path"])
 
     @property
     def on_cpu(self) -> bool:
@@ -70,13 +85,16 @@ def read(folder: str) -> Bundle:
     plan = _json(os.path.join(folder, "trainer_args.json"))
     if plan.get("format") != FORMAT:
         raise RunError(f"trainer_args.json has format {plan.get('format')!r}; this runtime reads format {FORMAT}")
-    if plan.get("config") != "trl.SFTConfig":
-        raise RunError(f"this runtime builds trl.SFTConfig, and the bundle asks for {plan.get('config')!r}")
+    if plan.get("config") not in METHODS:
+        raise RunError(f"this runtime builds {', '.join(METHODS)}, and the bundle asks for {plan.get('config')!r}")
+    stated = (plan.get("method") or {}).get("name", METHODS[plan["config"]])
+    if stated != METHODS[plan["config"]]:
+        raise RunError(f"the method of this bundle is {stated!r}, and its arguments are {plan['config']}")
     return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """``WORLD_SIZE x micro x accumulation == gbs``, from the environment alone.
+    """``WORLD_SIZE / context_parallel x micro x accumulation == gbs``, from the environment alone.
 
     A launcher that picks another number of processes than was planned (a TrainJob's PET_* variables do) would change
     the global batch in silence. Raises RunError.
@@ -85,11 +103,12 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:
         raise RunError(f"WORLD_SIZE is {environment['WORLD_SIZE']!r}, and should be a number of processes") from error
-    micro, accumulation, gbs = run["micro"], run["accumulation"], run["gbs"]
-    if world * micro * accumulation != gbs:
+    micro, accumulation, gbs, share = run["micro"], run["accumulation"], run["gbs"], run.get("context_parallel", 1)
+    if world * micro * accumulation != gbs * share:
+        groups = f"{world} / {share}" if share > 1 else str(world)
         raise RunError(
-            f"the launcher started {world} process(es), and {world} x {micro} sequences x {accumulation} accumulation "
-            f"is {world * micro * accumulation}, not the global batch of {gbs}: this bundle needs "
+            f"the launcher started {world} process(es), and {groups} x {micro} sequences x {accumulation} accumulation "
+            f"is {world * micro * accumulation / share:g}, not the global batch of {gbs}: this bundle needs "
             f"{run['world_size']} processes"
         )
     if world != run["world_size"]:

@@ -16,6 +16,8 @@ from .state import check_engine
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
+SHOWN = {"reward": "reward", "rewards/margins": "margin"}
+"""What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
@@ -65,7 +67,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
-        trained = self.trainer._total_train_tokens if self.trainer is not None else 0
+        trained = getattr(self.trainer, "_total_train_tokens", 0)  # not every trainer counts
         seconds = self.before + time.monotonic() - self.started
         return {"args": {}, "attributes": {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}}
 
@@ -114,6 +116,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         words = [f"step {event['step']}/{total}"]
         if "loss" in event:
             words.append(f"loss {event['loss']:.4f}")
+        for key, word in SHOWN.items():
+            if key in event:
+                words.append(f"{word} {event[key]:.3f}")
         if "lr" in event:
             words.append(f"lr {event['lr']:.2e}")
         if isinstance(event.get("grad_norm"), float):
@@ -153,6 +158,7 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
         "seconds": round(max(total, seconds), 3),
         "resumed_from": started_at,
         "weights": bundle.output_dir,
+        "adapter_of": bundle.base if bundle.lora is not None else None,
     }
 
 
@@ -163,12 +169,13 @@ def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
     loss = "no loss was logged"
     if facts["first_loss"] is not None:
         loss = f"{facts['first_loss']:.4f} -> {facts['last_loss']:.4f}"
+    base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
     tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
         f"loss       {loss}\n"
         f"seen       {facts['sequences']:,} sequences{tokens}\n"
-        f"weights    {facts['weights']}\n"
+        f"weights    {facts['weights']}{base}\n"
         f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
         flush=True,
     )

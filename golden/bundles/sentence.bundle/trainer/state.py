@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from .bundle import Bundle
@@ -13,17 +14,25 @@ SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_
 
 
 def prepare_environment(bundle: Bundle) -> None:
-    """Settings that must stand before torch is imported: a CPU run stays on the CPU of a machine that has GPUs."""
+    """Settings that must stand before torch is imported: a CPU run stays on the CPU of a machine that has GPUs.
+
+    A run of one process sees one GPU. With more in sight transformers would spread every micro-batch over all of them
+    (nn.DataParallel): trl 1.16 refuses that after the model is loaded, trl 0.18 trains with another global batch.
+    """
     if bundle.on_cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["DS_ACCELERATOR"] = "cpu"
+    elif bundle.run["world_size"] == 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # ORPO's class stands in trl.experimental since trl 1.0, which would tell each process that it may change.
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     if bundle.run.get("project"):  # the argument `project` is trackio's; wandb knows the variable only
         os.environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """The SFTConfig of the run, built once; nothing copies or replaces it later.
+    """The arguments object of the run, built once; nothing copies or replaces it later.
 
     On several CPU processes, and for DeepSpeed on one, the process group is made here and handed over
     (``use_configured_state``): transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15 picks no
@@ -39,12 +48,34 @@ def build_arguments(bundle: Bundle) -> Any:
     if bundle.on_cpu and (bundle.run["world_size"] > 1 or values.get("deepspeed")):
         _cpu_group(bundle, values)
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
-    from trl import SFTConfig
-
+    elif bundle.run["world_size"] > 1:
+        _no_peer_to_peer()
+    make = named(bundle.config)
     try:
-        return SFTConfig(**values)
+        return make(**values)
     except TypeError as error:
-        raise RunError(f"trl.SFTConfig does not take these arguments: {error}") from error
+        raise RunError(f"{bundle.config} does not take these arguments: {error}") from error
+
+
+def named(dotted: str) -> Any:
+    """The class of a dotted name. Raises RunError when the installed stack has none of that name."""
+    module, _, name = dotted.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise RunError(f"this stack has no {dotted}: {str(error).splitlines()[0]}") from error
+
+
+def _no_peer_to_peer() -> None:
+    """Switches off what several RTX 40 cards cannot do under drivers before 550.40.07.
+
+    `accelerate launch` does so by itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
+    """
+    from accelerate.utils import check_cuda_p2p_ib_support
+
+    if not check_cuda_p2p_ib_support():
+        for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"):
+            os.environ.setdefault(name, "1")
 
 
 def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:

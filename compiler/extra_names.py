@@ -1,0 +1,124 @@
+"""What to say of a name that `extra` cannot pass on. Loaded only when there is one."""
+
+from __future__ import annotations
+
+from xpc.compiler import extras, schema
+from xpc.compiler.codes import report
+from xpc.compiler.convert import plain_value
+from xpc.compiler.items import Item
+from xpc.compiler.meaning import meaning
+from xpc.compiler.misnamed import Said, meant_value, typed, written
+from xpc.compiler.suggest import nearest
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
+
+MOST = 100
+"""Findings of a spec up to which a name is thought about."""
+
+
+def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
+    """The finding for a name that the setting `path` decides; `known_as` is what the target calls it today."""
+    setting = schema.BY_PATH[path]
+    said = _said(item, name)
+    meant = meaning(name, exact=True)
+    decided = meant.value if meant is not None and meant.path == path and meant.value != "!" else ""
+    value = decided or meant_value(setting, said)
+    form = "" if setting.pending else typed(setting, value) if value else setting.name
+    called = f" is `{known_as}` here, which" if known_as else " is decided by"
+    return report(
+        "XP120",
+        f"`{name[:60]}`{called} `{path}`{' decides' if known_as else ''}",
+        item.label,
+        help=(f"write `{form}` instead; " if form else "") + f"`{path}` says: {setting.doc}",
+    )
+
+
+def unknown(target: Target, escape: str, name: str, item: Item, method: str, thought: bool = True) -> Diagnostic:
+    """The finding for a name that the target lacks, or that no bundle states: what became of it, or the nearest.
+
+    Not `thought` about, it is only named.
+    """
+    if not thought:
+        return _finding(target, escape, name, item, "the names are those of the target's classes")
+    if escape == "trl":
+        found = _of_trl(target, name, item, method)
+        if found is not None:
+            return found
+    gone = extras.removed(target, escape, name)
+    if gone is not None:
+        return _finding(target, escape, name, item, gone)
+    meant = meaning(name, exact=True)
+    path = near = None if meant is None or meant.path not in schema.BY_PATH else meant.path
+    if near is None:
+        known = extras.legal_names(target, escape, method)
+        near = _near(name, known | extras.owned_names(target, escape, method))
+        path = None if near is None else extras.owner(escape, near, method)
+    if path is not None:
+        setting = schema.BY_PATH[path]
+        form = path if setting.pending else written(setting, _said(item, name))
+        return _finding(target, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
+    help = f"write `{near}`" if near else "the names are those of the target's classes"
+    return _finding(target, escape, name, item, help, near, _edit(item, name, near))
+
+
+def _of_trl(target: Target, name: str, item: Item, method: str) -> Diagnostic | None:
+    """What became of a trainer argument of other versions, or why a bundle does not state it."""
+    new = target.rename(name)
+    if new is not None:
+        path = extras.owner("trl", new, method)
+        if path is not None:
+            return owned(item, name, path, new)
+        if new in extras.legal_names(target, "trl", method):
+            return _renamed(target, name, new, item, method)
+    why = target.removed.get(name)
+    if why is not None:
+        said = "leave it out" if why == "no equivalent" else f"leave it out: {why}"
+        return _finding(target, "trl", name, item, said)
+    why = target.omitted(target.config(method)).get(name)
+    if why is not None:
+        return report("XP121", f"`{name}` is not stated by a bundle", item.label, help=f"leave it out: {why}")
+    return None
+
+
+def _renamed(target: Target, name: str, new: str, item: Item, method: str) -> Diagnostic:
+    """A name that is another today; what was a switch may be a choice of that (`group_by_length`)."""
+    start = item.label.span.start
+    if extras.wrong_value(target, "trl", new, plain_value(item.node), method) is None:
+        return _finding(target, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
+    field = target.fields(target.config(method))[new]
+    form = f"{new} = {name}" if name in field.choices else f"{new} = ..."
+    edit = Edit(Span(start, item.label.span.end), form) if name in field.choices else None
+    return _finding(target, "trl", name, item, f"write `{form}`", new, edit)
+
+
+def _finding(
+    target: Target, escape: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
+) -> Diagnostic:
+    label = evolve(item.label, text=f"did you mean `{near}`?" if near else "")
+    edits = () if edit is None else (edit,)
+    return report("XP121", f"{target.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
+
+
+def _near(name: str, known: frozenset[str]) -> str | None:
+    """The nearest name; one that ends in what was typed (`offload_params`) before one that is spelt alike."""
+    ends = [one for one in sorted(known, key=lambda one: (len(one), one)) if one.endswith((f"_{name}", f".{name}"))]
+    return ends[0] if ends and len(name) > 4 else nearest(name, sorted(known))
+
+
+def _edit(item: Item, name: str, near: str | None) -> Edit | None:
+    """The edit that writes the nearest name where the last part of a name stands, if they are in one block."""
+    head, _, last = name.rpartition(".")
+    text, start = item.label.source.text, item.label.span.start
+    if near is not None and text.startswith(name, start):
+        return Edit(Span(start, start + len(name)), near)
+    if near is None or near.rpartition(".")[0] != head or not text.startswith(last, start):
+        return None
+    return Edit(Span(start, start + len(last)), near.rpartition(".")[2])
+
+
+def _said(item: Item, name: str) -> Said:
+    node = item.node
+    typed = None if node is None else item.label.source.text[node.span.start : node.span.end][:60]
+    return Said(name, None, node, typed, item.label)

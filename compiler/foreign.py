@@ -1,0 +1,379 @@
+"""What other tools call our settings: TRL and transformers, axolotl, LLaMA-Factory, torchtune, accelerate, DeepSpeed,
+Megatron, Lightning, MosaicML and SLURM. Data for suggestions; loaded only for a misspelt spec.
+
+A name is split into words, and words that mean the same are one word, so that a phrase stands for every spelling of it:
+`save interval` is `save_steps`, `saveEvery` and `saving-frequency`.
+"""
+
+from __future__ import annotations
+
+MEANT: dict[str, str] = {
+    "train.epochs": "epochs; num epochs; train epochs; max epochs; max duration",
+    "train.steps": "max steps; train steps; total steps; training iterations; num steps; steps; iterations",
+    "train": "model name; model name or path; base model; pretrained model; model path; model id; finetune; dataset; "
+    "datasets; dataset name; data path; data file; train file; train data; dataset path; train dataset",
+    "model.attn": "attention; attention implementation; flash attention; sdpa attention; sdp attention; xformers "
+    "attention; eager attention; attention backend; attention type",
+    "model.chat_template": "template; prompt template; chat template path; chat template file; conversation template",
+    "model.eos": "eos token; end of turn; stop token",
+    "model.pad": "pad token; padding token",
+    "model.dtype": "torch dtype; model dtype; weights dtype; parameter dtype; pure bf16; pure fp16; load dtype",
+    "model.rope": "rope scaling; rope theta; yarn",
+    "model.trust_remote_code": "remote code; trust remote; trust code",
+    "model.revision": "model revision; revision of model; model commit; model branch",
+    "model.config": "model config; config file; architecture",
+    "lora": "adapter; peft; low rank adapter; finetuning type; adapters",
+    "lora.rank": "lora r; r; rank; adapter rank",
+    "lora.alpha": "lora alpha; lora scaling",
+    "lora.targets": "target modules; lora target; lora modules; lora target modules; lora target linear; lora attn "
+    "modules; lora layers",
+    "lora.bits": "load in 8bit; quantization bit; bits; quantize",
+    "qlora": "load in 4bit; bnb 4bit; quantize 4bit",
+    "data.seed": "data random seed; mixture seed; dataset seed",
+    "data.workers": "dataset num proc; dataset processes; preprocessing workers; map workers; data workers; tokenize "
+    "workers; preprocessing num workers",
+    "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val "
+    "ratio; test ratio; eval share; val fraction",
+    "data.take": "max samples; num samples; max train samples; sample limit; subset; max rows; max examples",
+    "data.shuffle": "shuffle; shuffle data; shuffle dataset; shuffle merged datasets; shuffle train data",
+    "data.format": "dataset format; dataset type; data format; data type; formatting; dataset shape",
+    "data.system": "system prompt; default system; system message",
+    "data.columns": "text field; dataset text field; field messages; column mapping; remap columns",
+    "method": "rl; stage; training stage; training type; objective; alignment; task; trainer; trainer type; algorithm",
+    "method.assistant_only": "assistant only loss; assistant loss; loss on assistant; mask user; roles to train",
+    "method.completion_only": "completion only loss; loss on completion; response only; response loss; mask prompt; "
+    "mask history; train on responses only",
+    "method.completion_only=!": "train on inputs; train on prompt; loss on prompt",
+    "method.beta": "beta; rl beta; dpo beta; pref beta; kl coefficient; kl weight; kl beta; kl penalty; orpo alpha",
+    "method.loss": "loss type; pref loss; preference loss; dpo loss; loss function; loss name",
+    "method.max_prompt": "max prompt length; prompt length; max prompt tokens",
+    "method.generations": "num generations; num samples per prompt; rollouts; group size; samples per prompt; num "
+    "return sequences; rollout n",
+    "method.max_completion": "max completion length; max new tokens; response length; max response length; completion"
+    " length; max tokens; max generation length",
+    "method.temperature": "sampling temperature; rollout temperature; generation temperature",
+    "method.rewards": "reward functions; reward function; reward weights; reward model; reward; rewards",
+    "method.iterations": "num iterations; ppo epochs; inner epochs; updates per batch",
+    "method.vllm": "use vllm; vllm",
+    "method.vllm.mode": "vllm mode",
+    "method.vllm.gpu_memory": "vllm gpu memory; gpu memory utilization; gpu memory fraction",
+    "method.sync_reference": "ref model; reference model; sync ref model; update reference",
+    "method.desirable": "desirable weight; kto chosen weight",
+    "method.undesirable": "undesirable weight; kto rejected weight",
+    "hardware": "gpus; num gpus; gpus per node; processes; num processes; nproc per node; processes per node; "
+    "devices; gpu type; accelerator; world size; gpu; machine; gres; device",
+    "hardware=cpu": "use cpu; no cuda; cpu only; force cpu; no gpu",
+    "nodes": "num nodes; nnodes; machines; num machines; hosts; replicas",
+    "strategy": "deepspeed; deepspeed config; fsdp config; zero; zero stage; zero optimization; sharding; sharding "
+    "strategy; distributed type; parallelism; distributed strategy; stage; distributed backend; "
+    "parallel mode; parallel strategy",
+    "strategy.offload": "offload; cpu offload; offload optimizer; offload param; offload optimizer device; offload "
+    "param device; offload params; fsdp offload",
+    "strategy.overlap_comm": "overlap communication; overlap gradient reduction",
+    "strategy.allgather_bucket": "allgather bucket size; all gather bucket; gather bucket size",
+    "strategy.reduce_bucket": "reduce bucket size; reduce scatter bucket size; gradient bucket size",
+    "strategy.round_robin_gradients": "round robin",
+    "strategy.reshard": "reshard after forward; reshard after forward pass",
+    "strategy.shard": "shard size; dp shard size; shard group size; dp shard; data parallel shard degree",
+    "strategy.state_dict": "state dict type; checkpoint format; sharded state dict",
+    "strategy.context_parallel": "context parallel size; cp; cp size; sequence parallel; sequence parallel size; "
+    "ulysses; ring attention; context parallel degree",
+    "precision": "mixed precision; amp; autocast; compute dtype; training dtype",
+    "precision.tf32": "allow tf32; enable tf32",
+    "batch.gbs": "global batch size; train batch size; effective batch size; total batch size; batch tokens; global "
+    "batch; total train batch size",
+    "batch.micro": "micro batch size; batch size; per device batch size; per device train batch size; per gpu batch "
+    "size; per gpu train batch size; device batch size; train micro batch size per gpu; mbs; per device; device "
+    "train microbatch size; local batch size",
+    "batch.accum": "gradient accumulation; gradient accumulation steps; accumulate gradient batches; gradient "
+    "accumulation batches; accumulation",
+    "batch.seq": "max seq length; seq length; sequence length; max length; cutoff len; context length; block size; "
+    "model max length; max tokens per sequence; context window; max context; context; n ctx; max position; "
+    "truncation length",
+    "batch.packing": "sample packing; pack; packed; pack sequences; neat packing; sequence packing; pack dataset; "
+    "dataset packed; group texts",
+    "batch.packing.strategy": "packing strategy; packing method; packing algorithm",
+    "batch.packing.isolate": "packing isolate; document mask; block diagonal mask; intra document mask",
+    "batch.packing.eval": "eval packing; eval sample packing; pack eval",
+    "batch.padding_free": "padding free; flatten; varlen; remove padding; unpad; no padding",
+    "batch.mean": "average tokens across devices; loss reduction; loss mean; token mean; loss normalization",
+    "optimizer": "optim; optimizer type; optimizer name",
+    "optimizer=adafactor": "adafactor",
+    "optimizer.lr": "learning rate; peak lr; max lr; base lr; initial lr; step size",
+    "optimizer.betas": "adam beta1; adam beta2; beta1; beta2; adam betas; beta 1; beta 2",
+    "optimizer.eps": "adam epsilon; epsilon; adam eps; optimizer epsilon",
+    "optimizer.weight_decay": "wd; decay weight; l2; weight decay rate; adam weight decay; adam wd",
+    "optimizer.clip": "max gradient norm; gradient clipping; gradient clip; clip gradient norm; gradient clip val; "
+    "clip norm; gradient clip norm; gradient norm; clip gradient; max norm; gradient clip value",
+    "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay "
+    "style; lr scheduler name; annealing",
+    "schedule.warmup": "warmup; warmup steps; warmup ratio; num warmup steps; lr warmup; lr warmup fraction; warmup "
+    "iterations; warmup fraction; warm up; lr warmup steps; warmup proportion; warmup epochs",
+    "schedule.min_lr": "min lr; min lr rate; minimum learning rate; lr min; eta min; final lr; end lr; min lr ratio; "
+    "cosine min lr ratio; lr floor; lr end",
+    "schedule.cycles": "num cycles; cycles; lr scheduler num cycles; restarts",
+    "schedule.power": "lr scheduler power; poly power",
+    "optimizer.targets": "optim target modules; galore target; galore targets",
+    "schedule.decay": "num decay steps; decay steps; lr decay steps; cooldown; decay ratio; cooldown steps; anneal "
+    "steps",
+    "memory.liger": "liger kernel; liger; liger fused linear cross entropy; liger rms norm; liger rope; liger swiglu;"
+    " liger glu activation; fused kernels; liger layer norm",
+    "memory.checkpointing": "gradient checkpointing; activation checkpointing; checkpoint activations; recompute; "
+    "recompute activations; rematerialization; remat; gc; recompute granularity; activation recomputation",
+    "memory.checkpointing=!": "disable gradient checkpointing; no gradient checkpointing",
+    "memory.checkpointing.reentrant": "reentrant; gradient checkpointing kwargs; reentrant checkpointing; gradient "
+    "checkpointing reentrant",
+    "memory.offload_activations": "activation offloading; activation offload; activations offload; cpu activations; "
+    "activation cpu offload",
+    "eval.every": "eval; eval steps; eval strategy; evals per epoch; val every; eval every; eval during training; val"
+    " check every; eval on start",
+    "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch "
+    "size; per gpu eval batch size",
+    "eval.split": "eval split; val split name; test split; eval dataset split",
+    "eval.tasks": "eval tasks; lm eval tasks; benchmarks; lm harness tasks; harness",
+    "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run "
+    "dir; default root dir; out dir; checkpoint folder; save folder; save to; log dir",
+    "save.every": "save steps; save strategy; saves per epoch; checkpoint every; checkpoint steps; save every; "
+    "checkpointing steps; save every n steps; save per epoch",
+    "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; "
+    "limit; keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save"
+    " max",
+    "save.hub": "push to hub; hub model id; hub id; hub repo; push to hub model id; upload hub; upload; hub model; hub",
+    "save.full_state=!": "save only model; weights only; only model; save weights only; model only; save model only",
+    "save.full_state": "save optimizer state; save state; save optimizer; full checkpoint",
+    "save.resume": "resume from checkpoint; auto resume; auto resume from checkpoints; resume; continue; resume "
+    "training; load checkpoint; restart",
+    "track": "report to; report; logger; logging; tracker; log with; metric logger; loggers; trackers; log to; "
+    "logging backend; logging tool; experiment tracker",
+    "track=wandb": "use wandb; wandb; enable wandb; weights and biases",
+    "track=tensorboard": "use tensorboard; enable tensorboard",
+    "track=trackio": "use trackio",
+    "track.name": "run name; wandb name; experiment name; run id; wandb run name; wandb run id; job name; run title",
+    "track.project": "wandb project; project name; tracker project name; logging project; experiment project",
+    "track.every": "logging steps; log steps; log every; logging strategy; log every n steps; print every; steps per "
+    "print; report every; track steps",
+    "launch": "launcher; scheduler slurm; cluster; submit; job",
+    "launch.nccl_timeout": "ddp timeout; timeout; distributed timeout; nccl timeout; process group timeout; "
+    "distributed timeout minutes; collective timeout; dist timeout",
+    "launch.partition": "slurm partition; queue; slurm queue; qos",
+    "launch.account": "slurm account; project account",
+    "launch.time": "time limit; walltime; wall time; max time; slurm time; job time",
+    "launch.image": "container; docker; docker image; container image; sif",
+    "launch.launcher": "torchrun; launch command; launch with; start with",
+    "seed": "random seed; manual seed; rng seed; train seed; global seed; random state",
+    "target": "stack; trl version; framework; backend; version",
+    "extends": "include; base; inherit; defaults; import",
+}
+"""What is meant, by what is said. A value behind the path is what the name itself decides; `!` is the opposite of what
+was typed."""
+
+CHOICES: dict[str, dict[str, str]] = {
+    "model.attn": {
+        "flash2": "flash attention 2; fa2; flash; flash attn; flash attention; flash attn 2; fa; xformers; auto",
+        "flash3": "flash attention 3; fa3; flash attn 3; vllm flash attn3; flash attention hopper",
+        "sdpa": "sdp; torch; native; scaled dot product; scaled dot product attention; math; mem efficient",
+        "eager": "naive; standard; vanilla; plain; default; paged eager",
+        "flex": "flex attention; flexattention; flex attn",
+    },
+    "model.dtype": {
+        "bf16": "bfloat16; torch bfloat16; brain",
+        "fp16": "float16; half",
+        "fp32": "float32; float; full",
+    },
+    "precision": {
+        "bf16": "bfloat16; bf16 mixed; mixed bf16; bf16 true; auto; bf 16; amp bf16",
+        "fp16": "float16; half; fp16 mixed; 16; 16 mixed; mixed; fp 16; amp fp16; mixed fp16",
+        "fp32": "float32; full; no; none; 32; float; single; fp 32; 32 true",
+        "fp8": "float8; fp8 mixed; e4m3; transformer engine; fp 8",
+    },
+    "strategy": {
+        "ddp": "multi gpu; data parallel; dp; distributed data parallel; no shard; torch ddp; none; no; multi cpu",
+        "zero1": "deepspeed stage 1; zero stage 1; stage1; optimizer sharding; os; deepspeed zero 1",
+        "zero2": "deepspeed stage 2; zero stage 2; stage2; deepspeed; deepspeed zero 2; zero",
+        "zero3": "deepspeed stage 3; zero stage 3; stage3; deepspeed zero 3",
+        "fsdp": "fsdp2; full shard auto wrap; fully sharded; fully shard; fully sharded data parallel; sharded",
+        "hsdp": "hybrid; hybrid fsdp; hybrid sharded",
+    },
+    "optimizer": {
+        "adamw": "adam; adamw torch; adamw hf; adamw torch fused; fused adamw; adamw fused; fused adam; cpu adam; "
+        "deepspeed cpu adam; adamw apex fused; torch adamw",
+        "adamw8bit": "adamw 8bit; adamw bnb 8bit; adam8bit; adam 8bit; bnb adamw; bnb adamw8bit",
+        "paged_adamw": "paged adamw 32bit; paged adam; paged adamw32bit",
+        "paged_adamw8bit": "paged adamw 8bit; paged adam 8bit",
+        "lion": "lion 32bit; lion pytorch",
+        "lion8bit": "lion 8bit",
+        "paged_lion": "paged lion 32bit",
+        "paged_lion8bit": "paged lion 8bit",
+        "ademamix8bit": "ademamix 8bit",
+        "paged_ademamix": "paged ademamix 32bit",
+        "paged_ademamix8bit": "paged ademamix 8bit",
+        "rmsprop8bit": "rmsprop bnb 8bit",
+        "bnb_rmsprop": "rmsprop bnb; rmsprop bnb 32bit",
+        "torchao_adamw8bit": "adamw torch 8bit; ao adamw 8bit",
+        "torchao_adamw4bit": "adamw torch 4bit; ao adamw 4bit; adamw 4bit",
+        "galore_adamw": "galore",
+        "galore_adamw8bit": "galore adamw 8bit",
+        "galore_adamw8bit_layerwise": "galore adamw 8bit layerwise",
+        "apollo_adamw": "apollo; apollo mini",
+        "schedule_free_adamw": "schedule free; schedulefree; adamw schedule free",
+        "stable_adamw": "optimi adamw",
+        "sgd": "stochastic gradient descent",
+    },
+    "schedule": {
+        "linear": "linear decay; linear with warmup; linear warmup",
+        "cosine": "cosine with min lr; cosine annealing; cosine decay; cosine with warmup; cosine lr; cos; cosine "
+        "warmup; cosine warmup with min lr; half cosine",
+        "constant": "constant with warmup; none; flat; fixed; const",
+        "wsd": "warmup stable decay; trapezoidal; trapezoid; stable decay",
+        "polynomial": "poly; polynomial decay",
+        "inverse_sqrt": "inverse square root; rsqrt; noam; inv sqrt; isr",
+        "cosine_with_restarts": "cosine with hard restarts; sgdr; cosine annealing warm restarts; cosine restarts",
+        "reduce_lr_on_plateau": "plateau; reduce on plateau; reducelronplateau",
+        "greedy": "greedylr; greedy lr",
+    },
+    "method": {
+        "sft": "supervised; finetune; instruction; instruct; pt; pretrain; pretraining; supervised finetuning; full; "
+        "none",
+        "dpo": "direct preference; preference; direct preference optimization; ipo; simpo",
+        "reward": "rm; reward model; reward modeling; rewards",
+        "grpo": "ppo; rl; group relative; online; gspo; dapo; rlhf",
+        "rloo": "reinforce; reinforce leave one out",
+    },
+    "track": {
+        "wandb": "weights and biases; wandb offline; w b; all",
+        "tensorboard": "tb; tensor board",
+        "none": "no; off",
+    },
+    "launch": {
+        "local": "none; here; bash; shell",
+        "slurm": "sbatch; srun",
+        "k8s": "kubernetes; kubeflow",
+        "sky": "skypilot",
+    },
+    "launch.launcher": {
+        "torchrun": "torch; torch distributed; elastic",
+        "accelerate": "accelerate launch; hf",
+    },
+    "batch.packing.strategy": {
+        "bfd": "best fit; best fit decreasing; ffd; first fit; default",
+        "bfd_split": "bfd requeue; requeue; split; best fit split",
+        "wrapped": "wrap; concat; concatenate; naive; greedy",
+    },
+    "batch.packing.isolate": {
+        "flash": "varlen; flash attention; position ids",
+        "mask": "masked; block diagonal; document",
+    },
+    "batch.mean": {
+        "global_tokens": "global; token; all tokens; true; tokens",
+        "local_tokens": "local; device; false; rank",
+    },
+    "data.format": {
+        "messages": "chatml; openai; chat; conversational; chat template",
+        "conversations": "sharegpt; vicuna; from value",
+        "prompt_completion": "alpaca; completion; instruction; prompt; input output; prompt response; instruct",
+        "text": "plain; raw; pretrain; pretraining; language modeling; lm",
+        "preference": "dpo; chosen rejected; paired; pairwise; pairs",
+    },
+    "strategy.offload": {
+        "cpu": "params; param; all; full; true; yes; parameters; both; model",
+        "optimizer": "optim; optimizer state; optimizer states; states",
+        "none": "no; false; off; nothing",
+    },
+    "strategy.state_dict": {
+        "full": "full state dict; whole; consolidated; gathered",
+        "sharded": "sharded state dict; dcp; distributed; shards",
+    },
+    "save.resume": {
+        "auto": "true; yes; last; latest; on",
+        "never": "false; no; none; off",
+    },
+}
+"""Other spellings of choices, by setting and choice."""
+
+SAME: dict[str, str] = {
+    "gradient": "grad grads gradients",
+    "accumulation": "accum acc accumulate accumulated",
+    "learning rate": "lr",
+    "batch size": "bs bsz batchsize",
+    "micro batch": "microbatch",
+    "batch": "batches",
+    "checkpoint": "ckpt ckpts checkpoints checkpointing",
+    "eval": "evaluation evaluate evals validation valid val validate test",
+    "log": "logging logs logged",
+    "save": "saving saves saved",
+    "sequence": "seq sequences seqs",
+    "sequence length": "seqlen",
+    "length": "len",
+    "every": "interval freq frequency period",
+    "steps": "iters iter iterations iteration step",
+    "workers": "proc procs worker threads",
+    "processes": "process",
+    "dir": "directory folder path",
+    "optim": "opt optimizer optimiser",
+    "schedule": "sched scheduler",
+    "warmup": "warm warmups",
+    "attention": "attn attentions",
+    "activation": "activations act",
+    "offload": "offloading offloaded",
+    "clip": "clipping",
+    "fraction": "ratio pct percent percentage frac",
+    "targets": "target",
+    "modules": "module",
+    "machines": "machine",
+    "nodes": "node",
+    "gpus": "gpu",
+    "devices": "device",
+    "hosts": "host",
+    "effective": "eff",
+    "context": "ctx",
+    "deepspeed": "ds",
+    "gradient accumulation": "gas",
+    "memory": "mem",
+    "upload": "uploading",
+    "epochs": "epoch",
+    "params": "param parameters parameter",
+    "kernel": "kernels",
+    "packing": "packed pack",
+    "implementation": "impl",
+    "epsilon": "eps",
+    "coefficient": "coef coeff",
+    "function": "func funcs fn functions fns",
+    "weight": "weights",
+    "reward": "rewards",
+    "token": "tokens",
+    "comm": "comms communication",
+    "bucket": "buckets",
+    "template": "tmpl",
+    "system": "sys",
+    "message": "msg",
+    "weight decay": "wd",
+    "micro batch size": "mbs",
+    "global batch size": "gbs",
+    "reference": "ref",
+    "pref": "preference",
+    "adapter": "adapters",
+    "min": "minimum",
+    "max": "maximum",
+    "shard": "sharded sharding",
+    "quantization": "quant quantized",
+    "max length": "maxlen",
+    "num workers": "nproc",
+    "report": "reporting",
+    "preprocessing": "preprocess",
+    "tokenize": "tokenization",
+    "generations": "generation gen",
+    "completion": "completions",
+    "prompt": "prompts",
+    "response": "resp responses",
+    "reshard": "reshards",
+    "recompute": "recomputation",
+    "samples": "examples sample",
+}
+"""Words that mean the same: the one that stands for them, and the others."""
+WORDS = {other: word for word, others in SAME.items() for other in others.split()}
+
+IDLE = (
+    " a and args cfg config default do enable enabled for in is kwargs max my n name num number of on per set size "
+    " the to total train training type use value with "
+)
+"""Words that say little, between blanks: they count a quarter."""

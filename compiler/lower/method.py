@@ -1,0 +1,100 @@
+"""Spec to the method's own arguments, and to the `method` and `lora` sections of `trainer_args.json`."""
+
+from __future__ import annotations
+
+from xpc.compiler.kinds import Amount
+from xpc.compiler.lower.arguments import DTYPES
+from xpc.compiler.schema import TABLE
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+SEVERAL = ("method.loss", "method.rewards")
+"""Settings that decide two arguments, or more than their value."""
+
+
+def method_arguments(spec: Spec) -> dict[str, Json]:
+    """The arguments that the method's settings decide, by the target's names."""
+    method, fields = spec.text("method"), spec.fields()
+    out: dict[str, Json] = {}
+    for row in TABLE:
+        value = spec.get(row.path)
+        if method not in row.methods or not row.path.startswith("method.") or row.path in SEVERAL or value is None:
+            continue
+        name = row.args[0]
+        if name in fields:
+            out[name] = _plain(value, fields[name].type)
+    if spec.get("method.loss") is not None:
+        out.update(_loss(spec, fields["loss_type"].type))
+    if spec.online:
+        weights = [one.weight for one in spec.weighted("method.rewards")]
+        stated = any(weight is not None for weight in weights)
+        out["reward_weights"] = [1.0 if one is None else one for one in weights] if stated else None
+        out["shuffle_dataset"] = spec.flag("data.shuffle")
+    return out
+
+
+def _plain(value: object, kind: str) -> Json:
+    """A setting's value as the argument's type has it."""
+    if isinstance(value, Amount):
+        return value.value
+    if kind == "bool" and isinstance(value, str):  # TRL 0.18's scale_rewards
+        return value != "none"
+    if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    assert isinstance(value, bool | int | float | str)
+    return value
+
+
+def _loss(spec: Spec, kind: str) -> dict[str, Json]:
+    here, losses = spec.target.losses(spec.text("method")), spec.weighted("method.loss")
+    names: list[Json] = [here[one.name] for one in losses]
+    if not kind.startswith("list"):
+        return {"loss_type": names[0]}
+    stated = any(one.weight is not None for one in losses)
+    return {
+        "loss_type": names,
+        "loss_weights": [1.0 if one.weight is None else one.weight for one in losses] if stated else None,
+    }
+
+
+def method_section(spec: Spec) -> Json:
+    """The method's name and its reward functions; their weights are in the arguments."""
+    rewards: list[Json] = [
+        {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
+        for one in spec.weighted("method.rewards")
+    ]
+    return {"name": spec.text("method"), "rewards": rewards}
+
+
+def max_prompt(spec: Spec) -> int | None:
+    """The longest prompt where the trainer has no argument for it, in tokens of the rendered prompt.
+
+    The runtime leaves out rows with a longer one and says how many. TRL 0.18 cut the beginning off such prompts, and
+    with it the system prompt; a trainer that renders conversations itself cannot be given a cut one.
+    """
+    value = spec.get("method.max_prompt")
+    return value if isinstance(value, int) and "max_prompt_length" not in spec.fields() else None
+
+
+def lora_section(spec: Spec) -> Json:
+    """What the runtime makes a LoraConfig and a BitsAndBytesConfig of; null where all weights are trained.
+
+    4-bit weights are stored as bytes, bitsandbytes' own choice, but for FSDP and ZeRO-3: those shard them only in the
+    dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
+    """
+    if not spec.lora:
+        return None
+    targets = spec.get("lora.targets")
+    alpha = spec.real("lora.alpha")
+    sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
+    return {
+        "rank": spec.integer("lora.rank"),
+        "alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "dropout": spec.real("lora.dropout"),
+        "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
+        "bits": spec.bits,
+        "compute_dtype": DTYPES[spec.text("precision")],
+        "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
+        "double_quant": True,
+        "quant_type": "nf4",
+    }

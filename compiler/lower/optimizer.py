@@ -1,0 +1,136 @@
+"""Spec to the trainer arguments of the optimizer and the schedule: names, keywords, and texts of them."""
+
+from __future__ import annotations
+
+from xpc.compiler.kinds import Amount
+from xpc.compiler.optimizers import LOW_RANK, SCHEDULE_FREE
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that step with an evaluation's metric instead of with the run."""
+
+
+def optimizer(spec: Spec) -> dict[str, Json]:
+    """Name, hyperparameters, and what `optim_args` carries as a text."""
+    beta1, beta2 = spec.reals("optimizer.betas")
+    out: dict[str, Json] = {
+        "optim": spec.target.optimizers[spec.text("optimizer")],
+        "learning_rate": spec.real("optimizer.lr"),
+        "adam_beta1": beta1,
+        "adam_beta2": beta2,
+        "adam_epsilon": spec.real("optimizer.eps"),
+        "weight_decay": spec.real("optimizer.weight_decay"),
+        "max_grad_norm": spec.real("optimizer.clip"),
+    }
+    targets = spec.get("optimizer.targets")
+    if spec.text("optimizer") in LOW_RANK and targets is not None:
+        out["optim_target_modules"] = list(targets) if isinstance(targets, tuple) else "all-linear"
+    words = [f"{name}={_number(spec.real(f'optimizer.{name}'))}" for name in _keywords(spec)]
+    more = spec.extra_value("trl", "optim_args")
+    if words or isinstance(more, str):
+        out["optim_args"] = ",".join([*words, *([more] if isinstance(more, str) else [])])
+    return out
+
+
+def _keywords(spec: Spec) -> list[str]:
+    names = ("rank", "scale", "update_proj_gap") if spec.text("optimizer") in LOW_RANK else ("momentum",)
+    return [name for name in names if spec.get(f"optimizer.{name}") is not None]
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def schedule(spec: Spec) -> dict[str, Json]:
+    """Name, keywords and warm-up, under the argument that the target has for steps or a share."""
+    name, kwargs = _shape(spec)
+    fallback = spec.target.base_arguments(spec.config)["lr_scheduler_kwargs"]
+    out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
+    warmup = warmup_of(spec)
+    steps, ratio = spec.target.arguments["warmup_steps"], spec.target.arguments["warmup_ratio"]
+    out[steps] = 0
+    if ratio != steps:
+        out[ratio] = 0.0
+    out[ratio if warmup.unit == "share" and warmup.value else steps] = warmup.value
+    return out
+
+
+def warmup_of(spec: Spec) -> Amount:
+    """The warm-up; a share becomes steps where a schedule-free optimizer, which reads only those, is used."""
+    warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
+    if warms_up_itself(spec) and warmup.unit == "share" and isinstance(steps, int):
+        return Amount("count", -int(-(warmup.value * steps) // 1))
+    return warmup
+
+
+def warms_up_itself(spec: Spec) -> bool:
+    """Whether the optimizer has the warm-up inside (schedule-free AdamW and SGD), so that no schedule may repeat it."""
+    name = spec.text("optimizer")
+    return name in SCHEDULE_FREE and name != "schedule_free_radam"
+
+
+def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
+    name, floor = spec.text("schedule"), spec.get("schedule.min_lr")
+    match name:
+        case "cosine" if isinstance(floor, Amount):
+            kwargs: dict[str, Json] = {"min_lr_rate" if floor.unit == "share" else "min_lr": floor.value}
+            if spec.get("schedule.warmup_lr") is None:
+                return "cosine_with_min_lr", kwargs
+            return "cosine_warmup_with_min_lr", {**kwargs, "warmup_lr_rate": _share(spec, "schedule.warmup_lr")}
+        case "cosine_with_restarts":
+            return name, {"num_cycles": spec.get("schedule.cycles") or 1}  # type: ignore[dict-item]
+        case "wsd":
+            shape = str(spec.get("schedule.decay_type") or "cosine")
+            kwargs = {"num_decay_steps": decay_steps(spec), "decay_type": "1-sqrt" if shape == "sqrt" else shape}
+            if isinstance(floor, Amount):
+                kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
+            return "warmup_stable_decay", kwargs
+        case "polynomial":
+            # The library's own values, stated; it refuses an end that is not below the peak.
+            power = spec.get("schedule.power")
+            end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
+            if isinstance(floor, Amount):
+                end = rate(spec, "schedule.min_lr")
+            return name, {"lr_end": end, "power": 1.0 if power is None else spec.real("schedule.power")}
+        case "inverse_sqrt" if spec.get("schedule.timescale") is not None:
+            return name, {"timescale": spec.integer("schedule.timescale")}
+        case "constant" if spec.amount("schedule.warmup").value and not warms_up_itself(spec):
+            return "constant_with_warmup", {}
+    return name, _metric(spec) if name in METRIC_SCHEDULES else {}
+
+
+def _metric(spec: Spec) -> dict[str, Json]:
+    """The library's own lowest rate (1e-3 for greedy) and highest (1.0) would be above every rate of a fine-tuning."""
+    out: dict[str, Json] = {
+        "mode": "max" if maximized(spec) else "min",
+        "factor": spec.real("schedule.factor"),
+        "patience": spec.integer("schedule.patience"),
+        "min_lr": 0.0 if spec.get("schedule.min_lr") is None else rate(spec, "schedule.min_lr"),
+    }
+    if spec.text("schedule") == "greedy":
+        out["max_lr"] = rate(spec, "schedule.max_lr")
+    return out
+
+
+def maximized(spec: Spec) -> bool:
+    """Whether the metric of checkpoints and schedules is better when it is higher, as transformers decides it."""
+    said, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
+    return said if isinstance(said, bool) else isinstance(metric, str) and not metric.endswith("loss")
+
+
+def rate(spec: Spec, path: str) -> float:
+    """A learning rate that may be written as a share of the peak."""
+    value = spec.amount(path)
+    return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
+
+
+def _share(spec: Spec, path: str) -> float:
+    value = spec.amount(path)
+    return float(value.value) if value.unit == "share" else value.value / spec.real("optimizer.lr")
+
+
+def decay_steps(spec: Spec) -> int:
+    """Steps of the final decay. Raises TypeError for a share of an unknown number of steps."""
+    decay = spec.amount("schedule.decay")
+    return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)

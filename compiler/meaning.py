@@ -1,0 +1,219 @@
+"""What a name that is none was meant to be: by its words, by its letters, and by where it stands.
+
+Every setting is known by its own name, by the trainer arguments that it decides, by their names in other versions
+(`renames` of the targets), by the keys of accelerate and DeepSpeed that it decides, and by what other tools say
+(`foreign.MEANT`). Loaded only for a misspelt spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from xpc.compiler import schema, targets
+from xpc.compiler.foreign import CHOICES, IDLE, MEANT, WORDS
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from difflib import SequenceMatcher
+
+ENOUGH = 0.62
+"""Least likeness of a suggestion; 1 is the same letters."""
+SAME = 0.99
+"""Likeness of the same words."""
+LETTERS = 0.72
+"""Least share of equal letters in a typo."""
+NEVER = ("strategy.activation_checkpointing",)
+"""Settings that stand in the schema to be refused."""
+
+
+@record
+class Meaning:
+    """A setting by its path (`train` is the header's sentence), the value that the name decides, and the likeness."""
+
+    path: str
+    value: str = ""
+    likeness: float = 1.0
+
+
+@record
+class Known:
+    """One name of a setting: its letters without separators, and its words.
+
+    `own` says that the language calls it so, `far` how much less likely it is for being one method's or deep inside.
+    """
+
+    letters: str
+    words: tuple[str, ...]
+    path: str
+    value: str
+    own: bool
+    far: float
+
+
+def letters(name: str) -> str:
+    """The lower-case letters and digits of a name."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+@cache
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name, those that mean the same made one, in order and once each."""
+    parts: list[str] = []
+    part = ""
+    for before, c in zip(" " + name, name):
+        if not c.isalnum():
+            c = ""
+        if part and (not c or (c.isupper() and before.islower())):
+            parts.append(part)
+            part = ""
+        part += c.lower()
+    said = " ".join(WORDS.get(one, one) for one in [*parts, part] if one)
+    return tuple(dict.fromkeys(said.split()))
+
+
+def weight(word: str) -> float:
+    """What a word counts."""
+    return 0.25 if f" {word} " in IDLE else 1.0
+
+
+def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Likeness of two names by the words that they share, 0 to 1."""
+    shared = sum(weight(word) for word in one if word in other)
+    if not shared:
+        return 0.0
+    return 2 * shared / (sum(map(weight, one)) + sum(map(weight, other)))
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Every name of every setting; the language's own come first."""
+    out: dict[tuple[str, str, str], Known] = {}
+
+    def add(name: str, path: str, value: str = "", own: bool = False) -> None:
+        row = schema.BY_PATH.get(path)
+        far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
+        out.setdefault((letters(name), path, value), Known(letters(name), words(name), path, value, own, far))
+
+    for row in schema.TABLE:
+        if row.path not in NEVER and not row.path.startswith("train."):
+            add(row.name, row.path, own=not row.inner)
+            add(row.path, row.path)
+    for clause in schema.CLAUSES:
+        if clause not in schema.BY_PATH and clause != "train":
+            add(clause, clause, own=True)
+    for name, path in schema.bare_choices().items():
+        add(name, path, name, own=True)
+    for row in schema.TABLE:
+        for argument in row.args if row.path not in NEVER else ():
+            add(argument, row.path)
+    for said, phrases in MEANT.items():
+        path, _, value = said.partition("=")
+        for phrase in phrases.split("; ") if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
+            add(phrase, path, value)
+    for name, path in _of_targets():
+        add(name, path)
+    for path, choices in CHOICES.items():
+        if schema.BY_PATH[path].bare and path != "track":
+            for choice, phrases in choices.items():
+                for phrase in phrases.split("; "):
+                    if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
+                        add(phrase, path, choice)
+    return tuple(out.values())
+
+
+def _of_targets() -> Iterator[tuple[str, str]]:
+    """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
+    from xpc.compiler.extras import OWNED, owner
+
+    for name in targets.names():
+        target = targets.load(name)
+        for old in () if target is None else target.renamed:
+            new = target.rename(old) if target is not None else None
+            path = owner("trl", new or "")
+            if path is not None:
+                yield old, path
+    for escape in ("accelerate", "deepspeed"):
+        for name, path in OWNED[escape].items():
+            yield name.rpartition(".")[2], path
+
+
+def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
+    """The setting that a name most likely means, or None where nothing is near.
+
+    In a clause its own settings go before others that are as near, and a name is also read behind the clause's:
+    `interval` in `save` is `save_interval`. `exact` takes the same words or letters only; `valued` leaves clauses out.
+    """
+    name = name[:80]
+    ways = [name] if clause is None else [name, f"{clause} {name}"]
+    best: Meaning | None = None
+    rank = 0.0
+    for number, way in enumerate(ways):
+        said, own = letters(way), words(way)
+        for one in known():
+            inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
+            if valued and one.own and one.path not in schema.BY_PATH:
+                continue
+            if number and not (inside and set(words(name)) & set(one.words)):
+                continue  # read behind the clause's name it means the clause's settings, by a word of its own
+            like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
+            if like < SAME and not exact:
+                like = max(like, _of_letters(said, one.letters), 0.8 * (one.own and _begins(said, one.letters)))
+            if like < (SAME if exact else ENOUGH):
+                continue
+            score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
+            if score > rank:
+                best, rank = Meaning(one.path, one.value, like), score
+    return best
+
+
+@cache
+def _matcher(one: str) -> SequenceMatcher[str]:
+    """A matcher that knows a name, which is the costly half of it."""
+    from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
+
+    return SequenceMatcher(None, "", one, autojunk=False)
+
+
+def _of_letters(one: str, other: str) -> float:
+    """Likeness by letters, where the lengths allow one: a typo changes few of them."""
+    short, long = sorted((len(one), len(other)))
+    if short < 3 or 2 * short < LETTERS * (short + long):
+        return 0.0
+    matcher = _matcher(one)
+    matcher.set_seq1(other)
+    if matcher.real_quick_ratio() < LETTERS or matcher.quick_ratio() < LETTERS:
+        return 0.0
+    ratio = matcher.ratio()
+    return 0.97 if sorted(one) == sorted(other) else 0.95 * ratio if ratio >= LETTERS else 0.0
+
+
+def _begins(one: str, other: str) -> bool:
+    """Whether a name is short for another."""
+    return len(one) >= 3 and other.startswith(one)
+
+
+def choice(row: schema.Setting, text: str) -> str | None:
+    """The choice of a setting that another spelling of it means, or None where nothing is near."""
+    text = text[:80]
+    said, own = letters(text), words(text)
+    best, rank = None, 0.0
+    for name, phrase in _choices(row):
+        like = 1.0 if said == letters(phrase) else max(of_words(own, words(phrase)), _of_letters(said, letters(phrase)))
+        like += 0.04 * (name == phrase)
+        if like >= ENOUGH and like > rank:
+            best, rank = name, like
+    return best
+
+
+@cache
+def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
+    """Every spelling of every choice of a setting."""
+    out = [(name, name) for name in row.choices]
+    for name, phrases in CHOICES.get(row.path, {}).items():
+        out += [(name, phrase) for phrase in phrases.split("; ")]
+    if row.path == "optimizer":
+        loaded = [targets.load(name) for name in targets.names()]
+        out += [(name, value) for target in loaded if target is not None for name, value in target.optimizers.items()]
+    return tuple((name, phrase) for name, phrase in out if name in row.choices)

@@ -1,0 +1,63 @@
+"""The optimizers of the language: one naming scheme, the packages they come from, and what each of them reads.
+
+A name is `[origin_]algorithm[bits]`: `adamw8bit` has states of 8 bits, `paged_` keeps them in memory that CUDA pages,
+`torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` say whose variant it is, and `_layerwise` steps every
+parameter as soon as its gradient is there. What the trainer calls them is in the targets (`[optimizers]`); a target
+that lacks one lists why (`[optimizers_lacking]`).
+
+Source of what is read: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
+"""
+
+from __future__ import annotations
+
+TORCH = ("adamw", "adamw_torch", "adamw_fused", "adafactor", "adagrad", "rmsprop", "sgd")
+PACKAGES = {
+    "bitsandbytes": (
+        "adamw8bit", "ademamix", "ademamix8bit", "bnb_rmsprop", "lion", "lion8bit", "paged_adamw", "paged_adamw8bit",
+        "paged_ademamix", "paged_ademamix8bit", "paged_lion", "paged_lion8bit", "rmsprop8bit",
+    ),
+    "torchao": ("torchao_adamw4bit", "torchao_adamw8bit"),
+    "galore": (
+        "galore_adafactor", "galore_adamw", "galore_adamw8bit", "galore_adamw8bit_layerwise", "galore_adamw_layerwise",
+    ),
+    "apollo": ("apollo_adamw", "apollo_adamw_layerwise"),
+    "lomo": ("adalomo", "lomo"),
+    "grokadamw": ("grokadamw",),
+    "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
+    "optimi": ("stable_adamw",),
+}  # fmt: skip
+"""Optimizers by the extra of a target that installs their package; those of torch and transformers need none."""
+
+NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
+
+LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
+"""Optimizers that project the gradients of `targets` to a low rank."""
+FUSED = ("adalomo", "lomo")
+"""Optimizers that step inside the backward pass, so that there is never a whole gradient."""
+LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
+"""Optimizers that step a parameter in a hook of its gradient."""
+SCHEDULE_FREE = PACKAGES["schedulefree"]
+
+_MOMENTS = ("betas", "eps", "weight_decay", "clip")
+_READS = {
+    **dict.fromkeys(("adafactor", "adagrad", "rmsprop", "sgd", "grokadamw"), ("weight_decay", "clip")),
+    **dict.fromkeys(("bnb_rmsprop", "rmsprop8bit", "schedule_free_sgd"), ("weight_decay", "clip")),
+    **dict.fromkeys(("lion", "lion8bit", "paged_lion", "paged_lion8bit"), ("betas", "weight_decay", "clip")),
+    **dict.fromkeys(PACKAGES["galore"], ("clip",)),
+    **dict.fromkeys(PACKAGES["apollo"], ("betas", "eps", "clip")),
+    **dict.fromkeys(FUSED, ()),
+}
+
+
+def reads(name: str) -> tuple[str, ...]:
+    """The settings that reach an optimizer, of `betas`, `eps`, `weight_decay` and `clip`.
+
+    What steps before the backward pass has ended leaves no gradient to clip.
+    """
+    found = _READS.get(name, _MOMENTS)
+    return tuple(one for one in found if one != "clip") if name in LAYERWISE else found
+
+
+def package(name: str) -> str | None:
+    """The extra of a target that installs an optimizer's package, or None where torch or transformers has it."""
+    return next((extra for extra, names in PACKAGES.items() if name in names), None)

@@ -1,0 +1,37 @@
+"""Whether every layer of a model attends to all that came before, read from a `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ALTERNATING = ("gemma2", "gemma3_text")
+"""Families that make some of their layers sliding unless `layer_types` says otherwise."""
+SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
+"""Families that read `sliding_window` only where `use_sliding_window` is on."""
+DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096}
+"""Windows of the classes whose configurations leave them out when they are the default."""
+LATE = ("qwen2", "qwen3")
+"""Families whose first `max_window_layers` layers keep full attention."""
+
+
+def windowed(config: Mapping[str, object]) -> bool:
+    """Whether a layer sees only a window, a chunk or a state of the past; what a configuration leaves open is a no.
+
+    A null and a window of 0 mean none. Source: `layer_types` and `sliding_window` of transformers 5.23's configuration
+    classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
+    """
+    kinds, model_type = config.get("layer_types"), str(config.get("model_type"))
+    if isinstance(kinds, list):
+        return any(kind != "full_attention" for kind in kinds)
+    if model_type in ALTERNATING:
+        return True
+    window = config.get("sliding_window", DEFAULTS.get(model_type))
+    if not window or (model_type in SWITCHED and config.get("use_sliding_window") is not True):
+        return False
+    if model_type in LATE:
+        layers, full = config.get("num_hidden_layers"), config.get("max_window_layers", 28)
+        return isinstance(layers, int) and isinstance(full, int) and layers > full
+    if model_type == "smollm3":  # its layers without rotary positions slide: every fourth
+        layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
+        return isinstance(layers, int) and isinstance(every, int) and layers >= every
+    return True

@@ -1,0 +1,150 @@
+"""The rows of local files, and how many there are (XP551, XP553 to XP556)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from math import ceil
+
+from xpc.compiler import rows
+from xpc.compiler.kinds import Amount
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.sources import DATA_FORMATS
+from xpc.compiler.spec import Spec
+
+
+@rule("XP551", "split-of-a-file")
+def split_of_a_file(spec: Spec) -> Iterator[Finding]:
+    """A local file is one split, whatever it is called: a split of it to evaluate on would be the training rows again.
+
+    Today, silently: the evaluation loss is the training loss. Source: the runtime's `sources.py`; datasets
+    `load_dataset(data_files=...)` has one split.
+    """
+    if spec.get("eval.split") is None:
+        return
+    for source in spec.data:
+        if source.path is not None and source.path.lower().endswith(DATA_FORMATS):
+            yield Finding(
+                spec.place("eval.split", "of a file"),
+                f"`{source.name[:80]}` is one file and has no splits: evaluation would read the training rows",
+                "write `data(holdout=5%)` instead, or name a folder with a file a split",
+                (source.label,),
+            )
+            return
+
+
+@rule("XP553", "column-not-there")
+def column_not_there(spec: Spec) -> Iterator[Finding]:
+    """The columns of the shape, or those that `columns` names, must be in the file.
+
+    Today: KeyError (`'text'`, `'chosen'`) in a worker of the tokenizing. A column that only later rows have is there.
+    Source: datasets; executed.
+    """
+    for source in spec.data:
+        if source.found is None or source.content is None:
+            continue
+        for name in rows.columns(source):
+            if name in source.found or any(
+                json.dumps(name, ensure_ascii=ascii).encode() in source.content for ascii in (True, False)
+            ):
+                continue
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has no column `{name}`",
+                f"its columns are {', '.join(source.found[:8])}; name them with `columns`, or another `format`",
+                (spec.label("data.format", "the shape"),),
+            )
+            break
+
+
+@rule("XP554", "row-of-another-shape")
+def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
+    """A row must be what its shape says: turns with a known speaker, a text that is a text.
+
+    The first MiB of a local JSON file is looked at. Today: the run ends when it comes to that row, in the mapping of
+    the data. Source: the runtime's `sources.py`.
+    """
+    for source in spec.data:
+        if source.found is None or not set(rows.columns(source)) <= set(source.found):
+            continue  # XP553 speaks of the column
+        for number, row in enumerate(rows.stored(source).rows):
+            wrong = rows.wrong_shape(source, row)
+            if wrong is not None:
+                yield Finding(
+                    source.label,
+                    f"row {number} of `{source.name[:80]}` is no row of {source.shape}: {wrong}",
+                    "mend the row (they are counted from 0), or name another `format`",
+                )
+                break
+
+
+@rule("XP555", "more-rows-than-there-are")
+def more_rows(spec: Spec) -> Iterator[Finding]:
+    """`take` and `holdout` cannot ask for more rows than there are, nor leave none.
+
+    Today: the run ends after every row was mapped. The rows of a local file are counted, those of a registered dataset
+    are known. Source: the runtime's `data.py`; datasets `train_test_split`.
+    """
+    total: int | None = 0
+    for source in spec.data:
+        taken = there = rows.count(source)
+        if there is not None and source.take is not None:
+            share = source.take.unit == "share"
+            taken = int(there * source.take.value) if share else int(source.take.value)
+            if taken > there or taken == 0:
+                yield Finding(
+                    source.label,
+                    f"`take` asks for {taken:,} of {there:,} rows",
+                    f"leave `take` out, or take {there:,} at most",
+                    severity=None if source.path is not None else "warning",
+                )
+                taken = None
+        total = None if total is None or taken is None else total + taken
+    holdout = spec.get("data.holdout")
+    if not isinstance(holdout, Amount):
+        return
+    held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
+    nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
+    if nothing or rest:
+        local = total is None or all(source.path is not None for source in spec.data)
+        yield Finding(
+            spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
+            "the holdout holds no row" if nothing else "the holdout leaves nothing to train on",
+            "write `holdout = 5%`",
+            severity=None if nothing or local else "warning",
+            replace="holdout = 5%",
+        )
+
+
+@rule("XP556", "images-not-read", "warning")
+def images_not_read(spec: Spec) -> Iterator[Finding]:
+    """Models here read text. Columns of images are left out of the rows, and a part of a message that is an image has
+    no text to render.
+
+    Today with the plain trainer: ValueError in its constructor, after the model is loaded (trl 1.16 `sft_trainer.py`).
+    """
+    for source in spec.data:
+        named = [name for name in source.found or () if name in ("image", "images")]
+        first = rows.stored(source).rows[:1]
+        parts = [
+            part
+            for row in first
+            for turn in rows.turns(source, row)
+            if isinstance(turn.get("content"), list)
+            for part in turn["content"]  # type: ignore[attr-defined]  # it is a list
+        ]
+        if named or any(isinstance(part, dict) and "image" in str(part.get("type")) for part in parts):
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has images, and only text is trained on",
+                "leave the images out of the data, or name other data",
+            )
+
+
+RULES = (
+    split_of_a_file,
+    column_not_there,
+    row_of_another_shape,
+    more_rows,
+    images_not_read,
+)

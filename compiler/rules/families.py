@@ -1,0 +1,66 @@
+"""What a target can do with the family of a spec's model: shared by the rules of attention, packing and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.registry import Family
+from xpc.compiler.spec import Spec
+
+FLASH = ("flash2", "flash3")
+OWN_STATE = ("stateful", "kernel")
+"""Families with layers that carry a state from token to token, which no attention mask can reset."""
+
+
+def family(spec: Spec) -> Family | None:
+    """What is known of the model's family, or None."""
+    return None if spec.model.model_type is None else registry.find_family(spec.model.model_type)
+
+
+def listed(spec: Spec, fact: str) -> bool:
+    """Whether the model's family stands in a list of the target's facts."""
+    names = spec.target.facts[fact]
+    assert isinstance(names, list)
+    return spec.model.model_type in names
+
+
+def has_attention(spec: Spec, attn: str) -> bool:
+    """Whether the model's family has an attention on this target; unknown families may have all of them."""
+    known, lacks = family(spec), spec.target.facts["family_lacks"]
+    if known is None:
+        return True
+    assert isinstance(lacks, Mapping)
+    declared = {"sdpa": known.sdpa, "flash2": known.flash, "flash3": known.flash, "flex": known.flex}.get(attn, True)
+    missing = lacks.get(known.model_type, [])
+    assert isinstance(missing, list)
+    return declared and attn not in missing
+
+
+def mask_is_exact(spec: Spec) -> bool:
+    """Whether the target's mask keeps packed documents of this model apart without a flash kernel."""
+    known = family(spec)
+    return spec.target.facts["isolate_mask"] is True and known is not None and known.packing == "exact"
+
+
+def flash_is_exact(spec: Spec) -> bool:
+    """Whether flash attention keeps documents of this model apart; unknown families get the benefit of the doubt."""
+    known = family(spec)
+    return not listed(spec, "flash_mixes") and (known is None or known.packing not in OWN_STATE)
+
+
+def runs_flash(spec: Spec) -> bool:
+    """Whether flash2 could be written instead: the GPU, the dtype and the family have it."""
+    gpu = spec.hardware.gpu
+    return (
+        gpu is not None
+        and gpu.capability >= (8, 0)
+        and spec.text("precision") != "fp32"
+        and has_attention(spec, "flash2")
+    )
+
+
+def rows_have_bounds(spec: Spec) -> bool:
+    """Whether the trainer tells the model where documents end: flattened rows do, a stream that is cut does not."""
+    packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
+    return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

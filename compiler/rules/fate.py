@@ -1,0 +1,149 @@
+"""What became of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents, not by `check`.
+
+    [P01]
+    name = "bf16-pre-ampere"
+    fate = "implemented"        # the spec can say it, and a code refuses it
+    codes = ["XP301"]
+    targets = ["trl-0.18", "trl-1.16"]
+    case = "XP301"              # title of the case that violates the row
+
+    [P02]
+    name = "bf16-on-cpu-without-use_cpu"
+    fate = "unwritable"         # preflight (found when the bundle starts), refused (with the reason), open (unchecked)
+    why = "use_cpu is derived from `hardware cpu`, never written"
+
+`fates/obsolete.toml` holds bans of other tools and of older versions that do not hold, with specs that they forbid.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from attrs import field
+
+from xpc.compiler.targets import TARGETS
+from xpc.grammar.record import record
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fates")
+KINDS = ("implemented", "unwritable", "preflight", "refused", "open")
+IMPLEMENTED, UNWRITABLE, PREFLIGHT, REFUSED, OPEN = KINDS
+GROUPS = {
+    "P": "Precision and hardware",
+    "A": "Attention and packing",
+    "D": "Distributed strategy",
+    "B": "Batch arithmetic",
+    "C": "Checkpoints, saving and resuming",
+    "O": "Optimizer and schedule",
+    "Q": "Adapters and quantization",
+    "K": "Liger and fused kernels",
+    "S": "Supervised fine-tuning",
+    "R": "Preferences and rewards",
+    "G": "Online reinforcement",
+    "T": "Data, templates and loaders",
+    "N": "Launchers and nodes",
+    "E": "Evaluation and the best model",
+    "H": "Hub and logging",
+    "X": "Renamed and removed names",
+}
+"""The groups of the table, by the letter of their rows."""
+
+
+@record
+class Fate:
+    """What became of a row. `why` is empty where it is implemented, the other four where it is not."""
+
+    row: str
+    name: str
+    kind: str
+    codes: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    case: str = ""
+    why: str = ""
+
+
+@record
+class Ban:
+    """A ban that no longer holds: what is said, what is true now, a spec that it forbids, and where that passes."""
+
+    name: str
+    said: str
+    now: str
+    text: str = ""
+    targets: tuple[str, ...] = field(default=TARGETS)
+
+
+def fates() -> tuple[dict[str, Fate], list[str]]:
+    """Every fate by its row in the order of the groups, and what is wrong with the files."""
+    found: dict[str, Fate] = {}
+    wrong: list[str] = []
+    for letter in GROUPS:
+        for row, entry in sorted(_read(f"{letter}.toml", wrong).items()):
+            problems = _problems(letter, row, entry)
+            wrong += [f"{row}: {one}" for one in problems]
+            if not problems and isinstance(entry, Mapping):
+                found[row] = _fate(row, entry)
+    return found, wrong
+
+
+def by_code() -> dict[str, list[Fate]]:
+    """The implemented rows of each code."""
+    out: dict[str, list[Fate]] = {}
+    for fate in fates()[0].values():
+        for code in fate.codes:
+            out.setdefault(code, []).append(fate)
+    return out
+
+
+def bans() -> tuple[Ban, ...]:
+    """The obsolete bans."""
+    wrong: list[str] = []
+    table = _read("obsolete.toml", wrong)
+    if wrong:
+        raise ValueError(wrong[0])
+    return tuple(
+        Ban(name, str(one["said"]), str(one["now"]), str(one.get("text", "")), tuple(one.get("targets", TARGETS)))
+        for name, one in table.items()
+        if isinstance(one, Mapping)
+    )
+
+
+def _read(name: str, wrong: list[str]) -> dict[str, object]:
+    import tomllib
+
+    try:
+        with open(os.path.join(FOLDER, name), "rb") as handle:
+            return tomllib.load(handle)
+    except FileNotFoundError:
+        wrong.append(f"{name} is not there")
+    except ValueError as error:
+        wrong.append(f"{name}: {error}")
+    return {}
+
+
+def _problems(letter: str, row: str, entry: object) -> list[str]:
+    if not (len(row) == 3 and row[0] == letter and row[1:].isdigit()):
+        return [f"no row of {letter}.toml"]
+    if not isinstance(entry, Mapping):
+        return ["no table"]
+    kind = entry.get("fate")
+    if kind not in KINDS:
+        return [f"fate is {kind!r}, not one of {', '.join(KINDS)}"]
+    texts, lists = (("name", "case"), ("codes", "targets")) if kind == IMPLEMENTED else (("name", "why"), ())
+    out = [f"{name} is no text" for name in texts if not (isinstance(entry.get(name), str) and entry[name].strip())]
+    for name in lists:
+        value = entry.get(name)
+        if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+            out.append(f"{name} is no list of texts")
+        elif name == "targets" and not set(value) <= set(TARGETS):
+            out.append(f"targets {value} are not all of {', '.join(TARGETS)}")
+    extra = set(entry) - {"fate", *texts, *lists}
+    return [*out, *([f"{', '.join(sorted(extra))} does not belong here"] if extra else [])]
+
+
+def _fate(row: str, entry: Mapping[str, object]) -> Fate:
+    codes, targets = entry.get("codes", []), entry.get("targets", [])
+    assert isinstance(codes, list)
+    assert isinstance(targets, list)
+    texts = [" ".join(str(entry.get(name, "")).split()) for name in ("name", "fate", "case", "why")]
+    return Fate(row, texts[0], texts[1], tuple(codes), tuple(targets), texts[2], texts[3])

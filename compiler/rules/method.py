@@ -1,0 +1,77 @@
+"""Methods against the target: what its classes have (XP127)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.schema import BY_PATH
+from xpc.compiler.spec import Spec
+
+BESIDE = ("method.max_prompt", "method.rewards")
+"""Settings that the runtime carries out where the class has no argument."""
+
+INSTEAD = {
+    "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
+    "method.reference_free": "leave `reference_free` out: this target always compares with a reference",
+}
+
+
+@rule("XP127", "method-not-in-the-target")
+def method_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """The target has the method, and its class of the method has the settings that are written.
+
+    trl-0.18 has no rloo of reward functions, one dpo loss at a time, and no choice of loss in sft; trl-1.16 has no
+    `rpo` and no `reference_free`, and its dpo warns of `padding_free` and pads all the same. Today: TypeError for the
+    name when the arguments are built, or a value that nothing reads. Source: the configuration classes of trl 0.18 and
+    1.16, `dpo_trainer.py` and `grpo_trainer.py`.
+    """
+    method, target = spec.text("method"), spec.target
+    related = (spec.label("target", "the target"),)
+    reason = target.refused(method)
+    if reason is not None:
+        yield Finding(
+            spec.place("method"), f"{target.name} has no {method}: {reason}", "write `target trl-1.16`", related
+        )
+        return
+    yield from _missing(spec)
+    losses = spec.weighted("method.loss")
+    several = len(losses) > 1 or any(one.weight is not None for one in losses)
+    if method == "dpo" and several and not target.facts["dpo_loss_list"]:
+        yield Finding(
+            spec.place("method.loss"),
+            f"dpo of {target.name} has one loss at a time",
+            f"write `loss = {losses[0].name}`, or `target trl-1.16`",
+            related,
+        )
+    scaled = spec.fields().get("scale_rewards")
+    if scaled is not None and scaled.type == "bool" and spec.get("method.scale_rewards") == "batch":
+        yield Finding(
+            spec.place("method.scale_rewards"),
+            f"grpo of {target.name} divides by the deviation of the prompt's completions, or not at all",
+            "write `scale_rewards = group`, or `target trl-1.16`",
+            related,
+        )
+    if method == "dpo" and spec.flag("batch.padding_free") and not target.facts["dpo_padding_free"]:
+        yield Finding(
+            spec.place("batch.padding_free"),
+            f"dpo of {target.name} pads all the same, with a warning",
+            "leave `padding_free` out",
+            related,
+        )
+
+
+def _missing(spec: Spec) -> Iterator[Finding]:
+    """Written settings of the method that none of its class's arguments carries."""
+    known, method, target = spec.fields(), spec.text("method"), spec.target
+    for path in spec.values:
+        row = BY_PATH[path]
+        if method not in row.methods or not row.args or path in BESIDE or not spec.written(path):
+            continue
+        if spec.get(path) is not False and not any((target.rename(name) or name) in known for name in row.args):
+            help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`")
+            message = f"{method} of {target.name} has no `{row.name}`"
+            yield Finding(spec.place(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),))
+
+
+RULES = (method_of_the_target,)

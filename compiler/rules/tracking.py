@@ -1,0 +1,64 @@
+"""Experiment trackers (XP751, XP752, XP754)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+
+def _trackers(spec: Spec) -> tuple[object, ...]:
+    found = spec.get("track")
+    return found if isinstance(found, tuple) else ()
+
+
+@rule("XP751", "tracker-not-in-the-target")
+def tracker_not_there(spec: Spec) -> Iterator[Finding]:
+    """transformers reports to the trackers that it has callbacks for; 4.52 (trl-0.18) has none for trackio.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: transformers 4.52
+    `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
+    """
+    if "trackio" in _trackers(spec) and spec.target.name == "trl-0.18":
+        yield Finding(
+            spec.place("track", "no callback for trackio"),
+            f"{spec.target.name} cannot report to trackio",
+            "write `track wandb`, or `target trl-1.16`",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP752", "trackio-without-a-project", "warning")
+def trackio_project(spec: Spec) -> Iterator[Finding]:
+    """Without a name of its own every run goes to trackio's project `huggingface`, with those of everybody else.
+
+    Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
+    """
+    if "trackio" in _trackers(spec) and spec.get("track.project") is None and spec.target.name != "trl-0.18":
+        yield Finding(
+            spec.place("track", "the project is `huggingface`"),
+            "trackio without a project",
+            f'write `track trackio(project="{spec.name}")`',
+        )
+
+
+@rule("XP754", "name-without-a-tracker", "warning")
+def name_without_tracker(spec: Spec) -> Iterator[Finding]:
+    """The name and the project of a run are told to its trackers, and there is none.
+
+    Today, silently: `run_name` and `project` are read by the callbacks of trackers alone.
+    """
+    if any(one != "none" for one in _trackers(spec)):
+        return
+    for path in ("track.name", "track.project"):
+        if spec.written(path):
+            yield Finding(
+                spec.place(path, "told to nobody"),
+                f"`{path[6:]}` without a tracker",
+                "write `track wandb`, or leave it out",
+                (spec.label("track", "no tracker"),),
+            )
+
+
+RULES = (tracker_not_there, trackio_project, name_without_tracker)

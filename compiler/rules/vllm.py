@@ -1,0 +1,107 @@
+"""Generation by vLLM (XP680 to XP684)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+
+def _colocated(spec: Spec) -> bool:
+    return spec.get("method.vllm.mode") != "server"
+
+
+@rule("XP680", "vllm-without-gpu")
+def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
+    """vLLM's wheels generate on GPUs; on a CPU the run would end when vLLM looks for one.
+
+    Today: an error of vLLM's engine after the model is loaded. Source: vllm's published wheels are built for CUDA.
+    """
+    if spec.on_cpu and _colocated(spec):
+        yield Finding(
+            spec.place("method.vllm", "needs a GPU"),
+            "vLLM cannot generate on the CPU",
+            "leave `vllm` out: transformers generates",
+            (spec.label("hardware", "the hardware"),),
+        )
+
+
+@rule("XP681", "vllm-groups-do-not-divide")
+def tensor_parallel(spec: Spec) -> Iterator[Finding]:
+    """A colocated vLLM that spans several GPUs takes them from the training processes, in groups of one size.
+
+    Today: ValueError when the trainer starts vLLM, after the model is loaded. Source: trl 1.16 `vllm_generation.py`,
+    trl 0.18 `grpo_trainer.py`.
+    """
+    size, world = spec.get("method.vllm.tensor_parallel"), spec.hardware.world
+    if isinstance(size, int) and _colocated(spec) and world % size:
+        nearest = max(n for n in range(1, size) if world % n == 0)
+        yield Finding(
+            spec.place("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
+            f"{world} processes do not make groups of {size}",
+            f"write `tensor_parallel = {nearest}`",
+            (spec.label("hardware", f"{world} processes"),),
+            replace=f"tensor_parallel = {nearest}",
+        )
+
+
+@rule("XP682", "vllm-over-8-bits")
+def eight_bits(spec: Spec) -> Iterator[Finding]:
+    """vLLM quantizes to 4 bits while it loads, not to 8, so a colocated one cannot have the base that is trained.
+
+    Today: ValueError when the trainer starts vLLM, after the model is loaded. Source: trl 1.16 `vllm_generation.py`.
+    """
+    if spec.bits == 8 and _colocated(spec) and spec.target.name != "trl-0.18":
+        yield Finding(
+            spec.place("lora.bits", "not by vLLM"),
+            "a colocated vLLM cannot load a base of 8 bits",
+            "write `bits = 4`, or leave `bits` out",
+            (spec.label("method.vllm", "colocated"),),
+            replace="bits = 4",
+        )
+
+
+@rule("XP683", "vllm-too-short")
+def too_short(spec: Spec) -> Iterator[Finding]:
+    """vLLM's context holds the prompt and the completion; what does not fit of a completion is never generated.
+
+    Today, silently: completions end at the context's end, and count as cut. Source: trl 1.16 `vllm_generation.py`
+    (`max_model_len`).
+    """
+    longest, completion = spec.get("method.vllm.max_length"), spec.get("method.max_completion")
+    prompt = spec.get("method.max_prompt")
+    if not isinstance(longest, int) or not isinstance(completion, int):
+        return
+    need = completion + (prompt if isinstance(prompt, int) else 1)
+    if longest < need:
+        yield Finding(
+            spec.place("method.vllm.max_length", f"{prompt or 'a prompt'} + {completion:,} tokens do not fit"),
+            "vLLM's context is too short for prompt and completion",
+            f"write `max_length = {need}`",
+            (spec.label("method.max_completion"), spec.label("method.max_prompt")),
+            replace=f"max_length = {need}",
+            severity=None if longest <= completion else "warning",
+        )
+
+
+@rule("XP684", "settings-of-another-vllm", "warning")
+def another_mode(spec: Spec) -> Iterator[Finding]:
+    """A colocated vLLM has no port and no timeout, and a server is started with its own memory and parallelism.
+
+    Today, silently: the argument is read in the other mode only. Source: trl 1.16 `vllm_generation.py`, trl 0.18
+    `grpo_trainer.py`.
+    """
+    server = not _colocated(spec)
+    for name in ("gpu_memory", "tensor_parallel", "max_length", "sleep") if server else ("port", "timeout"):
+        path = f"method.vllm.{name}"
+        if spec.written(path) and spec.get(path) is not False:
+            yield Finding(
+                spec.place(path, "never read"),
+                f"`{name}` with a vLLM {'server' if server else 'inside the processes'}",
+                f"leave `{name}` out, or write `mode = {'colocate' if server else 'server'}`",
+                (spec.label("method.vllm.mode", "the mode"),),
+            )
+
+
+RULES = (vllm_on_cpu, tensor_parallel, eight_bits, too_short, another_mode)

@@ -1,0 +1,91 @@
+"""What a run needs of its machine besides versions, GPUs and data: packages, the hub, a port. Nothing is loaded."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from .bundle import Bundle
+from .rewards import MATH
+
+TRACKERS: Mapping[str, tuple[str, ...]] = {
+    "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",), "dagshub": ("dagshub",),
+    "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
+    "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
+}  # fmt: skip
+"""Values of ``report_to``, and the modules of which each needs one (transformers, integration_utils.py)."""
+FLASH: Mapping[str, tuple[str, ...]] = {
+    "flash_attention_2": ("flash_attn", "kernels"),
+    "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
+}
+"""Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
+EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
+"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
+
+
+def packages(bundle: Bundle) -> list[str]:
+    """Packages that this bundle uses and that are not installed; what its pins name is told by their check."""
+    wanted: list[tuple[str, tuple[str, ...], str]] = []
+    arguments, lora = bundle.arguments, bundle.lora
+    if lora is not None:
+        wanted.append(("peft", ("peft",), "adapters need it"))
+        if lora["bits"] is not None:
+            wanted.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
+    optimizer = str(arguments.get("optim", ""))
+    if any(part in optimizer for part in EIGHT_BIT):
+        wanted.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
+    attention = str(bundle.model["attn_implementation"])
+    if attention in FLASH:
+        package = "flash-attn-3" if attention.endswith("3") else "flash-attn"
+        wanted.append((package, FLASH[attention], f"the attention {attention} needs it"))
+    trackers = arguments.get("report_to") or []
+    for tracker in [trackers] if isinstance(trackers, str) else trackers:
+        if tracker in TRACKERS:
+            wanted.append((tracker, TRACKERS[tracker], "the run reports to it"))
+    if arguments.get("use_vllm"):
+        wanted.append(("vllm", ("vllm",), "it generates the completions of this run"))
+    checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
+    if checked:
+        wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
+    told: dict[str, str] = {}
+    if bundle.on_cpu and bundle.target == "trl-0.18" and lora is not None and lora["bits"] is not None:
+        told["GPU"] = "a quantized base needs a GPU: transformers 4.52 loads none on a CPU"
+    for package, modules, reason in wanted:
+        if package not in bundle.pins and not any(find_spec(module) for module in modules):
+            told.setdefault(package, f"{package} is not installed, and {reason} (pip install {package})")
+    return list(told.values())
+
+
+def hub(bundle: Bundle) -> list[str]:
+    """A run that pushes needs the network and a token; TRL would find out after the model is loaded."""
+    if not bundle.arguments.get("push_to_hub"):
+        return []
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
+            return [f"this run pushes to the hub, and {name}={os.environ[name]} keeps it from the network"]
+    from huggingface_hub import get_token
+
+    if bundle.arguments.get("hub_token") or get_token():
+        return []
+    return ["this run pushes to the hub, and no token was found; set HF_TOKEN, or log in with `hf auth login`"]
+
+
+def port(bundle: Bundle) -> list[str]:
+    """The rendezvous port of several machines, on the first of them, before its launcher takes it.
+
+    On one machine the launcher picks another by itself.
+    """
+    asked = os.environ.get("MASTER_PORT", "")
+    first = os.environ.get("NODE_RANK", "0") == "0"
+    if bundle.run["nodes"] < 2 or not first or not asked.isdigit() or "WORLD_SIZE" in os.environ:
+        return []
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", int(asked)))
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is above 65535"
+            return [f"port {asked} cannot be used for the rendezvous: {reason}; set MASTER_PORT to a free one"]
+    return []

@@ -1,0 +1,63 @@
+"""Cases of reinforcement and of vLLM (XP66x to XP68x)."""
+
+from __future__ import annotations
+
+from case_support import Case, spec, trained
+from cases_data import extra
+
+PROMPTS = "qwen2.5-3b on deepmath-103k"
+FEW = '{"prompt": "2 + 2?"}\n'
+
+
+def grpo(
+    settings: str = "", *more: str, method: str = "grpo", batch: str = "gbs=128 micro=16",
+    hardware: str = "8 x h100-80gb", on: str = PROMPTS, precision: str = "bf16",
+) -> str:  # fmt: skip
+    inner = ", ".join(one for one in ("rewards=[accuracy]", settings) if one)
+    return spec(
+        f"method {method}({inner})", *more, train=trained(on), batch=batch, hardware=hardware, precision=precision
+    )
+
+
+ONLINE = (
+    Case("XP107", grpo("generations=1"), grpo("generations=2"), variant="generations"),
+    Case("XP106", grpo("loss=gppo"), grpo("loss=grpo"), variant="grpo-loss"),
+    Case("XP106", grpo("vllm(mode=inside)"), grpo("vllm(mode=colocate)"), variant="vllm-mode"),
+    Case("XP121", grpo("", extra('vllm_guided_decoding_regex = "a*"')), grpo(), variant="grpo-removed"),
+    Case("XP660", grpo("generations=12"), grpo("generations=16")),
+    Case("XP660", grpo("generations=16", batch="gbs=8 micro=1"), grpo("generations=16", batch="gbs=16 micro=1"),
+         variant="written"),
+    Case("XP660", grpo("", method="rloo", batch="gbs=3 micro=1", hardware="3 x h100-80gb"),
+         grpo("", method="rloo", batch="gbs=6 micro=1", hardware="3 x h100-80gb"), variant="default"),
+    Case("XP661", grpo("generations=16", "eval(every=epoch, split=test, micro=1)"),
+         grpo("generations=16", "eval(every=epoch, split=test, micro=2)")),
+    Case("XP662", spec("method grpo", train=trained(PROMPTS)), grpo()),
+    Case("XP663", spec("method grpo(rewards=[accuracy(weight=0)])", train=trained(PROMPTS)),
+         spec("method grpo(rewards=[accuracy(weight=1)])", train=trained(PROMPTS))),
+    Case("XP664", grpo("sync_reference"), grpo("sync_reference, beta=0.04")),
+    Case("XP665", grpo("temperature=0"), grpo("temperature=1")),
+    Case("XP665", grpo("top_k=1"), grpo("top_k=50"), variant="greedy"),
+    Case("XP666", grpo("generations=16", on='qwen2.5-3b on "few.jsonl"', batch="gbs=128 micro=16"),
+         grpo("generations=128", on='qwen2.5-3b on "few.jsonl"', batch="gbs=128 micro=16"), {"few.jsonl": FEW}),
+    Case("XP667", grpo("", extra("multi_objective_aggregation = sum")),
+         grpo("", extra("multi_objective_aggregation = normalize_then_sum"))),
+    Case("XP667", grpo("", extra("importance_sampling_level = word")),
+         grpo("loss=grpo", extra("importance_sampling_level = sequence")), variant="level"),
+    Case("XP668", grpo("loss=dapo", extra("importance_sampling_level = sequence")),
+         grpo("loss=grpo", extra("importance_sampling_level = sequence"))),
+    Case("XP668", grpo("loss=luspo"), grpo("loss=luspo", extra("importance_sampling_level = sequence")),
+         variant="luspo"),
+    Case("XP669", grpo("vllm", extra("vllm_importance_sampling_clip_min = 4")),
+         grpo("vllm", extra("vllm_importance_sampling_clip_min = 0.5"))),
+    Case("XP670", grpo("loss=vespo, vllm"),
+         grpo("loss=vespo, vllm", extra("vllm_importance_sampling_mode = token_mask"))),
+    Case("XP671", grpo("", extra('log_completions_hub_repo = "me/told"')),
+         grpo("log_completions", extra('log_completions_hub_repo = "me/told"'))),
+    Case("XP672", grpo("", extra("auto_find_batch_size = true")), grpo("", extra("auto_find_batch_size = false"))),
+    Case("XP680", grpo("vllm", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32"),
+         grpo("", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32")),
+    Case("XP681", grpo("vllm(tensor_parallel=3, mode=colocate)"), grpo("vllm(tensor_parallel=4, mode=colocate)")),
+    Case("XP682", grpo("vllm", "lora(bits=8)"), grpo("vllm", "lora(bits=4)")),
+    Case("XP683", grpo("vllm(max_length=512), max_completion=512"), grpo("vllm(max_length=2048), max_completion=512")),
+    Case("XP684", grpo("vllm(port=8001)"), grpo("vllm(port=8001, mode=server)")),
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""Every row of the rule table has a fate, and what a fate says is so: its codes exist, its case gets one of them."""
+
+import os
+import re
+import tomllib
+
+import pytest
+from compile_support import checked, put, shown
+from rule_cases import CASES
+
+from xpc.compiler.codes import CODES
+from xpc.compiler.rules import every
+from xpc.compiler.rules import fate as fates
+from xpc.compiler.rules.evidence import evidence
+from xpc.compiler.targets import DEFAULT
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FATES, WRONG = fates.fates()
+KNOWN = {**{code: text for code, (_, _, text) in CODES.items()}, **{rule.code: rule.explanation for rule in every()}}
+TITLES = {case.title: case for case in CASES}
+IMPLEMENTED = [fate for fate in FATES.values() if fate.kind == fates.IMPLEMENTED]
+
+
+def rows() -> dict[str, str]:
+    """The rows of the table by their number, with their names."""
+    with open(os.path.join(HERE, "rule_rows.toml"), "rb") as handle:
+        return {row: name for group in tomllib.load(handle).values() for row, name in group.items()}
+
+
+def plain(name: str) -> str:
+    """The letters and digits of a name, without what stands in parentheses."""
+    return re.sub(r"\([^)]*\)|[^a-z0-9(]", "", name.lower())
+
+
+def of(kind: str) -> list[str]:
+    return [row for row, fate in FATES.items() if fate.kind == kind]
+
+
+def aimed(text: str, target: str) -> str:
+    """A spec with another target."""
+    kept = [line for line in text.splitlines() if not line.startswith("target ")]
+    return "\n".join([*kept, f"target {target}"]) + "\n"
+
+
+def test_files_are_well_formed():
+    assert not WRONG
+
+
+def test_every_row_has_a_fate_and_none_has_two():
+    assert len(rows()) == 390
+    assert not sorted(set(rows()) - set(FATES))
+    assert not sorted(set(FATES) - set(rows()))
+
+
+def test_a_fate_carries_the_name_of_its_row():
+    assert not {row: fate.name for row, fate in FATES.items() if plain(fate.name) != plain(rows()[row])}
+
+
+def test_enough_is_checked_and_enough_cannot_be_written():
+    assert len(of(fates.IMPLEMENTED)) >= 200
+    assert len(of(fates.UNWRITABLE)) >= 60
+
+
+def test_reasons_are_sentences():
+    assert not [fate.row for fate in FATES.values() if fate.kind != fates.IMPLEMENTED and len(fate.why.split()) < 4]
+
+
+@pytest.mark.parametrize("fate", IMPLEMENTED, ids=[fate.row for fate in IMPLEMENTED])
+def test_an_implemented_row_is_refused_where_it_says(fate: fates.Fate, tmp_path):
+    assert not set(fate.codes) - set(KNOWN)
+    case = TITLES.get(fate.case)
+    assert case is not None, f"there is no case {fate.case}"
+    root = put(tmp_path, case.files)
+    for target in fate.targets:
+        aims = target == DEFAULT and "\ntarget " not in case.rejected
+        found = checked(case.rejected if aims else aimed(case.rejected, target), root)
+        assert {one.code for one in found.problems} & set(fate.codes), f"{target}: {shown(found)}"
+
+
+def test_every_rule_implements_a_row_or_says_where_it_comes_from():
+    """A rule beyond the table is fine; the table's own codes are not forgotten in its fates."""
+    used = {code for fate in IMPLEMENTED for code in fate.codes}
+    assert len(used & {rule.code for rule in every()}) >= 100
+
+
+def test_an_implemented_row_is_proven_or_says_what_that_needs():
+    proofs = evidence().proofs
+    assert not [fate.row for fate in IMPLEMENTED if fate.row not in proofs]
+    assert len([fate.row for fate in IMPLEMENTED if any(not one.needs for one in proofs.get(fate.row, ()))]) >= 120
+
+
+def sentences(text: str) -> int:
+    return len(re.findall(r"[.!?](?:\s|$)", text.strip() + " "))
+
+
+@pytest.mark.parametrize("code", sorted(rule.code for rule in every()))
+def test_a_rule_explains_itself_and_has_a_case(code: str):
+    assert sentences(KNOWN[code]) >= 2, KNOWN[code]
+    assert code in {case.code for case in CASES}
+
+
+def test_codes_of_cases_exist():
+    assert not {case.code for case in CASES} - set(KNOWN)
+
+
+def test_the_readers_findings(tmp_path, monkeypatch):
+    put(
+        tmp_path,
+        {
+            "P.toml": '[P01]\nname = "a"\nfate = "implemented"\ncodes = []\ntargets = ["trl-9"]\nwhy = "x"\n'
+            '[A01]\nfate = "refused"\n[P02]\nname = "b"\nfate = "gone"\n[P03]\nname = "c"\nfate = "refused"\n',
+            "A.toml": "[A01",
+        },
+    )
+    monkeypatch.setattr(fates, "FOLDER", str(tmp_path))
+    found, wrong = fates.fates()
+    told = "\n".join(wrong)
+    assert not found
+    for part in (
+        "P01: case is no text", "P01: codes is no list", "P01: targets ['trl-9'] are not all", "P01: why does not",
+        "A01: no row of P.toml", "P02: fate is 'gone'", "P03: why is no text", "A.toml: ", "X.toml is not there",
+    ):  # fmt: skip
+        assert part in told, part

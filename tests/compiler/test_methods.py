@@ -1,0 +1,506 @@
+"""Methods and adapters: what a spec says of them, and the arguments, sections and files that come out."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from case_support import data, spec, trained
+from compile_support import HEAD, REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
+
+from xpc.compiler import schema, targets
+from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.shapes import METHOD_SHAPES, SHAPES
+
+PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
+PROMPTS = trained("qwen2.5-3b on deepmath-103k")
+ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS}
+NEW, OLD = "trl-1.16", "trl-0.18"
+REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
+
+
+def plan(*lines: str, target: str = NEW, root: str = "/no-such-folder", **around: str) -> dict[str, Any]:
+    """The payload of a spec without errors."""
+    files = compiled(spec(*lines, f"target {target}", **around), root)
+    return dict(json.loads(files["trainer_args.json"]))
+
+
+def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **around: str) -> dict[str, Any]:
+    return dict(plan(*lines, target=target, root=root, **around)["arguments"])
+
+
+def of(method: str) -> str:
+    """The clause of a method, with what it cannot do without."""
+    return f"method {method}(rewards=format)" if method in schema.ONLINE else f"method {method}"
+
+
+def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: table[name] for name in names}
+
+
+# -- every method, on both targets ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("method", schema.METHODS)
+def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
+    stack = targets.load(target)
+    assert stack is not None
+    text = spec(of(method), f"target {target}", train=ON.get(method, PAIRS))
+    if stack.refused(method):
+        assert errors(checked(text)) == ["XP127"]
+        return
+    found = json.loads(compiled(text)["trainer_args.json"])
+    config = stack.config(method)
+    assert (found["config"], found["method"]["name"]) == (config, method)
+    assert set(stack.base_arguments(config)) - {"use_cpu"} <= set(found["arguments"])
+    assert set(found["arguments"]) <= set(stack.fields(config))
+    left_alone = {"learning_rate", "beta", "loss_type", "num_generations", "max_completion_length", "temperature"}
+    base = stack.base_arguments(config)
+    assert {name: found["arguments"][name] for name in left_alone & set(base)} == {
+        name: base[name] for name in left_alone & set(base)
+    }
+
+
+@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("method", schema.METHODS)
+def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
+    stack = targets.load(target)
+    assert stack is not None
+    if stack.refused(method):
+        return
+    rewards = "(rewards=[accuracy(weight=0.5), format])" if method in schema.ONLINE else ""
+    first = compiled(
+        spec(f"method {method}{rewards}", "qlora", f"target {target}", train=ON.get(method, PAIRS)), name="a.xp"
+    )
+    again = compiled(first["spec.xp"], name="a.xp")
+    assert json.loads(again["trainer_args.json"]) == json.loads(first["trainer_args.json"])
+    assert again["spec.xp"].count(b"\n") == first["spec.xp"].count(b"\n")
+
+
+def test_the_learning_rate_that_nobody_wrote_is_the_classs_own() -> None:
+    assert value(spec("method dpo", train=PAIRS), "optimizer.lr") == 1e-6
+    assert value(spec("method reward", train=PAIRS), "optimizer.lr") == 1e-4
+    assert value(spec("method reward", "target trl-0.18", train=PAIRS), "optimizer.lr") == 5e-5
+    assert value(spec("method dpo", "optimizer adamw(lr=5e-7)", train=PAIRS), "optimizer.lr") == 5e-7
+    assert value(HEAD, "optimizer.lr") == 2e-5
+
+
+# -- preference -------------------------------------------------------------------------------------------------------
+
+
+def test_dpo_losses_and_weights() -> None:
+    one = arguments("method dpo(loss=ipo, beta=0.01)", train=PAIRS)
+    assert some(one, "loss_type", "loss_weights", "beta") == {"loss_type": ["ipo"], "loss_weights": None, "beta": 0.01}
+    two = arguments("method dpo(loss=[sigmoid(weight=0.8), bco_pair, sft(weight=0.2)])", train=PAIRS)
+    assert two["loss_type"] == ["sigmoid", "bco_pair", "sft"]
+    assert two["loss_weights"] == [0.8, 1.0, 0.2]
+    assert arguments("method dpo(loss=ipo)", target=OLD, train=PAIRS)["loss_type"] == "ipo"
+
+
+def test_a_loss_that_changed_its_name() -> None:
+    """`aot_pair` of TRL 0.18 is `aot_unpaired` of TRL 1.16: the same arithmetic in both `dpo_trainer.py`."""
+    for written in ("aot_pair", "aot_unpaired"):
+        line = f"method dpo(loss={written})"
+        assert arguments(line, train=PAIRS)["loss_type"] == ["aot_unpaired"]
+        assert arguments(line, target=OLD, train=PAIRS)["loss_type"] == "aot_pair"
+
+
+def test_what_a_loss_may_not_be() -> None:
+    found = checked(spec("method dpo(loss=sigmod)", train=PAIRS))
+    assert errors(found) == ["XP106"]
+    assert only(found, "XP106").edits[0].text == "sigmoid"
+    assert errors(checked(spec("method dpo(loss=[sigmoid, apo_zero])", "target trl-0.18", train=PAIRS))) == ["XP127"]
+    assert errors(checked(spec("method kto(loss=[kto, apo_zero_unpaired])", train=PAIRS))) == ["XP104"]
+    assert errors(checked(spec("method kto(loss=kto(weight=2))", train=PAIRS))) == ["XP104"]
+    assert errors(checked(spec("method sft(loss=dft)", "target trl-0.18"))) == ["XP127"]
+    assert arguments("method sft(loss=dft)")["loss_type"] == "dft"
+
+
+def test_the_reference() -> None:
+    got = arguments("method dpo(precompute)", train=PAIRS)
+    assert some(got, "precompute_ref_log_probs", "sync_ref_model") == {
+        "precompute_ref_log_probs": True, "sync_ref_model": False,
+    }  # fmt: skip
+    got = arguments("method dpo(sync_reference(every=64, mixup=0.9))", train=PAIRS)
+    assert some(got, "sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha") == {
+        "sync_ref_model": True, "ref_model_sync_steps": 64, "ref_model_mixup_alpha": 0.9,
+    }  # fmt: skip
+    old = arguments("method dpo(reference_free, rpo=0.5, label_smoothing=0.1)", target=OLD, train=PAIRS)
+    assert some(old, "reference_free", "rpo_alpha", "label_smoothing") == {
+        "reference_free": True, "rpo_alpha": 0.5, "label_smoothing": 0.1,
+    }  # fmt: skip
+    assert errors(checked(spec("method dpo(reference_free)", train=PAIRS))) == ["XP127"]
+    assert "sft" in (only(checked(spec("method dpo(rpo=1)", train=PAIRS)), "XP127").help or "")
+
+
+def test_kto_orpo_and_reward() -> None:
+    kto = arguments("method kto(desirable=1.3, undesirable=1, beta=0.2)", train=PAIRS)
+    names = ("desirable_weight", "undesirable_weight", "beta", "train_sampling_strategy")
+    assert some(kto, *names) == dict(zip(names, (1.3, 1.0, 0.2, "sequential"), strict=True))
+    assert plan("method orpo(beta=0.2)", train=PAIRS)["config"] == "trl.experimental.orpo.ORPOConfig"
+    assert plan("method orpo(beta=0.2)", target=OLD, train=PAIRS)["config"] == "trl.ORPOConfig"
+    assert arguments("method reward(center=0.01)", train=PAIRS)["center_rewards_coefficient"] == 0.01
+
+
+def test_the_longest_prompt_is_an_argument_or_the_runtimes() -> None:
+    old = plan("method dpo(max_prompt=512)", target=OLD, train=PAIRS)
+    assert (old["arguments"]["max_prompt_length"], old["data"]["max_prompt"]) == (512, None)
+    new = plan("method dpo(max_prompt=512)", train=PAIRS)
+    assert ("max_prompt_length" in new["arguments"], new["data"]["max_prompt"]) == (False, 512)
+    assert plan("method dpo", train=PAIRS)["data"]["max_prompt"] is None
+    assert plan("method dpo", target=OLD, train=PAIRS)["arguments"]["max_prompt_length"] == 512  # its own
+
+
+# -- reinforcement ----------------------------------------------------------------------------------------------------
+
+GRPO = """\
+method grpo {
+  generations = 16
+  max_completion = 2048
+  temperature = 0.7
+  rewards = [accuracy(weight=1), format(weight=0.5), "rewards.py:tag_count"]
+  vllm {
+    mode = colocate
+    gpu_memory = 70%
+  }
+}"""
+
+
+def test_the_example_of_the_language(tmp_path: object) -> None:
+    root = put(tmp_path, {"rewards.py": REWARDS})
+    found = plan(GRPO, root=root, train=PROMPTS)
+    names = ("num_generations", "max_completion_length", "temperature", "reward_weights", "use_vllm", "vllm_mode",
+             "vllm_gpu_memory_utilization", "steps_per_generation")  # fmt: skip
+    expected = (16, 2048, 0.7, [1.0, 0.5, 1.0], True, "colocate", 0.7, 1)
+    assert some(found["arguments"], *names) == dict(zip(names, expected, strict=True))
+    digest = sha256(REWARDS.encode()).hexdigest()
+    inside = f"files/rewards-{digest[:8]}.py"
+    assert found["method"] == {
+        "name": "grpo",
+        "rewards": [
+            {"name": "accuracy", "file": None, "function": None, "sha256": None},
+            {"name": "format", "file": None, "function": None, "sha256": None},
+            {"name": "rewards.py:tag_count", "file": inside, "function": "tag_count", "sha256": digest},
+        ],
+    }
+    files = compiled(spec(GRPO, train=PROMPTS), root)
+    assert files[inside] == REWARDS.encode()
+    assert f'"rewards.py" = "sha256:{digest}"'.encode() in files["bundle.toml"]
+    assert files["requirements-vllm.txt"] == b"vllm==0.31.0\n"
+    assert b"math-verify==" in files["requirements.txt"]
+    assert b"128 completions a step = 8 prompts x 16" in files["README.md"]
+    assert b"128 = 16 completions x 1 accumulation" in files["launch.sh"]
+
+
+def test_weights_of_rewards(tmp_path: object) -> None:
+    root = put(tmp_path, {"rewards.py": REWARDS})
+    got = arguments('method grpo(rewards=[format, file("rewards.py:tag_count", weight=2)])', root=root, train=PROMPTS)
+    assert got["reward_weights"] == [1.0, 2.0]
+    assert arguments("method grpo(rewards=[format, accuracy])", train=PROMPTS)["reward_weights"] is None
+    assert arguments("method grpo(rewards=format)", train=PROMPTS)["reward_weights"] is None
+
+
+@pytest.mark.parametrize(
+    ("written", "source", "code"),
+    [
+        ('"rewards.py:other"', REWARDS, "XP114"),
+        ('"rewards.py:tag_count"', "def tag_count(:\n", "XP114"),
+        ('"rewards.py:tag_count"', "def outer():\n    def tag_count(): pass\n", "XP114"),
+        ('"rewards.py:tag_count"', "\0", "XP114"),
+        ('"rewards.py:tag_count"', "x = " + "(" * 5000 + "\n", "XP114"),
+        ('"missing.py:tag_count"', REWARDS, "XP114"),
+        ('"/etc/rewards.py:tag_count"', REWARDS, "XP114"),
+        ('"rewards.py"', REWARDS, "XP107"),
+        ('"rewards.py:a b"', REWARDS, "XP107"),
+        ('"rewards.txt:tag_count"', REWARDS, "XP107"),
+        ("acuracy", REWARDS, "XP106"),
+        ("code", REWARDS, "XP106"),
+        ("accuracy(weight=1, scale=2)", REWARDS, "XP104"),
+        ("accuracy(2)", REWARDS, "XP104"),
+        ("file(weight=2)", REWARDS, "XP104"),
+        ("[]", REWARDS, "XP104"),
+    ],
+)
+def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path: object) -> None:
+    found = checked(spec(f"method grpo(rewards={written})", train=PROMPTS), put(tmp_path, {"rewards.py": source}))
+    assert errors(found) == [code], shown(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        REWARDS,
+        "async def tag_count(completions): ...\n",
+        "from functools import partial\ntag_count = partial(print)\n",
+        "from .x import y as tag_count\n",
+        "try:\n    import a\nexcept ImportError:\n    def tag_count(): ...\n",
+        "if True:\n    tag_count: object = None\n",
+    ],
+)
+def test_ways_to_define_a_reward(source: str, tmp_path: object) -> None:
+    root = put(tmp_path, {"rewards.py": source})
+    assert arguments('method grpo(rewards="rewards.py:tag_count")', root=root, train=PROMPTS)["reward_weights"] is None
+
+
+def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
+    source = f"import os\nopen({os.path.join(str(tmp_path), 'ran')!r}, 'w')\nraise SystemExit(3)\n" + REWARDS
+    root = put(tmp_path, {"rewards.py": source})
+    plan('method grpo(rewards="rewards.py:tag_count")', root=root, train=PROMPTS)
+    assert os.listdir(root) == ["rewards.py"]
+
+
+def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
+    with open(os.path.join(REPOSITORY, "runtime", "rewards.py"), encoding="utf-8") as handle:
+        tree = ast.parse(handle.read())
+    tables = {
+        node.target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    names = {ast.literal_eval(key) for table in ("PLAIN", "MADE") for key in tables[table].keys}
+    assert names == set(schema.REWARDS)
+    math = next(n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
+    assert set(ast.literal_eval(math)) == set(schema.MATH)
+
+
+def test_sampling_and_the_loss_of_grpo() -> None:
+    line = (
+        "method grpo(rewards=format, top_p=0.9, top_k=50, min_p=0.1, repetition_penalty=1.1, iterations=2, epsilon=0.1,"
+        " epsilon_high=0.28, delta=1.5, scale_rewards=none, mask_truncated, log_completions, loss=dr_grpo, beta=0.04,"
+        " steps_per_generation=2)"
+    )
+    names = ("top_p", "top_k", "min_p", "repetition_penalty", "num_iterations", "epsilon", "epsilon_high", "delta",
+             "scale_rewards", "mask_truncated_completions", "log_completions", "loss_type", "beta",
+             "steps_per_generation")  # fmt: skip
+    expected = [0.9, 50, 0.1, 1.1, 2, 0.1, 0.28, 1.5, "none", True, True, "dr_grpo", 0.04, 2]
+    assert list(some(arguments(line, train=PROMPTS), *names).values()) == expected
+    expected[8] = False  # a flag there
+    assert list(some(arguments(line, target=OLD, train=PROMPTS), *names).values()) == expected
+    assert errors(
+        checked(spec("method grpo(rewards=format, scale_rewards=batch)", "target trl-0.18", train=PROMPTS))
+    ) == ["XP127"]
+
+
+def test_vllm_of_both_targets() -> None:
+    server = arguments("method grpo(rewards=format, vllm(mode=server, port=8001, timeout=10m))", train=PROMPTS)
+    names = ("use_vllm", "vllm_mode", "vllm_server_port", "vllm_server_timeout")
+    assert list(some(server, *names).values()) == [True, "server", 8001, 600.0]
+    assert arguments("method grpo(rewards=format, vllm)", train=PROMPTS)["vllm_mode"] == "colocate"
+    assert arguments("method grpo(rewards=format, vllm)", target=OLD, train=PROMPTS)["vllm_mode"] == "server"
+    assert errors(checked(spec("method grpo(rewards=format, vllm(sleep))", "target trl-0.18", train=PROMPTS))) == [
+        "XP127"
+    ]
+    readme = compiled(spec("method grpo(rewards=format, vllm(mode=server, port=8001))", train=PROMPTS))[
+        "README.md"
+    ].decode()
+    assert "vllm serve MODEL" in readme
+    assert "--port 8001" in readme
+    assert readme.index("requirements-vllm.txt") < readme.index("requirements.txt")
+    assert "requirements-vllm.txt" not in compiled(spec("method grpo(rewards=format)", train=PROMPTS))
+
+
+def test_gbs_counts_completions() -> None:
+    text = "xpc 1\ntrain qwen2.5-3b on deepmath-103k for 1 epochs\nhardware 3 x h100-80gb\nstrategy zero2\n"
+    text += "method grpo(rewards=format)\n"
+    found = checked(text)
+    assert found.spec is not None, shown(found)
+    gbs = found.spec.integer("batch.gbs")
+    assert gbs % (3 * 8) == 0  # whole groups of 8 on 3 processes
+    assert abs(gbs - 128) <= 12
+    assert found.spec.integer("batch.seq") == 512 + 512
+    assert errors(checked(spec("method grpo(rewards=format)", train=PROMPTS, batch="gbs=128 micro=16 seq=2048"))) == [
+        "XP126"
+    ]
+
+
+def test_evaluation_holds_whole_groups() -> None:
+    got = arguments("method grpo(rewards=format, generations=16)", "data(holdout=64)", "eval(every=10)", train=PROMPTS,
+                    batch="gbs=128 micro=1", hardware="8 x h100-80gb")  # fmt: skip
+    assert got["per_device_eval_batch_size"] * 8 % 16 == 0
+
+
+# -- adapters ---------------------------------------------------------------------------------------------------------
+
+
+def test_lora_has_trls_defaults() -> None:
+    assert plan("lora")["lora"] == {
+        "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear", "bits": None, "compute_dtype": "bfloat16",
+        "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
+    }  # fmt: skip
+    assert plan()["lora"] is None
+    assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
+        "q_proj",
+        "v_proj",
+    ]
+    assert "peft==0.21.2" in compiled(spec("lora"))["requirements.txt"].decode().splitlines()
+    assert "peft" not in compiled(spec())["requirements.txt"].decode()
+
+
+def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:
+    found = plan("qlora(rank=128)", strategy="ddp")
+    assert some(found["lora"], "rank", "bits", "storage_dtype") == {"rank": 128, "bits": 4, "storage_dtype": "uint8"}
+    assert found["model"]["dtype"] == "bfloat16"
+    assert plan("qlora", strategy="zero3")["lora"]["storage_dtype"] == "bfloat16"
+    assert plan("qlora", strategy="fsdp")["lora"]["storage_dtype"] == "bfloat16"
+    assert plan("lora(bits=8)")["lora"]["bits"] == 8
+    requirements = compiled(spec("qlora"))["requirements.txt"].decode()
+    assert "bitsandbytes==" in requirements
+
+
+@pytest.mark.parametrize("method", schema.METHODS)
+def test_an_adapter_on_every_method(method: str) -> None:
+    found = plan(of(method), "lora(rank=4)", train=ON.get(method, PAIRS))
+    assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
+
+
+def test_one_adapter(tmp_path: object) -> None:
+    assert errors(checked(spec("lora", "qlora"))) == ["XP103"]
+    assert errors(checked(spec("lora(bits=5)"))) == ["XP107"]
+    root = put(tmp_path, {"base.xp": "lora(rank=8)\n"})
+    child = spec("qlora(alpha=16)").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    got = json.loads(compiled(child, root)["trainer_args.json"])["lora"]
+    assert some(got, "rank", "alpha", "bits") == {"rank": 8, "alpha": 16, "bits": 4}
+    off = spec("lora false").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    assert json.loads(compiled(off, root)["trainer_args.json"])["lora"] is None
+
+
+def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:
+    def micro(*lines: str) -> int:
+        text = "xpc 1\ntrain qwen2.5-7b on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\nbatch gbs=128\n"
+        found = value(text + "".join(f"{line}\n" for line in lines), "batch.micro")
+        assert isinstance(found, int)
+        return found
+
+    assert micro() <= micro("lora") <= micro("qlora")
+    assert micro() < micro("qlora")
+
+
+# -- settings of other methods, and the escape ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "lines"),
+    [
+        ("sft", "method(generations=8)"),
+        ("sft", "method(beta=0.1)"),
+        ("dpo", "batch(packing)"),
+        ("dpo", "method(temperature=1)"),
+        ("orpo", "method(loss=sigmoid)"),
+        ("orpo", "memory(offload_activations)"),
+        ("kto", "method(label_smoothing=0.1)"),
+        ("reward", "method(beta=0.1)"),
+        ("grpo", "method(assistant_only)"),
+        ("rloo", "method(scale_rewards=group)"),
+    ],
+)
+def test_a_setting_of_another_method(method: str, lines: str) -> None:
+    found = checked(spec(of(method), lines, train=ON.get(method, PAIRS)))
+    assert errors(found) == ["XP126"], shown(found)
+    off = lines.replace("packing", "packing=false").replace("assistant_only", "assistant_only=false")
+    if off != lines:
+        assert not errors(checked(spec(of(method), off, train=ON.get(method, PAIRS))))
+
+
+def test_the_escape_has_the_names_of_the_methods_class() -> None:
+    def extra(method: str, line: str) -> list[str]:
+        return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON.get(method, PAIRS))))
+
+    assert extra("dpo", "f_divergence_type = js_divergence") == []
+    assert extra("sft", "f_divergence_type = js_divergence") == ["XP121"]
+    assert extra("dpo", "packing_strategy = bfd") == ["XP121"]
+    assert extra("dpo", "beta = 0.1") == ["XP120"]
+    assert extra("sft", "beta = 0.1") == ["XP121"]
+    assert extra("grpo", "importance_sampling_level = sequence") == []
+    assert extra("grpo", "num_generations = 4") == ["XP120"]
+    assert extra("grpo", "vllm_server_host = host") == []
+    assert arguments("method dpo", "extra trl {", "  ld_alpha = 0.5", "}", train=PAIRS)["ld_alpha"] == 0.5
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+PREFERENCE = '{"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}\n'
+JUDGED = '{"prompt": "2 + 2?", "completion": "4", "label": true}\n'
+
+
+@pytest.mark.parametrize(
+    ("method", "row", "shape"),
+    [
+        ("dpo", PREFERENCE, "preference"),
+        ("orpo", '{"chosen": "2 + 2? 4", "rejected": "2 + 2? 5"}\n', "preference"),
+        ("kto", JUDGED, "unpaired"),
+        ("kto", PREFERENCE, "preference"),
+        ("reward", PREFERENCE, "preference"),
+        ("grpo", '{"prompt": "2 + 2?", "solution": "4"}\n', "prompt"),
+        ("rloo", '{"prompt": "2 + 2?", "completion": "4"}\n', "prompt"),
+        ("sft", JUDGED, "prompt_completion"),
+    ],
+)
+def test_the_shape_of_a_file_is_the_one_that_the_method_reads(
+    method: str, row: str, shape: str, tmp_path: object
+) -> None:
+    root = put(tmp_path, {"rows.jsonl": row * 100})
+    found = plan(of(method), root=root, train=trained('qwen2.5-3b on "rows.jsonl"'))
+    assert [source["shape"] for source in found["data"]["sources"]] == [shape]
+
+
+def test_a_hub_dataset_has_the_usual_shape_of_the_method() -> None:
+    for method, shapes in METHOD_SHAPES.items():
+        found = checked(spec(of(method), train=trained("qwen2.5-3b on org/rows")))
+        assert codes(found) == ["XP111"], shown(found)
+        assert found.spec is not None
+        assert found.spec.data[0].shape == shapes[0]
+
+
+def test_a_prompt_column() -> None:
+    def source(*lines: str, **around: str) -> dict[str, Any]:
+        return dict(plan(*lines, **around)["data"]["sources"][0])
+
+    asked = source("method grpo(rewards=format)", "data(prompt=question)", train=trained("qwen2.5-3b on gsm8k"))
+    assert some(asked, "shape", "columns") == {"shape": "prompt", "columns": ["question"]}
+    pairs = source("method dpo", "data(prompt=instruction)", train=PAIRS)
+    assert pairs["columns"] == ["instruction", "chosen", "rejected"]
+    kept = source("method sft", "data(prompt=question)", train=trained("qwen2.5-3b on alpaca"))
+    assert kept["columns"][0] == "question"
+    assert errors(checked(spec("data(prompt=question)"))) == ["XP124"]
+    named = data("org/rows {", "  columns = [problem, solution]", "}", "format = prompt", name="mix")
+    mix = source("method grpo(rewards=format)", named, train=trained("qwen2.5-3b on mix"))
+    assert mix["columns"] == ["problem", "solution"]
+
+
+def test_data_of_another_method() -> None:
+    for method, train in (("dpo", ON["sft"]), ("grpo", PAIRS), ("sft", PROMPTS), ("reward", PROMPTS)):
+        found = checked(spec(of(method), train=train))
+        assert errors(found) == ["XP503"], shown(found)
+    help = only(checked(spec("method grpo(rewards=format)", train=trained("qwen2.5-3b on gsm8k"))), "XP503").help
+    assert help is not None
+    assert "data(prompt=question)" in help
+    assert {shape for shapes in METHOD_SHAPES.values() for shape in shapes} == set(SHAPES)
+
+
+def test_values_of_the_spec() -> None:
+    found = checked(spec("method dpo(loss=[sigmoid(weight=0.5), sft])", "qlora(bits=8)", train=PAIRS))
+    one = found.spec
+    assert one is not None, shown(found)
+    assert (one.config, one.lora, one.bits, one.online) == ("trl.DPOConfig", True, 8, False)
+    assert one.weighted("method.loss") == (Weighted("sigmoid", 0.5), Weighted("sft"))
+    assert "f_divergence_type" in one.fields()
+    assert value(
+        spec("method grpo(rewards=format, vllm(gpu_memory=70%))", train=PROMPTS), "method.vllm.gpu_memory"
+    ) == Amount("share", 0.7)
+
+
+def test_plain_sft_loads_nothing_of_the_methods() -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'tests/compiler'); from compile_support import checked, SEED; checked(SEED); "
+        "print([m for m in sys.modules if m in ('xpc.compiler.methods', 'xpc.compiler.derive_method', "
+        "'xpc.compiler.rules.method', 'xpc.compiler.convert_methods')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,24 @@
+"""Bans that no longer hold are not repeated: what they forbid is accepted on every target that allows it."""
+
+import pytest
+from compile_support import checked, errors, shown
+
+from xpc.compiler.rules.fate import bans
+from xpc.compiler.targets import TARGETS
+
+BANS = bans()
+WRITTEN = [(ban, target) for ban in BANS if ban.text for target in ban.targets]
+
+
+def test_every_ban_of_the_table_is_there():
+    assert len(BANS) >= 14
+    assert sum(bool(ban.text) for ban in BANS) >= 11
+    assert all(ban.said and ban.now and set(ban.targets) <= set(TARGETS) for ban in BANS)
+
+
+@pytest.mark.parametrize(("ban", "target"), WRITTEN, ids=[f"{ban.name}-{target}" for ban, target in WRITTEN])
+def test_what_is_no_longer_forbidden_is_accepted(ban, target):
+    found = checked(f"{ban.text} target={target}\n")
+    assert not errors(found), shown(found)
+    assert found.spec is not None
+    assert found.spec.target.name == target

@@ -1,0 +1,171 @@
+"""What a reader does with a help: types the first way out that it names, in the place where that belongs.
+
+A help says `write` and a form in backticks, perhaps with a second one (`with`, `and`), what goes away (`without`),
+the block that it stands in (`in`), or that what stands at the place goes away (`instead`, `outside of`). Ways out are
+parted by `, or` and semicolons.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import schema
+from xpc.compiler.expand import expand
+from xpc.compiler.items import Item
+from xpc.compiler.kinds import BLOCK, FLAG
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct\n"
+OPEN = re.compile(r"\.\.\.|\b(MODEL|DATA|NAME|SOURCE|TARGET)\b")
+Cut = tuple[int, int, str]
+
+
+def way_out(help: str | None) -> str | None:
+    """The first way out that names something to type, or None where none does."""
+    for part in re.split(r";|,? or (?=[^`]*(?:`[^`]*`[^`]*)*$)", help or ""):
+        match = re.search(r"\bwrite (?:it as )?`([^`]+)`", part)
+        if match is not None:
+            return None if OPEN.search(match[1]) or _is_bare(match[1]) else part
+    return None
+
+
+def leaves_out(help: str | None) -> str:
+    """The one name that a help says to leave out (`it`: what stands at the place), or an empty text."""
+    match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
+    return "" if match is None else match[1] or match[2] or "it"
+
+
+def _left_out(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
+    """The spec without what the help says to leave out."""
+    assert found.primary is not None
+    name = leaves_out(found.help)
+    start, end = found.primary.span.start, found.primary.span.end
+    if name and name != "it" and not text.startswith(name, start):
+        named = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])(\([^)]*\))?", text)
+        if named is None:
+            return None
+        start, end = named.span()
+    return _cut(text, [_whole(text, start, end)]) if name else None
+
+
+def _is_bare(form: str) -> bool:
+    """Whether a form is the name of a setting that takes a value: it says where to write, not what."""
+    rows = [row for row in schema.TABLE if form in (row.name, row.path)]
+    return bool(rows) and all(row.kind not in (FLAG, BLOCK) and not row.alone for row in rows)
+
+
+def typed_in(text: str, found: Diagnostic) -> str | None:
+    """The spec with the way out typed in; None where there is nothing to type."""
+    if found.primary is None or found.primary.source.text != text:
+        return None
+    if found.edits:
+        return _cut(text, [(edit.span.start, edit.span.end, edit.text) for edit in found.edits])
+    before = expand(parse(Source("t.xp", text))[0]).items
+    part = way_out(found.help)
+    if part is None:
+        return _left_out(text, found, before)
+    cuts: list[Cut] = []
+    added = ""
+    if "outside of" in part or "instead" in part:
+        cuts.append(_whole(text, found.primary.span.start, found.primary.span.end))
+    for word, form in re.findall(r"(write(?: it as)?|with|and|without) `([^`]+)`", part):
+        block = re.search(r"in `(extra \w+|\w+)[^`]*`", part)
+        if word == "without":
+            cuts += [_whole(text, one.label.span.start, one.label.span.end) for path, one in before.items()
+                     if path.rpartition(".")[2] == form]  # fmt: skip
+        elif "beside it" in part:
+            end = found.primary.span.end
+            cuts.append((end, end, f"\n  {form}"))
+        elif block is not None and block[1].startswith("extra "):
+            added += f"{block[1]} {{\n  {form}\n}}\n"
+        else:
+            more, line = _settings(text, form, found, before, cuts)
+            cuts += more
+            added += line
+    return _cut(text, cuts) + added if cuts or added else None
+
+
+def _cut(text: str, cuts: list[Cut]) -> str:
+    for start, end, value in sorted(cuts, reverse=True):
+        text = text[:start] + value + text[end:]
+    return re.sub(r"\(\s*,\s*", "(", re.sub(r",\s*(?=[,)])", "", text))
+
+
+def _whole(text: str, start: int, end: int) -> Cut:
+    """The cut that takes a setting out, with its value or block; a line that holds nothing else goes too."""
+    value = re.match(r"\([^)]*\)|\s*=\s*[^,)\n]+", text[end:])
+    end += value.end() if value else 0
+    first = text.rfind("\n", 0, start) + 1
+    alone = not text[first:start].strip() and text[end : end + 1] in ("\n", "")
+    return (first, end + 1, "") if alone else (start, end, "")
+
+
+def _settings(
+    text: str, form: str, found: Diagnostic, before: dict[str, Item], cuts: list[Cut]
+) -> tuple[list[Cut], str]:
+    """A form's settings: over what the spec states already, behind their flag, or as new lines."""
+    assert found.primary is not None
+    typed = text[found.primary.span.start : found.primary.span.end]
+    if form.startswith(typed + " "):  # a clause without its value
+        return [(found.primary.span.start, found.primary.span.end, form)], ""
+    out: list[Cut] = []
+    added = ""
+    new = _items(form, found)
+    for path, item in new.items():
+        value = item.label.source.text[item.label.span.start : item.label.span.end]
+        old, flag = before.get(path), before.get(path.rpartition(".")[0])
+        gone = old is not None and any(start <= old.label.span.start < end for start, end, _ in cuts)
+        if old is not None and not gone:
+            if schema.BY_PATH[path].kind is not FLAG or not any(other.startswith(path + ".") for other in new):
+                out.append((old.label.span.start, old.label.span.end, _as_before(text, old, path, value)))
+        elif flag is not None and schema.BY_PATH[path.rpartition(".")[0]].kind is FLAG:
+            out.append((flag.label.span.end, flag.label.span.end, f"({value})"))
+        elif not any(
+            other != path and path.startswith(other + ".") for other in new if schema.BY_PATH[other].kind is FLAG
+        ):
+            added += _line(path, new, value)
+    return out, added
+
+
+def _as_before(text: str, old: Item, path: str, value: str) -> str:
+    """A value in the form of the one that it replaces: `zero2` of `strategy zero2` is no `strategy = fsdp`."""
+    written = text[old.label.span.start : old.label.span.end]
+    if "=" in value.partition("(")[0] and "=" not in written.partition("(")[0] and schema.BY_PATH[path].head:
+        return value.partition("=")[2].strip()
+    return value
+
+
+def _line(path: str, new: dict[str, Item], value: str) -> str:
+    """A new line that states a setting where nothing did: alone, or in its clause."""
+    inner = [
+        one.label.source.text[one.label.span.start : one.label.span.end]
+        for other, one in new.items()
+        if other.startswith(path + ".") and schema.BY_PATH[path].kind is FLAG
+    ]
+    value = f"{value}({', '.join(inner)})" if inner else value
+    if schema.BY_PATH[path].head:
+        return f"{path} {value.partition('=')[2].strip() or value}\n" if value != path else f"{value}\n"
+    for part in reversed(path.rpartition(".")[0].split(".")):
+        value = f"{part}({value})"
+    return value + "\n"
+
+
+def _items(form: str, found: Diagnostic) -> dict[str, Item]:
+    """The settings that a form states, on its own or in one of the clauses that know its name."""
+    for way in (form, *(f"{clause} {{\n{form}\n}}" for clause in _clauses(form, found))):
+        file, problems = parse(Source("help.xp", f"{HEAD}{way}\n"))
+        written = expand(file)
+        if not [one for one in (*problems, *written.problems) if one.severity == ERROR] and written.items:
+            return written.items
+    return {}
+
+
+def _clauses(form: str, found: Diagnostic) -> list[str]:
+    """The clauses that have the first name of a form, that of the finding's place first."""
+    name = re.split(r"[ =({]", form)[0]
+    clauses = [row.path.rpartition(".")[0] for row in schema.TABLE if row.name == name and "." in row.path]
+    assert found.primary is not None
+    around = found.primary.source.text[: found.primary.span.end]
+    return sorted(clauses, key=lambda one: (-around.rfind(one.rpartition(".")[2]), one.count(".")))

@@ -1,0 +1,134 @@
+"""What random specs are made of: the values that people write, weighted, and the files that the specs name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from emitted import FILES as COMMON
+
+from xpc.compiler import kinds as k
+
+ROWS = 256
+FILES: Mapping[str, str] = {
+    **COMMON,
+    "preference.jsonl": '{"prompt": "2 + 2?", "chosen": " 4", "rejected": " 5"}\n' * ROWS,
+    "unpaired.jsonl": '{"prompt": "2 + 2?", "completion": " 4", "label": true}\n' * ROWS,
+    "prompt.jsonl": (json.dumps({"prompt": "2 + 2?", "answer": "4"}) + "\n") * ROWS,
+    "rewards.py": "def shorter(completions, **_):\n    return [-float(len(str(one))) for one in completions]\n",
+}
+"""Beside the specs: data of each shape, a tiny model's configuration, a template, a reward function."""
+
+HARDWARE: Mapping[str, int] = {
+    "8 x h100-80gb": 14, "4 x h100-80gb": 3, "1 x h100-80gb": 3, "8 x a100-80gb": 10, "4 x a100-80gb": 4,
+    "2 x a100-40gb": 2, "1 x a100-80gb": 3, "8 x v100-32gb": 4, "4 x v100-16gb": 1, "2 x t4": 2, "1 x t4": 1,
+    "1 x l4": 2, "4 x l40s": 2, "8 x rtx-4090": 2, "2 x rtx-3090": 3, "1 x rtx-3090": 2, "1 x a10g": 2,
+    "8 x h200": 2, "8 x b200": 1, "4 x gb200": 1, "8 x p100-16gb": 1, "1 x rtx-2080-ti": 1, "cpu": 5, "2 x cpu": 6,
+}  # fmt: skip
+MODELS: Mapping[str, int] = {
+    "qwen2.5-3b": 8, "qwen2.5-0.5b": 4, "qwen2.5-7b-instruct": 3, "qwen3-0.6b": 4, "qwen3-8b": 4, "llama-3.1-8b": 6,
+    "llama-3.2-1b": 3, "mistral-7b-v0.3": 3, "gemma-2-2b": 3, "gemma-3-1b-it": 2, "phi-3-mini-4k": 1,
+    "smollm2-135m": 2, "smollm3-3b": 2, "gpt2": 2, "opt-125m": 2, "falcon-7b": 1, "mixtral-8x7b-v0.1": 1,
+    "olmo-2-1b": 1, '"tiny"': 22,
+}  # fmt: skip
+"""Popular models; one time in five it is any of the registry."""
+LOCAL: Mapping[str, tuple[str, ...]] = {
+    "sft": ("messages", "pairs", "text", "shared"), "dpo": ("preference",), "orpo": ("preference",),
+    "kto": ("unpaired",), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
+}  # fmt: skip
+SHAPES: Mapping[str, tuple[str, ...]] = {
+    "sft": ("messages", "conversations", "prompt_completion", "text"), "dpo": ("preference",), "orpo": ("preference",),
+    "kto": ("unpaired", "preference"), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
+}  # fmt: skip
+"""Shapes of data that a method trains on."""
+METHODS: Mapping[str, int] = {"sft": 60, "dpo": 12, "orpo": 4, "kto": 5, "reward": 5, "grpo": 10, "rloo": 4}
+STRATEGIES: Mapping[str, int] = {
+    "ddp": 22, "zero1": 6, "zero2": 18, "zero3": 14, "fsdp": 14, "fsdp1": 5, "hsdp": 4, "full_shard": 2,
+    "shard_grad_op": 1, "no_shard": 1, "hybrid_shard": 1, "hybrid_shard_zero2": 1,
+}  # fmt: skip
+OPTIMIZERS: Mapping[str, int] = {
+    "adamw": 60, "adamw_torch": 3, "adamw8bit": 8, "paged_adamw": 3, "paged_adamw8bit": 5, "adafactor": 8, "sgd": 5,
+    "lion": 3, "rmsprop": 2, "adagrad": 2,
+}  # fmt: skip
+"""Popular optimizers; one time in seven it is any."""
+SCHEDULES: Mapping[str, int] = {
+    "linear": 20, "cosine": 40, "constant": 12, "wsd": 6, "polynomial": 4, "inverse_sqrt": 4,
+    "cosine_with_restarts": 4, "reduce_lr_on_plateau": 3, "greedy": 2,
+}  # fmt: skip
+LENGTHS: Mapping[str, int] = {
+    "3 epochs": 8, "1 epochs": 6, "2 epochs": 3, "0.5 epochs": 1, "100 steps": 3, "1000 steps": 4, "1 steps": 1,
+    "20 steps": 2, "": 2,
+}  # fmt: skip
+OFTEN: Mapping[str, float] = {
+    "optimizer.lr": 0.6, "batch.seq": 0.35, "schedule.warmup": 0.4, "memory.checkpointing": 0.3, "memory.liger": 0.12,
+    "optimizer.weight_decay": 0.2, "optimizer.clip": 0.2, "save.every": 0.25, "track.every": 0.2, "track.name": 0.15,
+    "lora.rank": 0.7, "lora.alpha": 0.5, "lora.targets": 0.4, "method.beta": 0.4, "method.loss": 0.3,
+    "method.generations": 0.5, "method.max_completion": 0.5, "method.max_prompt": 0.2, "method.rewards": 0.95,
+    "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
+    "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
+    "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.03,
+    "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
+}  # fmt: skip
+"""How often a setting that may stand is written; SELDOM for the others."""
+SELDOM = 0.07
+POOLS: Mapping[str, tuple[str, ...]] = {
+    "batch.seq": ("512", "1024", "2048", "4096", "8Ki", "64", "128", "500"), "seed": ("0", "1", "42", "4294967295"),
+    "data.seed": ("0", "7"), "data.workers": ("1", "4", "48"), "eval.micro": ("1", "3", "8"),
+    "save.keep": ("1", "2", "3"), "strategy.allgather_bucket": ("1000", "500M"),
+    "strategy.reduce_bucket": ("1000", "200M"), "strategy.shard": ("2", "4", "8", "16"),
+    "optimizer.lr": ("1e-5", "2e-5", "5e-6", "1e-6", "3e-4", "1e-4", "1e-8", "0.1"),
+    "optimizer.eps": ("1e-8", "1e-6"), "optimizer.weight_decay": ("0", "0.1", "0.01"),
+    "optimizer.clip": ("0", "0.2", "1", "1.0"), "optimizer.betas": ("[0.9, 0.95]", "[0.9, 0.999]", "[0, 0.5]"),
+    "schedule.warmup": ("0", "1", "40", "3%", "10%", "100", "99%"), "schedule.decay": ("10%", "20%", "100", "5"),
+    "schedule.min_lr": ("0", "1e-7", "1e-6", "10%", "100%"), "eval.split": ("test", "validation"),
+    "model.eos": ('"<|im_end|>"',), "model.pad": ('"<|pad|>"', '"<|endoftext|>"'),
+    "model.revision": ("main", "v2", '"3aab1f1"'), "track.name": ('"run-1"', '"a \\"b\\" $(c) `d`"'),
+    "track.project": ('"p"',), "data.system": ('"be brief"',), "data.prompt": ("prompt", "question"),
+    "optimizer.targets": ("all-linear", "[q_proj, v_proj]"), "optimizer.rank": ("64", "128"),
+    "optimizer.scale": ("0.25", "1"), "optimizer.update_proj_gap": ("200",), "optimizer.momentum": ("0.9", "0"),
+    "schedule.max_lr": ("1e-4", "100%"), "schedule.warmup_lr": ("0", "1e-7", "10%"), "schedule.cycles": ("1", "3"),
+    "schedule.power": ("1", "2"), "schedule.timescale": ("1000",), "schedule.factor": ("0.1", "0.5", "0.95"),
+    "schedule.patience": ("0", "3", "10"), "strategy.context_parallel": ("1", "2", "4"),
+    "model.chat_template": ('file("template.jinja")',), "launch.nccl_timeout": ("30m", "14400s", "2h"),
+    "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),
+    "lora.targets": ("all-linear", "[q_proj, v_proj]", "[q_proj, k_proj, v_proj, o_proj]"), "lora.bits": ("4", "8"),
+    "method.beta": ("0.1", "0.01", "0.04", "0", "0.5"), "method.max_prompt": ("128", "512"),
+    "method.generations": ("2", "4", "8", "16"), "method.max_completion": ("64", "256", "1024"),
+    "method.temperature": ("0.7", "0.9", "1"), "method.top_p": ("0.9", "1"), "method.top_k": ("0", "50"),
+    "method.min_p": ("0.05", "0"), "method.repetition_penalty": ("1", "1.05"), "method.iterations": ("1", "2", "4"),
+    "method.steps_per_generation": ("1", "2", "4"), "method.epsilon": ("0.2", "0.1"),
+    "method.epsilon_high": ("0.28", "0.3"), "method.delta": ("1.5", "4"), "method.label_smoothing": ("0.1", "0"),
+    "method.rpo": ("1", "0.5"), "method.desirable": ("1", "1.33"), "method.undesirable": ("1", "0.75"),
+    "method.center": ("0.01",), "method.sync_reference.every": ("64", "512"),
+    "method.sync_reference.mixup": ("0.6", "0.9"), "method.vllm.gpu_memory": ("30%", "70%"),
+    "method.vllm.tensor_parallel": ("1", "2"), "method.vllm.max_length": ("2048", "4096"),
+    "method.vllm.port": ("8000",), "method.vllm.timeout": ("4m", "240s"),
+    "method.rewards": ("[accuracy(weight=1), format(weight=0.5)]", "accuracy", "[format, tag_count]",
+                       '"rewards.py:shorter"', '[accuracy, "rewards.py:shorter"]'),
+}  # fmt: skip
+"""Values of a setting as they are typed."""
+KINDS: Mapping[str, tuple[str, ...]] = {
+    k.FLAG.name: ("true", "true", "false"), k.STEPS_OR_SHARE.name: ("0", "40", "3%"), k.REAL.name: ("0", "0.1", "1"),
+    k.REAL_OR_SHARE.name: ("0", "1e-7", "10%"), k.EVERY.name: ("1", "10", "100", "5%", "33.3%", "epoch", "never"),
+    k.ROWS_OR_SHARE.name: ("2", "5%", "2000"), k.DURATION.name: ("30m", "14400s"), k.REALS.name: ("[0.9, 0.95]",),
+    k.TOKENS.name: ("256", "1Ki"), k.INT.name: ("1", "2", "8"), k.NAME.name: ("main",), k.TEXT.name: ('"a"',),
+    k.SHARE.name: ("30%", "70%"),
+}  # fmt: skip
+"""Values of the settings that have no pool of their own."""
+TRL: Mapping[str, tuple[str, ...]] = {
+    "neftune_noise_alpha": ("5", "0.1"), "dataloader_num_workers": ("0", "2", "4"),
+    "label_smoothing_factor": ("0", "0.1"), "dataloader_prefetch_factor": ("2",),
+    "eval_delay": ("0", "10"), "eval_accumulation_steps": ("1", "4"),
+    "data_seed": ("7",), "ddp_bucket_cap_mb": ("25",), "pad_to_multiple_of": ("8", "64"),
+    "optim_args": ('"fused=false"',),
+    "metric_for_best_model": ('"loss"', '"eval_loss"', '"accuracy"'), "torch_compile_backend": ('"inductor"',),
+    "torch_compile_mode": ('"default"', '"reduce-overhead"'), "torch_empty_cache_steps": ("1", "10"),
+    "dataset_text_field": ('"text"',), "include_num_input_tokens_seen": ("true", "false"), "hub_revision": ('"main"',),
+    "router_aux_loss_coef": ("0.001",), "length_column_name": ('"length"',), "past_index": ("-1",),
+    "optim_target_modules": ('"all-linear"', '["q_proj"]'), "label_names": ('["labels"]',),
+    "include_for_metrics": ('["loss"]',), "generation_batch_size": ("64", "128"), "num_completions_to_print": ("4",),
+    "max_tool_calling_iterations": ("2",), "f_alpha_divergence_coef": ("0.5",), "ld_alpha": ("0.5",),
+    "discopop_tau": ("0.05",), "num_generations_eval": ("2", "4"), "sapo_temperature_neg": ("1.05",),
+    "vllm_importance_sampling_cap": ("2",), "chat_template_path": (), "dataset_kwargs": (),
+}  # fmt: skip
+"""Values of names in `extra trl` whose type says too little; an empty tuple leaves the name alone."""

@@ -1,0 +1,96 @@
+"""A spec as the files of a bundle, past the checker: what it would have become had nobody said no."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.load import load
+from xpc.compiler.lower import YAML_COMMENT, lower
+from xpc.compiler.lower.accelerate import accelerate, yaml
+from xpc.compiler.lower.deepspeed import deepspeed
+from xpc.compiler.lower.payload import payload
+from xpc.compiler.resolve import resolve
+from xpc.compiler.spec import Spec
+from xpc.grammar.read import decode
+
+GONE = "\0gone"
+"""As the value of a change: the name is taken out."""
+LEFT_OUT = ("trainer/", "README.md", "spec.xp", "launch.sh", "bundle.toml", "requirements.txt")
+
+
+def resolved(text: str, root: str, name: str = "proof.xp") -> Spec:
+    """The spec of a text, whatever errors stand in it. Raises ValueError where nothing is known of what is trained."""
+    source, _ = decode(text.encode(), name)
+    workspace = Workspace(root)
+    spec, problems = resolve(load(source, workspace), workspace)
+    if spec is None:
+        raise ValueError("; ".join(one.message for one in problems))
+    return spec
+
+
+def past(
+    text: str, root: str, out: str, arguments: Mapping[str, Any] | None = None,
+    yaml_changes: Mapping[str, Any] | None = None, deepspeed_changes: Mapping[str, Any] | None = None,
+    payload_changes: Mapping[str, Any] | None = None,
+) -> Spec:  # fmt: skip
+    """Lowers a text whose files lie in `root` into the folder `out`, with changes; answers with its spec.
+
+    Keys of the changes of files are dotted paths (`fsdp_config.fsdp_version`); the value GONE takes a name out.
+    """
+    spec = resolved(text, root)
+    files = lowered_files(spec)
+    plan = json.loads(files["trainer_args.json"])
+    for name, value in (arguments or {}).items():
+        change(plan["arguments"], name, value, dotted=False)
+    for name, value in (payload_changes or {}).items():
+        change(plan, name, value)
+    files["trainer_args.json"] = json.dumps(plan, indent=2).encode()
+    if yaml_changes:
+        table: Any = accelerate(spec)
+        for name, value in yaml_changes.items():
+            change(table, name, value)
+        files["accelerate.yaml"] = yaml(table, YAML_COMMENT).encode()
+    if deepspeed_changes:
+        table = json.loads(files.get("deepspeed.json", b"{}"))
+        for name, value in deepspeed_changes.items():
+            change(table, name, value)
+        files["deepspeed.json"] = json.dumps(table, indent=2).encode()
+    write(files, out)
+    return spec
+
+
+def lowered_files(spec: Spec) -> dict[str, bytes]:
+    """The files of the bundle that the libraries read."""
+    texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
+    if spec.zero_stage:
+        texts["deepspeed.json"] = json.dumps(deepspeed(spec))
+    return {**{name: text.encode() for name, text in texts.items()}, **spec.bundled}
+
+
+def whole(spec: Spec) -> dict[str, bytes]:
+    """The same files from the compiler's own end, which writes all the others too."""
+    return {name: data for name, data in lower(spec, ()).items() if not name.startswith(LEFT_OUT)}
+
+
+def write(files: Mapping[str, bytes], out: str) -> None:
+    """Files into a folder."""
+    for name, data in files.items():
+        path = os.path.join(out, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as handle:
+            handle.write(data)
+
+
+def change(table: dict[str, Any], path: str, value: object, dotted: bool = True) -> None:
+    """Puts a value at a path of nested mappings, or takes it out."""
+    *heads, last = path.split(".") if dotted else [path]
+    for head in heads:
+        table = table.setdefault(head, {})
+    if value == GONE:
+        table.pop(last, None)
+    else:
+        table[last] = value

@@ -1,0 +1,55 @@
+"""What attention does that was not asked for: a soft cap that is left out, a place beyond the context, a dropout."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import tiny_models
+
+CONTEXT = 32768
+"""Tokens of the context of the model that the case of long sequences names."""
+
+
+def soft_cap(scene: Any) -> dict[str, Any]:
+    """The largest difference of a logit to eager attention, with a soft cap that bites."""
+    import torch
+
+    ids = torch.randint(3, 1000, (1, 24), generator=torch.Generator().manual_seed(0))
+    found = []
+    for name in (scene.plan["model"]["attn_implementation"], "eager"):
+        model = tiny_models.load(scene.family, {"dtype": "float32", "attn_implementation": name}).eval()
+        torch.manual_seed(0)
+        for part in model.modules():
+            if hasattr(part, "attn_logit_softcapping"):
+                part.attn_logit_softcapping = 0.5
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                torch.nn.init.normal_(weights, std=0.3)
+        with torch.no_grad():
+            found.append(model(input_ids=ids, use_cache=False).logits)
+    return {"error": float((found[0] - found[1]).abs().max())}
+
+
+def past(scene: Any) -> dict[str, Any]:
+    """A row as long beside the tiny model's context as the spec's is beside its model's, and the loss of it."""
+    import torch
+
+    limit = scene.model.config.max_position_embeddings
+    length = limit * scene.plan["run"]["seq"] // CONTEXT
+    ids = torch.randint(3, 1000, (1, length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        loss = scene.model(input_ids=ids, labels=ids).loss
+    return {"beyond": length > limit, "finite": bool(loss.isfinite())}
+
+
+def dispatch(scene: Any) -> dict[str, Any]:
+    """transformers' check of a flash version against the model's configuration, as if its package were installed."""
+    with open(os.path.join(scene.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
+        share = json.load(handle)["attention_dropout"]
+    model = tiny_models.load(scene.family, {"dtype": "bfloat16", "attn_implementation": "eager"})
+    model.config.attention_dropout = share
+    model._flash_attn_import_error = lambda **_: None
+    version = int(scene.plan["model"]["attn_implementation"][-1])
+    return {"passed": model._flash_attn_can_dispatch(version, is_init_check=True)}

@@ -1,0 +1,42 @@
+"""What fused kernels and compilation change of a model, and what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def patched(scene: Any) -> dict[str, Any]:
+    """How many modules of the loaded model compute otherwise once Liger was applied to it."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    def functions() -> list[Any]:
+        return [getattr(type(one).forward, "__qualname__", "") + str(one.__dict__.get("forward")) for one in modules]
+
+    modules = list(scene.model.modules())
+    before = functions()
+    _apply_liger_kernel_to_instance(model=scene.model)
+    return {"patched": sum(one != other for one, other in zip(before, functions(), strict=True))}
+
+
+def liger_step(scene: Any) -> dict[str, Any]:
+    """One forward pass, with Liger's layer kernels where the bundle asks for them. Raises what Triton raises."""
+    import torch
+
+    stated = scene.plan["arguments"].get("use_liger_kernel")
+    if scene.plan["model"]["liger"] or stated:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=scene.model, fused_linear_cross_entropy=False, cross_entropy=False)
+    scene.model(input_ids=torch.arange(3, 19)[None])
+    return {}
+
+
+def compiled(scene: Any) -> dict[str, Any]:
+    """What was asked of compilation, and what the arguments make of it."""
+    return {"asked": scene.plan["arguments"]["torch_compile"], "compiles": scene.args.torch_compile}
+
+
+def smoothed(scene: Any) -> dict[str, Any]:
+    """The gradient's norm of the first step by the accumulation, against that of a step of one micro-batch."""
+    logged = [one["grad_norm"] for one in scene.trainer.state.log_history if "grad_norm" in one]
+    return {"norm": float(logged[0]), "accumulation": scene.args.gradient_accumulation_steps}

@@ -1,0 +1,96 @@
+"""What the trainers of reinforcement make of their rewards, and of vLLM, which is not installed here."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import tiny_models
+
+
+def rewarded(scene: Any) -> dict[str, Any]:
+    """The trainer with as many reward functions as the bundle has, none included."""
+    module, _, name = scene.plan["config"].rpartition(".")
+    maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+    functions = [tiny_models.reward(i) for i, _ in enumerate(scene.plan["method"]["rewards"])]
+    made = maker(model=scene.model, args=scene.args, train_dataset=scene.rows, processing_class=scene.tokenizer,
+                 reward_funcs=functions)  # fmt: skip
+    return {"functions": len(made.reward_funcs)}
+
+
+def spread(scene: Any) -> dict[str, Any]:
+    """Whether the sampled completions of one prompt differ."""
+    trainer = scene.trainer
+    kept: list[list[int]] = []
+    generate = trainer._generate_single_turn if hasattr(trainer, "_generate_single_turn") else None
+    assert generate is not None
+
+    def listening(*args: Any, **kwargs: Any) -> Any:
+        found = generate(*args, **kwargs)
+        kept.extend(found[1] if isinstance(found[1], list) else found[0])
+        return found
+
+    trainer._generate_single_turn = listening
+    trainer.train()
+    size = trainer.num_generations
+    groups = [kept[i : i + size] for i in range(0, len(kept), size)]
+    return {"differ": any(any(one != group[0] for one in group) for group in groups)}
+
+
+def few(scene: Any) -> dict[str, Any]:
+    """Optimizer steps over the prompts of the bundle's own file."""
+    from measures import rows
+
+    scene.__dict__["rows"] = rows._own(scene)[0]
+    scene.trainer.train()
+    return {"steps": scene.trainer.state.global_step}
+
+
+def vllm(scene: Any) -> dict[str, Any]:
+    """trl's own checks before it starts a colocated vLLM, with the processes and the base that the bundle has."""
+    from trl.generation import vllm_generation as there
+
+    class Engine:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+    class Accelerator:
+        num_processes = scene.plan["run"]["world_size"]
+        process_index = local_process_index = 0
+        is_main_process = True
+
+        def wait_for_everyone(self) -> None:
+            pass
+
+    arguments = scene.plan["arguments"]
+    made = there.VLLMGeneration.__new__(there.VLLMGeneration)
+    made.model, made.accelerator = _base(scene), Accelerator()
+    made.mode, made.tensor_parallel_size = arguments["vllm_mode"], arguments["vllm_tensor_parallel_size"]
+    for name in ("gpu_memory_utilization", "max_model_length", "max_num_seqs", "enable_sleep_mode", "model_impl",
+                 "trust_remote_code"):  # fmt: skip
+        setattr(made, name, None)
+    there.is_vllm_available = lambda: True
+    there.is_bitsandbytes_available = lambda: True
+    there.LLM = Engine
+    import bitsandbytes
+    import torch
+
+    there.bnb = bitsandbytes
+    torch.distributed.new_subgroups_by_enumeration = lambda groups: (None, groups)
+    made._init_vllm()
+    return {"started": True}
+
+
+def _base(scene: Any) -> Any:
+    """The model, with the linear layers that a quantized base has."""
+    import torch
+
+    plan = scene.plan["lora"]
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    if plan and plan["bits"]:
+        import bitsandbytes as bnb
+
+        kind = bnb.nn.Linear8bitLt if plan["bits"] == 8 else bnb.nn.Linear4bit
+        model = torch.nn.Sequential(kind(64, 64))
+    model.name_or_path = "tiny"
+    return model

@@ -1,0 +1,91 @@
+"""What packed documents see of each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def leak(scene: Any) -> dict[str, Any]:
+    """The largest difference of a logit of the later documents, packed with an earlier one against alone.
+
+    The batch is one that the trainer's own collator makes of a packed row: token and position ids, no mask.
+    """
+    import torch
+
+    model = scene.model.eval().float()
+    generator = torch.Generator().manual_seed(0)
+    documents = [torch.randint(3, 1000, (length,), generator=generator) for length in (9, 7, 12)]
+    packed = {
+        "input_ids": torch.cat(documents)[None],
+        "position_ids": torch.cat([torch.arange(len(one)) for one in documents])[None],
+    }
+    with torch.no_grad():
+        together = model(**packed, use_cache=False).logits[0]
+        alone = torch.cat([model(input_ids=one[None], use_cache=False).logits[0] for one in documents])
+    first = len(documents[0])
+    return {
+        "first": float((together - alone)[:first].abs().max()),
+        "later": float((together - alone)[first:].abs().max()),
+        "family": model.config.model_type,
+    }
+
+
+def cached(scene: Any) -> dict[str, Any]:
+    """The same, with the cache that the arguments state: beside one, no mask of documents is built."""
+    use_cache = bool(scene.plan["arguments"].get("use_cache"))
+    original = scene.model.forward
+    scene.model.forward = lambda *given, **named: original(*given, **{**named, "use_cache": use_cache})
+    return leak(scene)
+
+
+def attends(scene: Any) -> dict[str, Any]:
+    """What documents of the trainer's own first batch see of one another.
+
+    Rows are texts that end with the end token. The tokens of the first document are exchanged: nothing behind its end
+    may change. Weights are drawn wider than at the start of a training, so that a state is not forgotten in a token.
+    """
+    import torch
+
+    model = scene.trainer.model.eval()
+    torch.manual_seed(0)
+    for weights in model.parameters():
+        if weights.dim() > 1:
+            torch.nn.init.normal_(weights, std=0.1)
+    batch = next(iter(scene.trainer.get_train_dataloader()))
+    batch = {name: value for name, value in batch.items() if name != "labels"}
+    ids = batch["input_ids"]
+    real = (
+        batch["attention_mask"][0].bool() if "attention_mask" in batch else torch.ones(ids.shape[1], dtype=torch.bool)
+    )
+    ends = ((ids[0] == scene.tokenizer.eos_token_id) & real).nonzero().flatten()
+    first = int(ends[0]) + 1
+    exchanged = ids.clone()
+    exchanged[0, : first - 1] = ids[0, : first - 1] % 900 + 50
+    with torch.no_grad():
+        logits = [model(**{**batch, "input_ids": one, "use_cache": False}).logits[0] for one in (ids, exchanged)]
+    change = (logits[0] - logits[1]).abs()
+    inside, behind = change[:first], change[first:][real[first:]]
+    largest = float(behind.max()) if len(behind) else 0.0
+    return {"documents": len(ends), "inside": float(inside.max()), "behind": largest, "leaks": largest > 1e-4}
+
+
+def flash(scene: Any) -> dict[str, Any]:
+    """The leak of packed documents with the arithmetic of flash attention where the bundle asks for its kernel."""
+    import os
+    import sys
+
+    import tiny_models
+
+    sys.path.append(
+        os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "support")
+    )
+    import flash as stand_in
+
+    stand_in.install()
+
+    class Written:
+        """A scene whose model has the attention that the bundle states."""
+
+        model = tiny_models.load(scene.family, {**scene.plan["model"], "dtype": "float32"})
+
+    return leak(Written)

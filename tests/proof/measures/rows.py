@@ -1,0 +1,134 @@
+"""What becomes of rows: those of the bundle's own files, or of the tiny rows of the scene."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, ClassVar
+
+from scene import REPOSITORY
+
+
+def _bundle(scene: Any) -> Any:
+    """The bundle as the program in it reads it; files that are not copied into it lie beside it."""
+    sys.path.append(REPOSITORY)
+    from runtime import bundle
+
+    os.environ["XPC_DATA_ROOT"] = os.path.join(os.path.dirname(scene.folder), "files")
+    return bundle.read(scene.folder)
+
+
+def _own(scene: Any) -> Any:
+    """The rows of the bundle's data, mapped as a run maps them."""
+    read = _bundle(scene)
+    from runtime import data
+
+    return data.build(read)
+
+
+def _raw(scene: Any) -> Any:
+    """The rows of the first source's file as they are stored, its columns under the shape's names."""
+    import datasets
+
+    source = scene.plan["data"]["sources"][0]
+    with open(os.path.join(scene.folder, source["bundled"]), encoding="utf-8") as handle:
+        rows = [json.loads(line) for line in handle if line.strip()]
+    names = {"text": ("text",)}.get(source["shape"], ())
+    found = datasets.Dataset.from_list(rows)
+    for own, name in zip(source["columns"] or (), names, strict=False):
+        if own in found.column_names:
+            found = found.rename_column(own, name)
+    return found
+
+
+def _trainer(scene: Any, rows: Any) -> Any:
+    scene.__dict__["rows"] = rows
+    return scene.trainer
+
+
+def masked(scene: Any) -> dict[str, Any]:
+    """Tokens of the prepared rows that no loss is taken over."""
+    rows = scene.trainer.train_dataset
+    if "labels" in rows.column_names:
+        return {"masked": sum(label == -100 for labels in rows["labels"] for label in labels)}
+    batch = scene.trainer.data_collator([rows[index] for index in range(4)])
+    return {"masked": int((batch["labels"][batch["attention_mask"] == 1] == -100).sum())}
+
+
+def left(scene: Any) -> dict[str, Any]:
+    """Rows that are left to train on, and how many of their tokens have a loss."""
+    rows = _trainer(scene, _own(scene)[0]).train_dataset
+    if "labels" in rows.column_names:
+        learnt = sum(label != -100 for labels in rows["labels"] for label in labels)
+    else:
+        learnt = sum(bit for mask in rows["completion_mask"] for bit in mask)
+    return {"rows": len(rows), "learnt": learnt}
+
+
+def own(scene: Any) -> dict[str, Any]:
+    """The trainer over the rows of the bundle's files, as a run maps them."""
+    return {"rows": len(_trainer(scene, _own(scene)[0]).train_dataset)}
+
+
+def raw(scene: Any) -> dict[str, Any]:
+    """The trainer over the rows of the bundle's files, as they are stored."""
+    return {"rows": len(_trainer(scene, _raw(scene)).train_dataset)}
+
+
+def built(scene: Any) -> dict[str, Any]:
+    """The rows as a run maps them; what it refuses is raised."""
+    train, evaluation = _own(scene)
+    return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
+
+
+def evaluated(scene: Any) -> dict[str, Any]:
+    """Whether the rows that are evaluated on come from the evaluation split, and whether they are trained on too."""
+    train, evaluation = _own(scene)
+    held = {json.dumps(row, sort_keys=True) for row in evaluation}
+    return {
+        "from_test": all("test" in row for row in held),
+        "trained_on": bool(held & {json.dumps(row, sort_keys=True) for row in train}),
+    }
+
+
+def masks_alone(scene: Any) -> dict[str, Any]:
+    """The trainer over rows that are tokenized and masked, and have no labels."""
+    import datasets
+
+    rows = [{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]} for _ in range(4)]
+    return {"rows": len(_trainer(scene, datasets.Dataset.from_list(rows)).train_dataset)}
+
+
+def unread(scene: Any) -> dict[str, Any]:
+    """Keys of `dataset_kwargs` that the trainer never asks for."""
+
+    class Asked(dict[str, Any]):
+        seen: ClassVar[set[str]] = set()
+
+        def get(self, key: str, default: Any = None) -> Any:
+            self.seen.add(key)
+            return super().get(key, default)
+
+    keys = Asked(scene.args.dataset_kwargs or {})
+    scene.args.dataset_kwargs = keys
+    scene.trainer  # noqa: B018
+    return {"unread": sorted(set(keys) - Asked.seen)}
+
+
+def ends(scene: Any) -> dict[str, Any]:
+    """Whether prepared rows end with the end token; the rows are texts under the name that the arguments say."""
+    rows = _own(scene)[0]
+    made = _trainer(scene, rows).train_dataset
+    end = scene.tokenizer.eos_token_id
+    return {"ended": all(end in row for row in made["input_ids"])}
+
+
+def order(scene: Any) -> dict[str, Any]:
+    """The sampler of the training rows."""
+    return {"sampler": type(scene.trainer._get_train_sampler()).__name__}
+
+
+def project(scene: Any) -> dict[str, Any]:
+    """The project that a tracker is told."""
+    return {"project": scene.args.project}

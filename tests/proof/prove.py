@@ -1,0 +1,319 @@
+"""Proofs: that what a rule forbids really goes wrong in the libraries, and what it allows does not.
+
+A `Proof` is data. It names a row of the rules (`rule`), the code that refuses it (`code`), an illegal text and its
+legal neighbour, and what the library does with the illegal one:
+
+    Proof("O14", "XP205", at="train", raises="TypeError", match="num_decay_steps", onto="legal",
+          arguments={"lr_scheduler_kwargs": {}})
+
+Texts. `text` and `legal` are those of the `Case` titled `case` (default: the code) unless given here, and so are
+`files`. `target` writes a target into both texts. The illegal text is lowered past the checker (load, resolve, lower;
+no rule is asked). Where a name, choice or bound refuses it before there is anything to lower, the violation is put on
+top: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
+(trainer_args.json); the last three take dotted paths, and the value GONE takes a name out. `onto="legal"` puts them on
+the legal text instead, for texts that cannot be lowered at all. `common` are arguments that both sides get.
+
+What is seen. Exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
+message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts that must hold, or a
+predicate) of what `measure` answers; `needs` (why it cannot be seen here: "a GPU of compute capability 9.0"). A
+`measure` is "file.function" below measures/, called with a scene.Scene after stage `at`; beside `raises` it is what
+raises. The legal side goes the same way and must not show it: no exception whatever was claimed, no such warning for
+`warns`, and `expect` must not hold. The exception must come from stage `at`, not from an earlier one.
+
+Stages (`at`), each runs those before it:
+    launch      what `accelerate launch` does with accelerate.yaml (alone)
+    config      the trainer's configuration class, with the spec's GPU and world size pretended
+    deepspeed   config, then DeepSpeedConfig and transformers' reader of deepspeed.json
+    load        config, then the tiny model of the spec's family (`family` for another) by from_pretrained
+    init        load, then the trl trainer on tiny rows of the bundle's shape (`shape`, `rows` for others)
+    train       init, then train() for `steps` (2)
+    save        train, then save_model()
+
+From `load` on this runs on the CPU (`on_cpu=True` there by default): for a spec with GPUs, variant.py replaces
+precision, optimizer kernels, flash attention, strategy and sizes; what `arguments` and `keep` name stays as lowered. A
+spec on `cpu` or `2 x cpu` is taken as it stands (write it small: gbs=4 micro=2), with the launcher's variables, in as
+many processes as it says, ZeRO included. `processes=2` runs a GPU spec's variant as DDP over gloo, and
+with `keep=("fsdp",)` as the spec's own FSDP (accelerate is made to believe in GPUs, the launcher's variables are set).
+
+A proof by hand, with everything that was seen; a rule, a code or a title:
+    python tests/proof/prove.py O14 [--verbose]
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if __name__ == "__main__":
+    sys.modules["prove"] = sys.modules["__main__"]
+sys.path += [one for one in (HERE, os.path.join(os.path.dirname(HERE), "compiler")) if one not in sys.path]
+
+import violations  # noqa: E402
+from attrs import field, frozen  # noqa: E402
+from compile_support import put  # noqa: E402
+from lowered import GONE, past  # noqa: E402
+from rule_cases import CASES  # noqa: E402
+from stacks import REPOSITORY, environment, interpreter  # noqa: E402
+
+__all__ = ["GONE", "Proof", "Prover", "every", "failure"]
+CPU_STAGES = ("load", "init", "train", "save")
+TITLES = {case.title: case for case in CASES}
+
+
+@frozen
+class Proof:
+    """One violation and what it does; the module's docstring explains the fields."""
+
+    rule: str
+    code: str
+    at: str = "config"
+    text: str = ""
+    legal: str = ""
+    case: str = ""
+    files: Mapping[str, str] = field(factory=dict)
+    target: str = ""
+    onto: str = "text"
+    arguments: Mapping[str, Any] = field(factory=dict)
+    yaml: Mapping[str, Any] = field(factory=dict)
+    deepspeed: Mapping[str, Any] = field(factory=dict)
+    payload: Mapping[str, Any] = field(factory=dict)
+    common: Mapping[str, Any] = field(factory=dict)
+    raises: str = ""
+    match: str = ""
+    warns: str = ""
+    measure: str = ""
+    expect: Mapping[str, Any] | Callable[[Mapping[str, Any]], bool] | None = None
+    needs: str = ""
+    keep: tuple[str, ...] = ()
+    on_cpu: bool | None = None
+    processes: int = 1
+    family: str = ""
+    legal_family: str = ""
+    shape: str = ""
+    rows: int = 32
+    steps: int = 2
+    timeout: int = 120
+    variant: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        case = TITLES.get(self.case or self.code)
+        if self.case and case is None:
+            raise ValueError(f"{self.title}: there is no case {self.case}")
+        texts = {"text": self.text, "legal": self.legal, "files": self.files}
+        if case is not None:
+            own = {"text": case.rejected, "legal": case.accepted, "files": case.files}
+            texts = {name: value or own[name] for name, value in texts.items()}
+        if self.target:
+            texts.update({name: aimed(str(texts[name]), self.target) for name in ("text", "legal")})
+        for name, value in texts.items():
+            object.__setattr__(self, name, value)
+        kinds = [bool(self.raises), bool(self.warns), self.expect is not None, bool(self.needs)]
+        if sum(kinds) != 1:
+            raise ValueError(f"{self.title}: exactly one of raises, warns, expect and needs")
+        if self.expect is not None and not self.measure:
+            raise ValueError(f"{self.title}: what is expected has no measure")
+        if not self.needs and (not self.text or not self.legal):
+            raise ValueError(f"{self.title}: an illegal and a legal text are needed, here or in a case")
+
+    @property
+    def title(self) -> str:
+        """The name that pytest shows."""
+        return "-".join(part for part in (self.rule, self.code, self.variant) if part)
+
+
+def aimed(text: str, target: str) -> str:
+    """A text with another target."""
+    kept = [line for line in text.splitlines() if not line.startswith("target ")]
+    return "\n".join([*kept, f"target {target}"]) + "\n"
+
+
+def topics() -> list[str]:
+    """The modules below violations/."""
+    return sorted(one.name for one in pkgutil.iter_modules(violations.__path__))
+
+
+def of(topic: str) -> tuple[Proof, ...]:
+    """The proofs of one topic."""
+    found: tuple[Proof, ...] = importlib.import_module(f"violations.{topic}").PROOFS
+    return found
+
+
+def every() -> tuple[Proof, ...]:
+    """The proofs of all topics."""
+    return tuple(proof for topic in topics() for proof in of(topic))
+
+
+def port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
+    """One side of a proof, lowered into a folder, as prover.py takes it."""
+    root = put(os.path.join(folder, "files"), proof.files)
+    base = proof.legal if legal or proof.onto == "legal" else proof.text
+    changes: dict[str, Any] = {} if legal else {
+        "arguments": proof.arguments, "yaml_changes": proof.yaml, "deepspeed_changes": proof.deepspeed,
+        "payload_changes": proof.payload,
+    }  # fmt: skip
+    changes["arguments"] = {**proof.common, **changes.get("arguments", {})}
+    out = os.path.join(folder, "legal.bundle" if legal else "illegal.bundle")
+    spec = past(base, root, out, **changes)
+    on_cpu = proof.at in CPU_STAGES if proof.on_cpu is None else proof.on_cpu
+    own = spec.hardware.gpu is None
+    processes = spec.hardware.world if own and on_cpu and proof.at in CPU_STAGES else proof.processes
+    family = (proof.legal_family if legal else "") or proof.family
+    if not family:
+        family = "qwen2" if spec.model.facts is None else spec.model.facts.model_type
+    return {
+        "id": f"{proof.title}{' legal' if legal else ''}", "folder": out, "target": spec.target.name, "at": proof.at,
+        "on_cpu": on_cpu, "keep": proof.keep, "changed": [*proof.common, *({} if legal else proof.arguments)],
+        "family": family, "shape": proof.shape, "rows": proof.rows, "steps": proof.steps, "measure": proof.measure,
+        "processes": processes, "port": port(),
+        "group": proof.at in CPU_STAGES and ((own and spec.zero_stage > 0) or "fsdp" in proof.keep),
+        "timeout": proof.timeout,
+    }  # fmt: skip
+
+
+class Prover:
+    """prover.py in a target's interpreter, kept running; `jobs` proofs at a time."""
+
+    def __init__(self, target: str, jobs: int = 2) -> None:
+        words = [interpreter(target), os.path.join(HERE, "prover.py"), str(jobs)]
+        variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", WANDB_MODE="offline")
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
+        )
+        self.next()
+
+    def send(self, job: Mapping[str, Any]) -> None:
+        """Hands a job over; its answer comes some time."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+
+    def next(self) -> dict[str, Any]:
+        """The next answer. Raises RuntimeError when the process is gone."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            assert self.process.stderr is not None
+            raise RuntimeError(self.process.stderr.read()[-3000:])
+        return dict(json.loads(line))
+
+    def answers(self, jobs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """What became of jobs, by their id."""
+        wanted = list(jobs)
+        for one in wanted:
+            self.send(one)
+        found = [self.next() for _ in wanted]
+        return {one["id"]: one for one in found}
+
+    def close(self) -> None:
+        """Ends the process once it has nothing left to do."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
+    """Whether measured facts are the ones that the proof expects of the illegal side."""
+    if callable(proof.expect):
+        return bool(proof.expect(measured))
+    return all(measured.get(name) == value for name, value in (proof.expect or {}).items())
+
+
+def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) -> str:
+    """Why a proof does not hold, or an empty text."""
+    raised, legally = illegal["raised"], legal["raised"]
+    if proof.raises:
+        if raised is None:
+            return "the illegal side raises nothing"
+        if proof.raises not in raised.get("types", [raised["type"]]) or not re.search(proof.match, raised["message"]):
+            return f"the illegal side raises {raised['type']}: {raised['message']}"
+        if raised["at"] != ("measure" if proof.measure else proof.at):
+            return f"the illegal side raises at {raised['at']} already"
+    elif raised is not None:
+        return f"the illegal side raises {raised['type']} at {raised['at']}: {raised['message']}"
+    if legally is not None:
+        return f"the legal side raises {legally['type']} at {legally['at']}: {legally['message']}"
+    if proof.warns:
+        if not any(re.search(proof.warns, one) for one in illegal["warned"]):
+            return f"the illegal side does not warn of it: {illegal['warned']}"
+        if any(re.search(proof.warns, one) for one in legal["warned"]):
+            return "the legal side warns of it too"
+    if proof.expect is not None:
+        if not holds(proof, illegal["measured"]):
+            return f"the illegal side measures {illegal['measured']}"
+        if holds(proof, legal["measured"]):
+            return f"the legal side measures the same: {legal['measured']}"
+    return ""
+
+
+def sides(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both jobs of a proof, lowered below a folder."""
+    return job(proof, False, folder), job(proof, True, folder)
+
+
+def main(words: list[str]) -> int:
+    """Proves what the words name and tells what was seen."""
+    wanted = [word for word in words if not word.startswith("-")]
+    older = os.path.join(REPOSITORY, ".venv-0.18", "bin", "python")
+    if os.path.exists(older):
+        os.environ.setdefault("XPC_PYTHON_TRL_0_18", older)
+    chosen: list[Proof] = []
+    for topic in topics():
+        try:
+            chosen += [one for one in of(topic) if not wanted or {one.rule, one.code, one.title} & set(wanted)]
+        except Exception as error:  # one topic's mistake leaves the others to be proven
+            print(f"violations/{topic}.py: {type(error).__name__}: {error}")
+    provers: dict[str, Prover] = {}
+    wrong = 0
+    for proof in chosen:
+        if proof.needs:
+            print(f"{proof.title}: needs {proof.needs}")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                both = sides(proof, folder)
+                target = both[0]["target"]
+                prover = provers[target] if target in provers else provers.setdefault(target, Prover(target))
+                seen = prover.answers(both)
+                illegal, legal = (seen[one["id"]] for one in both)
+                why = failure(proof, illegal, legal)
+            except Exception as error:
+                print(f"{proof.title}: FAILED: {type(error).__name__}: {error}")
+                wrong += 1
+                continue
+        wrong += bool(why)
+        print(f"{proof.title}: {'FAILED: ' + why if why else 'proven'} (illegal {illegal.get('seconds')}s)")
+        for name, one in (("illegal", illegal), ("legal", legal)):
+            if one["raised"]:
+                raised = one["raised"]
+                print(f"  {name} raises {raised['type']} at {raised['at']}: {raised['message'][:300]}")
+            if one["measured"]:
+                print(f"  {name} measures {one['measured']}")
+            if "--verbose" in words or why:
+                for line in one["warned"]:
+                    print(f"  {name} warns {line[:300]}")
+            if "--verbose" in words or (why and "raises" in why):
+                print(one["output"])
+    for one in provers.values():
+        one.close()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""The process that proofs run in, started with a target's interpreter: a JSON job a line in, an answer a line out.
+
+The libraries are imported once. Every job gets a fork of that, so that nothing which a library keeps (accelerate's
+state, a process group, a patched function) reaches the next one, and a job that hangs or dies is ended alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+TAIL = 4000
+"""Characters of a child's output that come back."""
+
+
+def load() -> None:
+    """Imports what proofs use, and computes nothing: threads that exist before a fork do not exist after it."""
+    import contextlib
+
+    import datasets
+    import deepspeed
+    import torch
+    import transformers.integrations.deepspeed  # noqa: F401
+    import trl
+    from transformers import Trainer  # noqa: F401
+
+    torch.set_num_threads(1)
+    datasets.disable_progress_bars()
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of minutes (runtime/state.py)
+    for name in ("SFTConfig", "SFTTrainer", "DPOTrainer", "KTOTrainer", "RewardTrainer", "GRPOTrainer", "RLOOTrainer"):
+        with contextlib.suppress(Exception):  # trainers of other methods need packages that SFT does not
+            getattr(trl, name)
+    import scene  # noqa: F401
+
+
+class Child:
+    """A job that runs: its process, the end of its pipe, and the file that holds what it printed."""
+
+    def __init__(self, job: dict[str, Any], folder: str) -> None:
+        self.job = job
+        self.log = tempfile.mkstemp(dir=folder, suffix=".log")[1]
+        self.until = time.monotonic() + job.get("timeout", 120)
+        self.parts: list[bytes] = []
+        read, write = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(read)
+            _child(job, write, self.log, folder)
+        os.close(write)
+        self.pipe = read
+
+    def answer(self, ended: str = "") -> dict[str, Any]:
+        """What the child said, with the reason where it said nothing."""
+        os.close(self.pipe)
+        if ended:
+            os.killpg(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        text = b"".join(self.parts)
+        found: dict[str, Any] = json.loads(text) if text and not ended else {}
+        if not found:
+            why = ended or f"ended with status {status}"
+            found = {"raised": {"type": "Ended", "message": why, "at": ""}, "warned": [], "measured": {}, "seconds": {}}
+        with open(self.log, encoding="utf-8", errors="replace") as handle:
+            found["output"] = handle.read()[-TAIL:]
+        return {"id": self.job["id"], **found}
+
+
+def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
+    """Runs a job to its end and never returns."""
+    status = 1
+    try:
+        os.setsid()
+        stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(stream, 1)
+        os.dup2(stream, 2)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        place = tempfile.mkdtemp(dir=folder)
+        os.chdir(place)
+        import scene
+
+        text = json.dumps(scene.ranks(job)).encode()
+        with os.fdopen(pipe, "wb") as handle:
+            handle.write(text)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve(jobs: int) -> None:
+    """Until the input ends and every child has answered."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    load()
+    out.write(json.dumps({"ready": True}) + "\n")
+    waiting: list[dict[str, Any]] = []
+    running: dict[int, Child] = {}
+    watch = selectors.DefaultSelector()
+    os.set_blocking(0, False)
+    watch.register(0, selectors.EVENT_READ)
+    rest, more = b"", True
+    with tempfile.TemporaryDirectory(prefix="proofs-") as folder:
+        while more or waiting or running:
+            while waiting and len(running) < jobs:
+                child = Child(waiting.pop(0), folder)
+                running[child.pipe] = child
+                watch.register(child.pipe, selectors.EVENT_READ)
+            for key, _ in watch.select(timeout=1):
+                data = os.read(key.fd, 1 << 20)
+                if key.fd == 0:
+                    if not data:
+                        more = False
+                        watch.unregister(0)
+                    lines = (rest + data).split(b"\n")
+                    rest = lines.pop()
+                    waiting += [json.loads(line) for line in lines if line.strip()]
+                elif data:
+                    running[key.fd].parts.append(data)
+                else:
+                    watch.unregister(key.fd)
+                    out.write(json.dumps(running.pop(key.fd).answer()) + "\n")
+            for pipe in [pipe for pipe, child in running.items() if child.until < time.monotonic()]:
+                watch.unregister(pipe)
+                child = running.pop(pipe)
+                out.write(json.dumps(child.answer(f"not done after {child.job.get('timeout', 120)} seconds")) + "\n")
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]) if len(sys.argv) > 1 else 2)

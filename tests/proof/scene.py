@@ -1,0 +1,292 @@
+"""One proof inside the libraries: the stages from a bundle to a saved run, on tiny models (target's interpreter)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import look
+import tiny_models
+import variant
+
+STAGES = ("launch", "config", "deepspeed", "load", "init", "train", "save")
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Scene:
+    """A bundle, and what the libraries make of it, each part made when it is asked for.
+
+    `plan` is trainer_args.json, `job` what prove.py sent. Measures get this object.
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        self.folder: str = job["folder"]
+        self.plan = look.read(self.folder)
+        self.family: str = job["family"]
+        self.own_cpu = self.plan["run"]["gpu"] is None
+        if job["on_cpu"]:
+            variant.on_cpu(self.plan, job, keep=(*job["keep"], *job["changed"]))
+
+    @cached_property
+    def launched(self) -> dict[str, Any]:
+        """What `accelerate launch` would start: launcher, processes, nodes and the variables that it exports."""
+        return look.launched(self.folder)
+
+    @cached_property
+    def args(self) -> Any:
+        """The object of the trainer's configuration class."""
+        if not self.job["on_cpu"] and not self.own_cpu:
+            return look.built(self.folder, self.plan)
+        values = dict(self.plan["arguments"])
+        if values.get("deepspeed"):
+            values["deepspeed"] = os.path.join(self.folder, values["deepspeed"])
+            if self.job["on_cpu"] and not values.get("use_cpu"):
+                self._group(values)
+        if self.sharded:
+            _sharded_group(values)
+        return look.config_class(self.plan)(**values)
+
+    def _group(self, values: dict[str, Any]) -> None:
+        """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
+        sys.path.append(REPOSITORY)
+        from runtime.state import _cpu_group
+
+        class Bundle:
+            run = self.plan["run"]
+
+        _cpu_group(Bundle, values)
+        values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the FSDP of a spec with GPUs is to run here, over gloo."""
+        return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(tiny_models.tokenizer())
+
+    @cached_property
+    def model(self) -> Any:
+        """The tiny model of the family, in the dtype and with the attention that the bundle says."""
+        self.args  # noqa: B018  # zero.Init is active once the arguments exist
+        return tiny_models.load(self.family, self.plan["model"], self.kind)
+
+    @property
+    def kind(self) -> str:
+        """`reward` for a model with one number as its output, else `causal`."""
+        return "reward" if self.plan["config"].endswith("RewardConfig") else "causal"
+
+    @cached_property
+    def rows(self) -> Any:
+        """The training rows, in the shape of the bundle's first source."""
+        return tiny_models.rows(self.job["shape"] or self.plan["data"]["sources"][0]["shape"], self.job["rows"])
+
+    @cached_property
+    def held(self) -> Any:
+        """The evaluation rows, or None where the bundle has none."""
+        data = self.plan["data"]
+        return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
+
+    @cached_property
+    def trainer(self) -> Any:
+        """The trl trainer."""
+        module, _, name = self.plan["config"].rpartition(".")
+        maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+        more: dict[str, Any] = {}
+        method = (self.plan.get("method") or {}).get("name", "sft")
+        if method in ("grpo", "rloo"):
+            rewards = (self.plan["method"] or {}).get("rewards") or [{}]
+            more["reward_funcs"] = [tiny_models.reward(i) for i, _ in enumerate(rewards)]
+        if self.plan.get("lora"):
+            more["peft_config"] = tiny_models.adapters(self.plan["lora"], method)
+        made = maker(model=self.model, args=self.args, train_dataset=self.rows, eval_dataset=self.held,
+                     processing_class=self.tokenizer, **more)  # fmt: skip
+        if self.job.get("stop"):
+            made.add_callback(stopping(self.job["steps"]))
+        return made
+
+    def run(self, stage: str) -> None:
+        """One stage; what the libraries raise is let through."""
+        if stage == "launch":
+            self.launched  # noqa: B018
+        elif stage == "config":
+            self.args  # noqa: B018
+        elif stage == "deepspeed":
+            for problem in look.deepspeed(self.folder, self.plan, self.args):
+                warnings.warn(problem, UserWarning, stacklevel=1)
+        elif stage == "load":
+            self.model  # noqa: B018
+        elif stage == "init":
+            self.trainer  # noqa: B018
+        elif stage == "train":
+            self.trainer.train()
+        elif stage == "save":
+            self.trainer.save_model(self.plan["arguments"]["output_dir"])
+
+
+def stopping(steps: int) -> Any:
+    """A callback that ends a run after some steps, whatever length it was written with."""
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+            control.should_training_stop = control.should_training_stop or state.global_step >= steps
+            return control
+
+    return Stop()
+
+
+def _sharded_group(values: dict[str, Any]) -> None:
+    """A process group on the CPU that accelerate takes for one of GPUs: for CPUs it drops FSDP and says nothing."""
+    import torch
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+    from torch.distributed.fsdp import _init_utils
+
+    # FSDP1 asks "cpu" for an index, gets "cpu:0" and finds that the two are not one device.
+    _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
+    PartialState(cpu=True, backend="gloo")
+    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
+
+
+QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
+"""FSDP's copying of weights between ranks asks for a GPU at once."""
+
+
+class Heard(logging.Handler):
+    """Keeps what loggers say from WARNING on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(f"{record.name}: {record.getMessage()}")
+
+
+LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
+"""The loggers that libraries hang their own below; the empty name is the root."""
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Warnings and log records of the libraries, as texts."""
+    heard = Heard()
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not name or not logger.propagate:
+            logger.addHandler(heard)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield heard.said
+        finally:
+            for name in LOGGERS:
+                logging.getLogger(name).removeHandler(heard)
+            heard.said += [f"{one.category.__name__}: {one.message}" for one in caught]
+
+
+def way(job: dict[str, Any]) -> tuple[str, ...]:
+    """The stages that a job goes through, the last one being its own."""
+    if job["at"] == "launch":
+        return ("launch",)
+    ways = {"deepspeed": ("config", "deepspeed")}
+    return ways.get(job["at"], tuple(one for one in STAGES[1 : STAGES.index(job["at"]) + 1] if one != "deepspeed"))
+
+
+def play(job: dict[str, Any]) -> dict[str, Any]:
+    """Every stage up to the job's own, and the measure; the first exception ends it."""
+    import torch
+
+    torch.set_num_threads(1)
+    raised: dict[str, Any] | None = None
+    measured: dict[str, Any] = {}
+    spent: dict[str, float] = {}
+    at = "prepare"
+    with listening() as warned:
+        try:
+            scene = Scene(job)
+            if (scene.own_cpu or scene.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
+                os.environ.update(scene.launched["environment"])
+                os.environ.update(QUIET if scene.sharded else {})
+            for at in way(job):
+                begun = time.monotonic()
+                scene.run(at)
+                spent[at] = round(time.monotonic() - begun, 2)
+            if job["measure"]:
+                at = "measure"
+                module, _, name = job["measure"].rpartition(".")
+                measured = dict(getattr(importlib.import_module(f"measures.{module}"), name)(scene))
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            names = [one.__name__ for one in type(error).__mro__ if one not in (object, BaseException)]
+            raised = {"type": names[0], "types": names, "message": str(error), "at": at}
+    return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent}
+
+
+def look_plain(value: Any) -> Any:
+    """Measured facts as JSON has them."""
+    return json.loads(json.dumps(value, default=str))
+
+
+PATIENCE = 3
+"""Seconds that the other processes have to tell why they ended, once one has."""
+
+
+def ranks(job: dict[str, Any]) -> dict[str, Any]:
+    """The job in as many processes as it asks for: this one is rank 0, and its answer counts unless another fails."""
+    if "folders" in job:
+        return {"looked": look.many(job["folders"])}
+    world = job["processes"]
+    if world == 1 and not job["group"]:
+        return play(job)
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))  # fmt: skip
+    others: list[tuple[int, int]] = []
+    for rank in range(1, world):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            with os.fdopen(write, "wb") as handle:
+                handle.write(json.dumps(play(job)).encode())
+            sys.stderr.flush()
+            os._exit(0)
+        os.close(write)
+        others.append((pid, read))
+    mine = play(job)
+    if mine["raised"] is not None:  # the others may wait for this one for ever
+        until = time.monotonic() + PATIENCE
+        for pid, read in others:
+            if not select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:
+                os.kill(pid, signal.SIGKILL)
+    for pid, read in others:
+        with os.fdopen(read, "rb") as handle:
+            text = handle.read()
+        os.waitpid(pid, 0)
+        theirs = json.loads(text) if text else None
+        closed = mine["raised"] is not None and "Connection closed by peer" in mine["raised"]["message"]
+        if theirs and theirs["raised"] and (closed or not mine["raised"]):
+            mine["raised"] = theirs["raised"]
+        elif closed and not theirs:
+            mine["raised"]["message"] += " (the other process died without a word)"
+        if theirs:
+            mine.setdefault("others", []).append(theirs["measured"])
+    return mine

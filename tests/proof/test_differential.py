@@ -1,0 +1,79 @@
+"""Random specs at the size of a continuous test; `make differential` runs them in full."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+import drawn
+import generator
+import pytest
+from differential import Differential, told
+from emitted import NEW, OLD, put
+from stacks import interpreter
+
+from xpc.compiler import schema
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.spec import Spec
+
+SPECS = 500
+NEVER = {"model.config", "strategy.activation_checkpointing"}
+"""Settings that the generator leaves alone, or that are never legal."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]:
+    """The specs that compile, and how many were drawn."""
+    place = put(str(tmp_path_factory.mktemp("drawn")), drawn.FILES)
+    found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(place)).spec for i in range(SPECS)]
+    return [one for one in found if one is not None], SPECS
+
+
+def test_a_seed_gives_one_text() -> None:
+    assert generator.spec("same") == generator.spec("same")
+    assert generator.spec("same") != generator.spec("other")
+
+
+def test_about_half_of_the_specs_compile(accepted: tuple[list[Spec], int]) -> None:
+    assert 0.35 < len(accepted[0]) / accepted[1] < 0.8
+
+
+def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
+    specs = accepted[0]
+    assert {one.text("strategy") for one in specs} >= {"ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1"}
+    assert {one.text("method") for one in specs} >= {"sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo"}
+    assert {one.text("precision") for one in specs} == {"bf16", "fp16", "fp32"}
+    assert {one.target.name for one in specs} == {NEW, OLD}
+    assert {one.on_cpu for one in specs} == {True, False}
+    assert {name for one in specs for name in one.extra} == {"trl", "accelerate", "deepspeed"}
+    assert {one.flag("lora") or one.flag("qlora") for one in specs} == {True, False}
+
+
+def test_every_setting_is_drawn() -> None:
+    texts = "\n".join(generator.spec(f"words-{i}") for i in range(1500))
+    rows = [row for row in schema.TABLE if not row.pending and row.path not in NEVER]
+    missing = [row.path for row in rows if row.path not in ("train.epochs", "train.steps") and row.name not in texts]
+    assert not missing
+
+
+def test_values_of_pools_are_those_of_settings() -> None:
+    assert set(drawn.POOLS) <= set(schema.BY_PATH)
+    assert set(drawn.OFTEN) <= set(schema.BY_PATH)
+    assert generator.pick(Random(0), {"a": 1}) == "a"
+
+
+@pytest.mark.slow
+def test_accepted_specs_are_accepted_by_the_libraries(tmp_path: Any) -> None:
+    interpreter(NEW)
+    targets: tuple[str, ...] = (NEW,)
+    if os.environ.get("XPC_PYTHON_TRL_0_18"):
+        interpreter(OLD)
+        targets = (NEW, OLD)
+    report = Differential(wanted=600, steps=12, seed="ci", jobs=1, targets=targets).run()
+    assert report.accepted == 600
+    assert report.stepped == 12
+    assert not report.crashes, told(report)
+    assert not report.false_accepts, told(report)
+    assert not report.false_refusals, told(report)

@@ -1,0 +1,68 @@
+"""Every proof: the illegal side does what is claimed, the legal side does not, and the code refuses the illegal one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import prove
+import pytest
+from compile_support import codes, put
+from prove import Proof, Prover, every, failure, sides
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.grammar.diagnostic import ERROR
+
+PROOFS = every()
+SHOWN = [one for one in PROOFS if not one.needs]
+
+
+@pytest.fixture(scope="session")
+def provers() -> Iterator[dict[str, Prover]]:
+    """The process of each target, started when a proof asks for it."""
+    kept: dict[str, Prover] = {}
+    yield kept
+    for one in kept.values():
+        one.close()
+
+
+def test_titles_are_unique() -> None:
+    titles = [one.title for one in PROOFS]
+    assert sorted(set(titles)) == sorted(titles)
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=[one.title for one in PROOFS])
+def test_the_code_answers_the_text(proof: Proof, tmp_path: Any) -> None:
+    if not proof.text:
+        assert proof.needs
+        return
+    root = put(str(tmp_path), proof.files)
+    refused = check_text(proof.text.encode(), "t.xp", Workspace(root))
+    assert proof.code in codes(refused), codes(refused)
+    passed = check_text(proof.legal.encode(), "t.xp", Workspace(root))
+    assert proof.code not in codes(passed)
+    assert not [one for one in passed.problems if one.severity == ERROR], codes(passed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proof", SHOWN, ids=[one.title for one in SHOWN])
+def test_it_goes_wrong_in_the_libraries(proof: Proof, provers: dict[str, Prover], tmp_path: Any) -> None:
+    both = sides(proof, os.path.join(str(tmp_path)))
+    target = both[0]["target"]
+    if target not in provers:
+        provers[target] = Prover(target)
+    seen = provers[target].answers(both)
+    illegal, legal = (seen[one["id"]] for one in both)
+    why = failure(proof, illegal, legal)
+    assert not why, f"{why}\n{illegal['output'][-1500:]}"
+
+
+def test_every_measure_is_there() -> None:
+    folder = os.path.join(prove.HERE, "measures")
+    for proof in SHOWN:
+        module, _, name = proof.measure.rpartition(".")
+        if module:
+            with open(os.path.join(folder, f"{module}.py"), encoding="utf-8") as handle:
+                assert f"def {name}(" in handle.read(), proof.title

@@ -1,0 +1,54 @@
+"""The CPU's variant of a plan: what a GPU is needed for is replaced, what a proof is about is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HARDWARE: dict[str, Any] = {
+    "bf16": False, "fp16": False, "tf32": None, "use_cpu": True, "ddp_backend": None, "dataloader_pin_memory": False,
+    "report_to": [], "use_liger_kernel": False, "activation_offloading": False, "use_vllm": False,
+    "optim": "adamw_torch", "torch_compile": False, "torch_compile_backend": None, "torch_compile_mode": None,
+}  # fmt: skip
+"""Arguments that name what a machine without a GPU lacks, and what stands in."""
+SMALL: dict[str, Any] = {
+    "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "gradient_accumulation_steps": 1,
+    "dataset_num_proc": None, "num_generations": 2, "max_completion_length": 8, "generation_batch_size": None,
+    "steps_per_generation": None,
+}  # fmt: skip
+"""Sizes of a run that is over in a second."""
+OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
+"""Optimizers that need no further package."""
+LONG_ENOUGH = 8
+"""Tokens of a completion."""
+LONGEST = 128
+"""Tokens of a sequence."""
+
+
+def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
+    """Changes a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
+    values, run = plan["arguments"], plan["run"]
+    changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None}
+    if not job.get("stop"):
+        changes["max_steps"] = job["steps"]
+    if isinstance(values.get("max_completion_length"), int):
+        changes["max_completion_length"] = min(values["max_completion_length"], LONG_ENOUGH)
+    if run["gpu"] is not None:
+        changes = {**HARDWARE, **SMALL, **changes}
+        if job["processes"] > 1 and "fsdp" not in keep:
+            changes["ddp_backend"] = "gloo"
+        if values.get("optim") in OPTIMIZERS:
+            changes.pop("optim")
+        elif "optim" not in keep:
+            changes.update(optim_args=None, optim_target_modules=None)
+        if values.get("use_cpu") is False and "deepspeed" in keep:
+            changes.pop("use_cpu")
+        if isinstance(values.get("max_length"), int):
+            changes["max_length"] = min(values["max_length"], LONGEST)
+        if plan["model"]["attn_implementation"].startswith("fl") and "attn_implementation" not in keep:
+            plan["model"]["attn_implementation"] = "eager"  # flash has no CPU kernel, and flex no backward pass there
+        if "deepspeed" not in keep:
+            values.pop("deepspeed", None)
+        plan["model"]["liger"] = False
+    for name, value in changes.items():
+        if name not in keep and (name in values or name == "use_cpu"):
+            values[name] = value

@@ -1,0 +1,30 @@
+"""Proofs of adapters and quantized bases."""
+
+from __future__ import annotations
+
+from case_support import on_cpu, spec
+from prove import Proof
+
+SMALL = {"strategy": "zero3", "batch": "gbs=4 micro=2"}
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("Q01", "XP450", at="load", measure="adapters.packed", raises="ValueError", match="purely quantized"),
+    Proof("Q04", "XP451", measure="adapters.merged", raises="ValueError", match="is quantized with GPTQConfig"),
+    Proof("Q06", "XP454", at="init", raises="ValueError", match="lm_head"),
+    Proof("Q06", "XP454", case="XP454-dpo", at="init", raises="ValueError", match="lm_head", variant="dpo"),
+    Proof("Q10", "XP455", at="init", raises="ValueError", match="not found in the base model"),
+    Proof("Q10", "XP455", case="XP455-some", at="init", measure="adapters.absent", expect={"absent": ["c_attn"]},
+          variant="some"),
+    Proof("Q13", "XP453", case="XP453-fsdp", at="load", keep=("fsdp",), processes=2, measure="adapters.quantized",
+          raises="AttributeError", match="CB", legal=spec("lora(bits=4)", strategy="fsdp")),
+    Proof("Q13", "XP453", at="load", measure="adapters.quantized", expect={"whole": True}, variant="zero3",
+          text=on_cpu("lora(bits=8)", **SMALL), legal=on_cpu("lora(bits=4)", **SMALL)),
+    Proof("Q14", "XP452", needs="a GPTQ kernel"),
+    Proof("Q29", "XP454", case="XP454-cast", at="init", raises="ValueError", match="lm_head", variant="cast"),
+    Proof("Q", "XP456", at="init", measure="losses.gradient", expect={"moves": False}),
+    Proof("Q", "XP456", case="XP456-dropout", at="init", measure="losses.gradient", expect={"moves": False},
+          variant="dropout"),
+    Proof("Q", "XP459", at="init", warns="use_reentrant. is forced to .True",
+          text=on_cpu("lora", "memory {", "  checkpointing(reentrant=false)", "}", **SMALL),
+          legal=on_cpu("lora", **SMALL)),
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""Proofs of data, supervised losses, hub and logging."""
+
+from __future__ import annotations
+
+import json
+
+from case_support import ROW, spec, trained
+from cases_data import on
+from prove import Proof
+
+SPLITS = {
+    "rows/train.jsonl": ROW * 8,
+    "rows/test.jsonl": ROW.replace("2 + 2?", "test") * 8,
+}
+IMAGES = {
+    "rows.jsonl": json.dumps({**json.loads(ROW), "images": ["a.png"]}) + "\n",
+    "good.jsonl": ROW,
+}
+
+LONG_ENOUGH = spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=4096")
+"""Letters are tokens to the tiny tokenizer."""
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("E01", "XP501", at="init", raises="ValueError", match="eval_dataset"),
+    # the loss
+    Proof("S01", "XP504", at="init", measure="rows.masked", expect={"masked": 0}),
+    Proof("S01", "XP504", at="init", target="trl-0.18", measure="rows.masked", expect={"masked": 0}, variant="0.18"),
+    Proof("S03", "XP504", case="XP504-plain", at="init", legal=spec("method sft(assistant_only)"),
+          raises="ValueError", match="not conversational"),
+    Proof("S04", "XP506", measure="templates.training", raises="ValueError", match="not training-compatible"),
+    Proof("S05", "XP604", measure="templates.stops", expect={"stop": False}),
+    Proof("S06", "XP602", at="load", measure="rows.own", raises="RuntimeError", match="no assistant"),
+    Proof("S08", "XP106", case="XP106-sft-loss", at="init", onto="legal", arguments={"loss_type": "dftt"},
+          raises="ValueError", match="Invalid `loss_type`"),
+    Proof("S09", "XP606", at="init", raises="ValueError", match="not a Mixture-of-Experts"),
+    Proof("S11", "XP607", warns="keep_end.*deprecated"),
+    Proof("S12", "XP603", case="XP603-every", at="load", keep=("max_length",), measure="rows.left", expect={"rows": 0},
+          legal=LONG_ENOUGH),
+    Proof("S12", "XP603", case="XP603-every", at="load", keep=("max_length",), target="trl-0.18", measure="rows.left",
+          expect={"learnt": 0}, legal=LONG_ENOUGH, variant="0.18"),
+    Proof("S13", "XP104", case="XP104-dataset-kwargs", at="load", arguments={"dataset_kwargs": {"skip_prepare_dataset": True}},
+          measure="rows.masks_alone", raises="ValueError", match="mask columns but no 'labels'"),
+    Proof("S14", "XP559", at="init", raises="ValueError", match="not found in the vocabulary"),
+    Proof("S17", "XP104", case="XP104-dataset-keys", at="load", arguments={"dataset_kwargs": {"add_special_tokens": False}},
+          measure="rows.unread", expect={"unread": ["add_special_tokens"]}),
+    Proof("S18", "XP556", files=IMAGES, at="load", measure="rows.raw", raises="ValueError", match="vision-related"),
+    Proof("S", "XP605", at="init", keep=("max_length",), measure="losses.gradient", expect={"moves": False}),
+    Proof("S", "XP605", at="init", keep=("max_length",), target="trl-0.18", measure="losses.gradient",
+          expect={"moves": False}, variant="0.18"),
+    Proof("S", "XP608", at="init", measure="losses.smoothing", expect={"read": False},
+          legal=spec("extra trl {", "  label_smoothing_factor = 0.1", "}")),
+    Proof("S", "XP608", case="XP608-twice", at="init", warns="label_smoothing_factor.*deprecated", variant="twice"),
+    # data and loader
+    Proof("T01", "XP505", case="XP505-local", at="load", measure="templates.trainer", raises="ValueError",
+          match="chat.template"),
+    Proof("T02", "XP553", at="load", measure="rows.raw", raises="KeyError", match="text"),
+    Proof("T03", "XP119", needs="TRL's command line, which no bundle uses"),
+    Proof("T05", "XP550", files=SPLITS, measure="rows.evaluated", expect={"from_test": False},
+          text=on('"rows"', "data(holdout=25%)", "eval(every=epoch, split=test)"),
+          legal=on('"rows"', "eval(every=epoch, split=test)")),
+    Proof("T07", "XP561", raises="ValueError", match="prefetch_factor"),
+    Proof("T08", "XP561", case="XP561-persistent", at="train", raises="ValueError", match="persistent_workers"),
+    Proof("T09", "XP561", case="XP561-context", at="train", raises="ValueError", match="multiprocessing_context"),
+    Proof("T10", "XP104", case="XP104-sampling", at="init", onto="legal", measure="rows.order",
+          arguments={"train_sampling_strategy": "sequental"}, expect={"sampler": "RandomSampler"}),
+    Proof("T15", "XP104", case="XP104-accelerator-config", at="init", arguments={"accelerator_config": {"non_blocking": True}},
+          warns="non_blocking.*dataloader_pin_memory"),
+    Proof("T16", "XP105", at="init", onto="legal", arguments={"max_length": "2k"}, raises="TypeError", match=""),
+    Proof("T18", "XP560", measure="templates.pieces", expect=lambda seen: seen["most"] > 1),
+    Proof("T", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={
+        "rows.jsonl": ROW * 8, **SPLITS}),
+    Proof("T", "XP554", measure="rows.built", raises="RunError", match="alien"),
+    Proof("T", "XP555", measure="rows.built", raises="RunError", match="takes 50 rows, and has 40"),
+    Proof("T", "XP555", case="XP555-holdout", measure="rows.built", raises="RunError", match="40 rows", variant="holdout"),
+    Proof("T", "XP562", at="train", raises="AssertionError", match="prefetch_factor must be greater than 0"),
+    Proof("T", "XP563", at="init", measure="rows.order", expect=lambda seen: seen["sampler"] != "SequentialSampler",
+          legal=spec("data(shuffle=false)")),
+    Proof("T", "XP565", at="load", measure="rows.own", raises="KeyError", match="", files={"tales.jsonl": '{"text": "once"}\n' * 8},
+          text=on('"tales.jsonl"', "extra trl {", '  dataset_text_field = "prompt"', "}"),
+          legal=on('"tales.jsonl"', "extra trl {", '  dataset_text_field = "story"', "}")),
+    Proof("T", "XP565", at="load", target="trl-0.18", measure="rows.ends", expect={"ended": False}, variant="no-end",
+          files={"tales.jsonl": '{"text": "once"}\n' * 8},
+          text=on('"tales.jsonl"', "extra trl {", '  dataset_text_field = "story"', "}"),
+          legal=on('"tales.jsonl"')),
+    # hub and logging
+    Proof("H02", "XP106", case="XP106-tracker", at="init", onto="legal", arguments={"report_to": ["wanbd"]},
+          raises="ValueError", match="wanbd is not supported", legal=spec()),
+    Proof("H02", "XP751", at="init", keep=("report_to",), raises="ValueError", match="trackio is not supported",
+          legal=spec("target trl-0.18")),
+    Proof("H05", "XP104", case="XP104-hub-strategy", arguments={"hub_strategy": "each_save"}, raises="ValueError",
+          match="HubStrategy"),
+    Proof("H06", "XP750", case="XP750-always", needs="the hub"),
+    Proof("H07", "XP107", case="XP107-logging", onto="legal", arguments={"logging_steps": 0}, raises="ValueError",
+          match="non-zero --logging_steps"),
+    Proof("H08", "XP753", at="init", common={"logging_steps": 2}, measure="losses.hidden", expect={"hidden": True}),
+    Proof("H08", "XP753", at="init", target="trl-0.18", common={"logging_steps": 2}, measure="losses.hidden",
+          expect={"hidden": True}, variant="0.18"),
+    Proof("H09", "XP752", measure="rows.project", expect={"project": "huggingface"}),
+    Proof("H10", "XP121", case="XP121-logging-dir", arguments={"logging_dir": "logs"}, raises="TypeError",
+          match="logging_dir"),
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""Proofs of reinforcement."""
+
+from __future__ import annotations
+
+from cases_online import FEW, grpo
+from prove import Proof
+
+GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("G01", "XP660", raises="ValueError", match="divisible by num_generations"),
+    Proof("G01", "XP660", target="trl-0.18", raises="ValueError", match="evenly divisible", variant="0.18"),
+    Proof("G01", "XP660", case="XP660-default", raises="ValueError", match="divisible by num_generations", variant="rloo"),
+    Proof("G04", "XP107", case="XP107-generations", onto="legal", arguments={"num_generations": 1}, raises="ValueError",
+          match="at least 2 generations"),
+    Proof("G05", "XP661", raises="ValueError", match="global eval batch size"),
+    Proof("G05", "XP661", target="trl-0.18", raises="ValueError", match="global eval batch size", variant="0.18"),
+    Proof("G06", "XP664", at="init", raises="ValueError", match="beta=0.0"),
+    Proof("G07", "XP662", at="load", measure="online.rewarded", raises="ValueError", match="No reward source"),
+    Proof("G08", "XP671", raises="ValueError", match="log_completions_hub_repo"),
+    Proof("G10", "XP681", measure="online.vllm", raises="ValueError", match="must divide world size"),
+    Proof("G11", "XP106", case="XP106-vllm-mode", onto="legal", arguments={"vllm_mode": "inside"}, measure="online.vllm",
+          raises="ValueError", match="vllm_mode must be"),
+    Proof("G13", "XP669", raises="ValueError", match="must be less than"),
+    Proof("G13", "XP670", at="init", keep=("use_vllm",), raises="ValueError", match="VESPO", legal=grpo("loss=vespo")),
+    Proof("G14", "XP668", at="init", warns="effectively weights each sequence by its completion length"),
+    Proof("G14", "XP668", case="XP668-luspo", at="init", warns="luspo", variant="luspo"),
+    Proof("G15", "XP667", at="train", raises="ValueError", match="multi_objective_aggregation"),
+    Proof("G15", "XP667", case="XP667-level", at="train", raises="ValueError", match="importance sampling level",
+          variant="level"),
+    Proof("G15", "XP106", case="XP106-grpo-loss", at="train", onto="legal", arguments={"loss_type": "gppo"},
+          raises="ValueError", match="loss"),
+    Proof("G20", "XP121", case="XP121-grpo-removed", arguments={"vllm_guided_decoding_regex": "a*"}, raises="TypeError",
+          match="vllm_guided_decoding_regex"),
+    Proof("G21", "XP665", at="train", raises="ValueError", match="temperature"),
+    Proof("G21", "XP665", at="train", target="trl-0.18", raises="ValueError", match="temperature", variant="0.18"),
+    Proof("G", "XP665", case="XP665-greedy", at="init", measure="online.spread", expect={"differ": False}),
+    Proof("G", "XP663", at="init", measure="losses.moved", expect={"moved": False}),
+    Proof("G", "XP666", at="load", keep=GROUPS, measure="online.few", expect={"steps": 0},
+          text=grpo("generations=2", on='qwen2.5-3b on "few.jsonl"', batch="gbs=8 micro=8", hardware="1 x h100-80gb"),
+          legal=grpo("generations=8", on='qwen2.5-3b on "few.jsonl"', batch="gbs=8 micro=8", hardware="1 x h100-80gb"),
+          files={"few.jsonl": FEW}),
+    Proof("B16", "XP672", raises="ValueError", match="auto_find_batch_size"),
+    Proof("Q27", "XP682", measure="online.vllm", raises="ValueError", match="8-bit"),
+    Proof("G", "XP680", needs="vLLM"),
+    Proof("G", "XP683", needs="vLLM"),
+    Proof("G", "XP684", needs="vLLM"),
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""Proofs of preference tuning."""
+
+from __future__ import annotations
+
+from case_support import spec
+from cases_method import pairs
+from prove import Proof
+
+MICRO = ("per_device_train_batch_size",)
+
+
+def on_two(*more: str, strategy: str) -> str:
+    """dpo on two processes of the CPU."""
+    train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+    return spec(*more, train=train, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2")
+
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("R02", "XP106", case="XP106-dpo-loss", at="train", onto="legal", arguments={"loss_type": ["sigmoyd"]},
+          raises="ValueError", match="Unknown loss type"),
+    Proof("R02", "XP106", case="XP106-dpo-loss", at="train", onto="legal", arguments={"loss_type": "sigmoyd"},
+          target="trl-0.18", raises="ValueError", match="Unknown loss type", variant="0.18"),
+    Proof("R03", "XP630", at="init", raises="ValueError", match="only supported for the following loss types"),
+    Proof("R03", "XP630", case="XP630-silent", at="init", measure="losses.divergence", expect={"read": False},
+          legal=pairs("method dpo(loss=sigmoid)", "target trl-0.18", "extra trl {", "  f_divergence_type = js_divergence", "}"),
+          variant="silent"),
+    Proof("R03", "XP631", at="train", raises="ValueError", match="Unknown f_divergence_type"),
+    Proof("R04", "XP632", at="init", raises="NotImplementedError", match="WPO-style weighting"),
+    Proof("R05", "XP633", at="init", raises="ValueError", match="exo_pair"),
+    Proof("R05", "XP633", case="XP633-robust", at="init", warns="should lie in .0.0, 0.5.", variant="robust"),
+    Proof("R06", "XP636", at="init", raises="ValueError", match="sync_ref_model"),
+    Proof("R06", "XP636", at="init", target="trl-0.18", raises="ValueError", match="TR-DPO", variant="0.18"),
+    Proof("R07", "XP457", at="init", raises="NotImplementedError", match="PEFT"),
+    Proof("R11", "XP503", case="XP503-pairs", at="init", raises="KeyError", match="chosen"),
+    Proof("R12", "XP121", case="XP121-dpo-removed", arguments={"generate_during_eval": True}, raises="TypeError",
+          match="generate_during_eval"),
+    Proof("R13", "XP638", at="init", keep=MICRO, raises="ValueError", match="batch size must be > 1"),
+    Proof("R13", "XP638", at="init", keep=MICRO, target="trl-0.18", raises="ValueError", match="batch size must be > 1",
+          variant="0.18"),
+    Proof("R14", "XP639", at="init", raises="ValueError", match="train_sampling_strategy"),
+    Proof("R16", "XP640", at="load", measure="rows.own", warns="different amounts of desirable"),
+    Proof("R21", "XP634", at="init", measure="losses.smoothing", expect={"read": False}),
+    Proof("R21", "XP634", case="XP634-ipo", at="init", measure="losses.smoothing", expect={"read": False}, variant="0.18"),
+    Proof("R", "XP635", at="init", measure="losses.gradient", expect={"moves": False}),
+    Proof("R", "XP635", case="XP635-divided", at="train", raises="ZeroDivisionError", match="", variant="divided"),
+    Proof("R", "XP637", at="init", raises="ValueError", match="ZeRO-3",
+          text=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
+          legal=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero2")),
+    Proof("R", "XP641", at="init", raises="ValueError", match="generate_during_eval",
+          legal=pairs("method dpo", "target trl-0.18")),
+    Proof("R", "XP641", case="XP641-orpo", at="init", raises="ValueError", match="generate_during_eval", variant="orpo",
+          legal=pairs("method orpo")),
+)  # fmt: skip

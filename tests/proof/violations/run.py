@@ -1,0 +1,12 @@
+"""Proofs of batch, optimizer, schedule and saving."""
+
+from __future__ import annotations
+
+from prove import Proof
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("B02", "XP201", case="XP201-all-three", at="deepspeed", raises="AssertionError", match="512 != 11"),
+    Proof("B01", "XP201", at="config", measure="batch.product", expect={"same": False}),
+    Proof("O14", "XP205", at="train", raises="TypeError", match="num_decay_steps", onto="legal",
+          arguments={"lr_scheduler_kwargs": {}}),
+)  # fmt: skip

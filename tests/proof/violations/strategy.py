@@ -1,0 +1,217 @@
+"""Proofs of sharding, launchers and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cases_strategy import BEST, BY_SIZE, WEIGHTS_ONLY, extra, zero
+from prove import GONE, Proof
+
+CP = "parallelism_config.parallelism_config_"
+FSDP = "fsdp_config.fsdp_"
+NORM = 4.0
+"""Between the norms of the tiny model's first gradient as a mean (2.83) and as a sum over two processes (5.67)."""
+
+
+def cpu(*more: str, strategy: str = "zero2") -> str:
+    """A spec of two CPU processes that a proof runs as it stands."""
+    return _text(*more, hardware="2 x cpu", strategy=strategy, precision="fp32")
+
+
+def two(*more: str, strategy: str = "fsdp", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
+    """A spec of two GPUs, whose FSDP a proof runs over gloo."""
+    return _text(*more, hardware="2 x h100-80gb", strategy=strategy, precision="bf16", train=train)
+
+
+def _text(
+    *more: str,
+    hardware: str,
+    strategy: str,
+    precision: str,
+    train: str = "qwen2.5-3b on infinity-instruct for 3 epochs",
+) -> str:
+    head = f"xpc 1\ntrain {train}\nhardware {hardware}\nstrategy {strategy}\n"
+    save = () if any(line.startswith("save") for line in more) else ('save "out/run"',)
+    return head + "\n".join([f"precision {precision}", "batch gbs=4 micro=2", *more, *save]) + "\n"
+
+
+def exported(name: str, value: str, plugin: str) -> Any:
+    """Whether a variable reached the workers and the plugin has nothing of it."""
+
+    def holds(seen: Mapping[str, Any]) -> bool:
+        return seen["exported"].get(name) == value and seen["plugin"][plugin] is None
+
+    return holds
+
+
+AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
+SHARDED: tuple[Proof, ...] = (
+    Proof("D01", "XP120", case="XP120-fsdp-and-deepspeed", at="init", text=cpu(extra("trl", 'fsdp = "full_shard"')),
+          legal=cpu(), arguments={"fsdp": "full_shard"}, raises="ValueError", match="together with --deepspeed"),
+    Proof("D02", "XP403", at="init", onto="legal", text=_text(hardware="1 x h100-80gb", strategy="fsdp", precision="bf16"),
+          legal=_text(hardware="1 x h100-80gb", strategy="ddp", precision="bf16"), arguments={"fsdp": "full_shard"},
+          raises="ValueError", match="only works in distributed training"),
+    Proof("D03", "XP402", at="init", text=cpu(strategy="fsdp"), legal=cpu(strategy="zero3"),
+          measure="state.distributed", expect={"processes": 2, "type": "MULTI_CPU"}),
+    Proof("D05", "XP401", at="init", text=two(extra("accelerate", f"{AC} = true")),
+          legal=two(extra("accelerate", f"{AC} = false")), raises="ValueError", match="can't both be set to True", **SEEN),
+    Proof("D08", "XP411", at="init", text=two('save "out/run" full_state=false resume=never', strategy="fsdp(state_dict=sharded)"),
+          legal=two('save "out/run" full_state=false resume=never'), raises="ValueError", match="SHARDED_STATE_DICT", **SEEN),
+    Proof("D09", "XP421", at="init", text=two(*BEST, WEIGHTS_ONLY), legal=two(*BEST, 'save "out/run" every=100'),
+          raises="ValueError", match="can't be used with `save_only_model`", **SEEN),
+    Proof("D10", "XP120", case="XP120-sharding-strategy", at="launch", yaml={f"{FSDP}sharding_strategy": "HYBRID_SHARD"},
+          measure="strategy.fsdp", expect=exported("FSDP_SHARDING_STRATEGY", "HYBRID_SHARD", "sharding_strategy")),
+    Proof("D11", "XP120", case="XP120-fsdp-hybrid", at="config", arguments={"fsdp": "hybrid_shard"},
+          raises="ValueError", match="hybrid|HYBRID|not supported"),
+    Proof("D12", "XP410", at="config", arguments={"fsdp": True, "fsdp_config": {"version": 1}}, warns="(?i)fsdp.*(1|v1)"),
+    Proof("D13", "XP120", case="XP120-fsdp-list", at="config", arguments={"fsdp": ["full_shard", "auto_wrap"]},
+          warns="(?i)fsdp.*deprecated|deprecated.*fsdp"),
+    Proof("D14", "XP120", case="XP120-fsdp-unknown", at="config", arguments={"fsdp": "fully_shard"}, raises="ValueError"),
+    Proof("D15", "XP121", case="XP121-fsdp-key", at="launch", yaml={"fsdp_config.fsdp_cpu_offload": True},
+          measure="strategy.fsdp",
+          expect=lambda seen: "fsdp_cpu_offload" in seen["file"] and seen["exported"]["FSDP_OFFLOAD_PARAMS"] == "false"),
+    Proof("D16", "XP432", at="launch", measure="strategy.fsdp",
+          expect=exported("FSDP_FORWARD_PREFETCH", "true", "forward_prefetch")),
+    Proof("D16", "XP432", at="launch", measure="strategy.prefetching", raises="ValueError", match="not yet implemented",
+          variant="plugin"),
+    Proof("D17", "XP432", text=two(extra("accelerate", 'fsdp_backward_prefetch = "BACKWARD_POST"')), legal=two(),
+          at="launch", measure="strategy.fsdp",
+          expect=exported("FSDP_BACKWARD_PREFETCH", "BACKWARD_POST", "backward_prefetch")),
+    Proof("D18", "XP106", case="XP106-local-state", at="launch", onto="legal",
+          yaml={f"{FSDP}state_dict_type": "LOCAL_STATE_DICT"}, measure="strategy.fsdp", raises="ValueError",
+          match="LOCAL_STATE_DICT"),
+    Proof("D19", "XP104", case="XP104-reshard", at="launch", onto="legal", yaml={f"{FSDP}reshard_after_forward": "FULL_SHARD"},
+          measure="strategy.fsdp", raises="ValueError", match="(?i)full_shard"),
+    Proof("D20", "XP431", at="launch", measure="strategy.fsdp", raises="ValueError", match="requires `activation_checkpointing"),
+    Proof("D21", "XP104", case="XP104-wrap-policy", at="launch", onto="legal", yaml={f"{FSDP}auto_wrap_policy": "LAYERS"},
+          measure="strategy.fsdp", raises="ValueError", match="Invalid auto wrap policy"),
+    Proof("D22", "XP434", at="train", text=two(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "LlamaDecoderLayer"')),
+          legal=two(), raises="ValueError", match="Could not find the transformer layer class", **SEEN),
+    Proof("D23", "XP435", at="train", text=two(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 0")),
+          legal=two(), measure="strategy.units", expect=lambda seen: seen["units"] < 5, **SEEN),
+    Proof("D23", "XP435", at="train", text=two(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 1000")),
+          legal=two(), raises="ValueError", match="do not implement forward", variant="by-size", **SEEN),
+    Proof("D24", "XP433", at="launch", raises="ValueError", match="fsdp_sync_module_states"),
+    Proof("D24", "XP433", at="launch", text=two(extra("accelerate", "fsdp_sync_module_states = false")), legal=two(),
+          raises="ValueError", match="fsdp_sync_module_states", variant="fsdp2"),
+    Proof("D26", "XP407", at="train", text=two("optimizer adamw8bit"), legal=two("optimizer adamw"), raises="NotImplementedError",
+          match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2),
+    Proof("D26", "XP407", at="train", text=two("optimizer lion"), legal=two("optimizer adamw"), raises="NotImplementedError",
+          match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2, variant="lion"),
+    Proof("D27", "XP407", case="XP407-offloaded", needs="a GPU: FSDP1 moves a shard to it before each step"),
+    Proof("D32", "XP420", at="train", processes=2, text=two(extra("trl", "ddp_find_unused_parameters = true"),
+          "memory(checkpointing(reentrant=true))", strategy="ddp"), legal=two(extra("trl", "ddp_find_unused_parameters = true"),
+          "memory(checkpointing(reentrant=false))", strategy="ddp"), raises="RuntimeError", match="ready"),
+    Proof("D73", "XP408", case="XP408-no-shard", at="launch", measure="strategy.mesh", raises="ValueError",
+          match="no dimension for FSDP"),
+    Proof("D79", "XP413", at="train", family="jetmoe", raises="ValueError", match="checkpointing"),
+)  # fmt: skip
+
+ZERO: tuple[Proof, ...] = (
+    Proof("D36", "XP422", at="init", text=cpu(extra("trl", "auto_find_batch_size = true"), strategy="zero3"),
+          legal=cpu(strategy="zero3"), raises="ValueError", match="auto_find_batch_size"),
+    Proof("D37", "XP442", at="save", text=cpu(zero("stage3_gather_16bit_weights_on_model_save = false"), strategy="zero3"),
+          legal=cpu(strategy="zero3"), measure="saved.final",
+          expect=lambda seen: "model.safetensors" not in seen["files"] and "zero_to_fp32.py" in seen["files"]),
+    Proof("D38", "XP406", at="config", measure="strategy.cpu_optimizer",
+          expect={"asked": "SGD", "adam": True, "decoupled": False}),
+    Proof("D39", "XP441", at="train", text=cpu(zero('offload_param.device = "cpu"')), legal=cpu(strategy="zero3"),
+          measure="strategy.placed", expect={"asked": "cpu", "sharded": False}),
+    Proof("D40", "XP443", at="deepspeed", raises="ValidationError", match="Partial offloading"),
+    Proof("D41", "XP444", at="load", text=cpu(zero('offload_param.device = "nvme"'), strategy="zero3"),
+          legal=cpu(strategy="zero3"), raises="AssertionError", match="nvme_path"),
+    Proof("D42", "XP121", case="XP121-zero-typo", at="deepspeed", deepspeed={"zero_optimization.algather_partitions": True},
+          raises="ValidationError", match="algather_partitions"),
+    Proof("D43", "XP121", case="XP121-deepspeed-typo", at="config", deepspeed={"gradient_clip": 0.5, "gradient_clipping": GONE},
+          measure="strategy.settings", expect=lambda seen: "gradient_clip" in seen["stated"] and seen["clipping"] != 0.5),
+    Proof("D44", "XP121", case="XP121-deepspeed-removed", at="deepspeed", deepspeed={"elasticity": False},
+          raises="DeepSpeedConfigError", match="removed"),
+    Proof("D45", "XP120", case="XP120-deepspeed-optimizer", at="train",
+          text=cpu(extra("deepspeed", 'optimizer.type = "OneBitAdam"')), legal=cpu(),
+          deepspeed={"optimizer.type": "OneBitAdam"}, raises="AssertionError", match="not a supported"),
+    Proof("D46", "XP120", case="XP120-max-grad-norm", at="train",
+          text=cpu(extra("deepspeed", "optimizer.params.max_grad_norm = 1.0")), legal=cpu(),
+          deepspeed={"optimizer.params.max_grad_norm": 1.0}, raises="ValueError", match="max_grad_norm"),
+    Proof("D47", "XP120", case="XP120-no-zero", at="config", deepspeed={"zero_optimization": GONE}, raises="ValueError",
+          match="ZeRO"),
+    Proof("D48", "XP106", case="XP106-zero4", at="deepspeed", onto="legal", deepspeed={"zero_optimization.stage": 4},
+          raises="ValidationError", match="stage"),
+    Proof("D49", "XP445", at="train", text=cpu(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true")), legal=cpu(),
+          raises="AssertionError", match="DeepSpeedCPUAdam"),
+    Proof("D49", "XP445", case="XP445-states", at="deepspeed", raises="AssertionError", match="bf16_master_weights_and_grads",
+          variant="states"),
+    Proof("D49", "XP445", case="XP445-fp16", at="deepspeed", raises="AssertionError", match="ZeRO Stage 2", variant="fp16"),
+    Proof("D50", "XP446", at="deepspeed", raises="ValueError", match="ZeRO stage 3"),
+    Proof("D51", "XP447", at="train", text=cpu(extra("deepspeed", "prescale_gradients = true")),
+          legal=cpu(extra("deepspeed", "prescale_gradients = true"), strategy="zero2(reduce_scatter=false)"),
+          raises="AssertionError", match="pre-scale"),
+    Proof("D51", "XP447", at="train", text=cpu(extra("deepspeed", "gradient_predivide_factor = 2"), strategy="zero3"),
+          legal=cpu(strategy="zero3"), raises="AssertionError", match="gradient_predivide_factor", variant="zero3"),
+    Proof("D52", "XP106", case="XP106-muon", at="config", onto="legal", arguments={"optim": "muon"}, raises="ValueError",
+          match="muon"),
+    Proof("D53", "XP448", at="train", text=cpu(zero("compute_grad_norm = false")),
+          legal=cpu(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)"), raises="ValueError",
+          match="gradient_clipping=0"),
+    Proof("D53", "XP448", case="XP448-zero3", at="deepspeed", raises="ValidationError", match="compute_grad_norm",
+          variant="zero3"),
+    Proof("XP446", "XP446", at="train", text=cpu(extra("deepspeed", 'gradient_allreduce_op = "sum"'), "track(every=1)"),
+          legal=cpu("track(every=1)"), measure="strategy.gradients", expect=lambda seen: seen["norm"] > NORM),
+    Proof("XP449", "XP449", at="train", text=cpu(zero("legacy_stage1 = true")), legal=cpu(), raises="Exception",
+          match="deprecated version of ZeRO Stage 1"),
+    Proof("XP492", "XP492", at="config", measure="strategy.settings", expect={"offload": "none"}),
+    Proof("D56", "XP120", case="XP120-beside-deepspeed", at="launch", yaml={"mixed_precision": "bf16"},
+          measure="strategy.worker", raises="ValueError", match="deepspeed_config_file"),
+)  # fmt: skip
+
+CONTEXT: tuple[Proof, ...] = (
+    Proof("D57", "XP415", at="launch", measure="strategy.mesh", raises="ValueError", match="does not match"),
+    Proof("D58", "XP120", case="XP120-cp-and-sp", at="launch", yaml={f"{CP}sp_size": 2}, measure="strategy.mesh",
+          raises="ValueError", match="mutually exclusive"),
+    Proof("D59", "XP415", case="XP415-one-shard", at="launch", measure="strategy.mesh", raises="ValueError",
+          match="pure data parallelism"),
+    Proof("D60", "XP107", case="XP107-context-parallel", at="launch", onto="legal",
+          text=two(strategy="fsdp(context_parallel=0)"), legal=two(strategy="fsdp(context_parallel=2)"),
+          yaml={f"{CP}cp_size": 0}, measure="strategy.mesh", raises="ValueError", match="cp_size must be at least 1"),
+    Proof("D61", "XP414", at="init", text=two(strategy="fsdp1(context_parallel=2)"), legal=two(strategy="fsdp(context_parallel=2)"),
+          raises="ValueError", match="requires FSDP2", **SEEN),
+    Proof("D62", "XP416", at="init", text=two("model(attn=eager)", strategy="fsdp(context_parallel=2)"),
+          legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.shared_inputs", raises="ValueError",
+          match="only with SDPA"),
+    Proof("XP490", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 11"), strategy="fsdp(context_parallel=2)"),
+          legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
+          expect=lambda seen: len(set(seen["pieces"])) > 1),
+    Proof("XP490", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
+          legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
+          expect=lambda seen: len(set(seen["pieces"])) == 1 and not seen["balanced"], variant="unbalanced"),
+    Proof("D63", "XP418", at="load", legal_family="qwen2", measure="strategy.hooks", raises="ValueError",
+          match="sliding_attention"),
+    Proof("D65", "XP419", at="launch", measure="strategy.mesh_of_the_arguments", raises="ValueError",
+          match="sequence-dim parallelism"),
+    Proof("A13", "XP417", at="init", text=two(strategy="fsdp(context_parallel=2)").replace("micro=2", "micro=2 packing(isolate=mask)"),
+          legal=two(strategy="fsdp(context_parallel=2)"), raises="ValueError", match="not compatible with context", **SEEN),
+)  # fmt: skip
+
+LAUNCH: tuple[Proof, ...] = (
+    Proof("XP430", "XP430", at="launch", measure="strategy.fsdp",
+          expect=lambda seen: "fsdp_min_num_params" in seen["file"] and not seen["exported"]),
+    Proof("N03", "XP120", case="XP120-gpu-ids", at="launch", yaml={"gpu_ids": "0"}, raises="ValueError", match="gpu_ids"),
+    Proof("N04", "XP120", case="XP120-num-processes", at="launch", yaml={"num_processes": -1}, raises="ValueError",
+          match="num_processes"),
+    Proof("N05", "XP121", case="XP121-accelerate-key", at="launch", yaml={"num_proceses": 8}, raises="ValueError",
+          match="num_proceses"),
+    Proof("N06", "XP121", case="XP121-fsdp-typo", at="launch", yaml={f"{FSDP}cpu_ram_eficient_loading": False},
+          measure="strategy.fsdp", expect=lambda seen: "eficient" in seen["file"]
+          and seen["exported"]["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "true"),
+    Proof("N07", "XP106", case="XP106-bfloat16", at="launch", onto="legal", legal=two(), text=two().replace("bf16", "bfloat16"),
+          yaml={"mixed_precision": "bfloat16"}, raises="ValueError", match="mixed_precision"),
+    Proof("N08", "XP414", case="XP414-zero", at="launch", measure="strategy.flags", raises="ValueError",
+          match="use_parallelism_config"),
+    Proof("N16", "XP120", at="launch", text=cpu(extra("trl", 'ddp_backend = "mpi"'), strategy="ddp"),
+          legal=cpu(strategy="ddp"), arguments={"ddp_backend": "mpi"}, measure="strategy.group", raises="ValueError",
+          match="(?i)mpi|backend"),
+    Proof("N20", "XP803", at="init", text=cpu("launch local(nccl_timeout=2s)"), legal=cpu("launch local(nccl_timeout=1h)"),
+          measure="strategy.waits", raises="RuntimeError", match="(?i)timed out|timeout|closed"),
+)  # fmt: skip
+
+PROOFS: tuple[Proof, ...] = (*SHARDED, *ZERO, *CONTEXT, *LAUNCH)

@@ -1,0 +1,67 @@
+"""What the preflight sees in templates and prompts before a model is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from xpc.runtime import preflight, sources
+from xpc.runtime.errors import RunError
+
+PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
+
+
+@frozen
+class Words:
+    """A tokenizer of words; the last letter of a text decides nothing unless `merges`, and then swallows the next."""
+
+    chat_template: str = PLAIN
+    merges: bool = False
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[str]]:
+        return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
+        return " ".join(message["content"] for message in messages)
+
+
+def test_marks_that_are_there():
+    assert preflight._marks(Words(MARKED)) == []
+
+
+@pytest.mark.slow
+def test_marks_that_nobody_can_put_in():
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("trl.chat_template_utils")
+    from tokenizers import Tokenizer, models
+
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    tokenizer.chat_template = PLAIN
+    assert "no {% generation %} marks" in preflight._marks(tokenizer)[0]
+
+
+def test_prompts_and_answers_that_part():
+    row = {"prompt": "two and two", "completion": " is four"}
+    assert not preflight._part_ways(row, Words())
+    assert preflight._part_ways(row, Words(merges=True))
+    turns = {"prompt": [{"content": "two and two"}], "chosen": [{"content": "four"}]}
+    assert not preflight._part_ways(turns, Words())
+    assert not preflight._part_ways({"messages": []}, Words())
+
+
+def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "part-0.jsonl").write_text("{}\n")
+
+    class Bundle:
+        def find(self, path: str, bundled: str | None = None) -> str:
+            return str(tmp_path / path)
+
+    source = {"path": "rows", "bundled": None}
+    assert sources.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
+    with pytest.raises(RunError, match="no file of the split 'test'"):
+        sources.files(Bundle(), source, "test")

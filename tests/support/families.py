@@ -1,0 +1,90 @@
+"""What a target does with packed rows of tiny models, family by family; run by test_target_families.py.
+
+JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
+for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
+the exception's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof")]
+NAMES = {"eager": "eager", "sdpa": "sdpa", "flash2": "flash_attention_2"}
+
+
+def error(model_type: str, attention: str) -> float | str:
+    """Packed against apart: the row carries what the target's own collator gives it."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM, __version__
+
+    torch.manual_seed(0)
+    try:
+        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type), attn_implementation=NAMES[attention])
+    except (ValueError, ImportError) as found:
+        return type(found).__name__
+    model = model.eval().float()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.1)
+    generator = torch.Generator().manual_seed(0)
+    lengths = (7, 9)
+    documents = [torch.randint(3, 120, (1, length), generator=generator) for length in lengths]
+    extras: dict[str, Any] = {"position_ids": torch.cat([torch.arange(length) for length in lengths])[None]}
+    if int(__version__.split(".")[0]) >= 5:
+        bounds = torch.tensor([0, 7, 16], dtype=torch.int32)
+        extras.update(cu_seq_lens_q=bounds, cu_seq_lens_k=bounds, max_length_q=9, max_length_k=9)
+        extras["seq_idx"] = torch.tensor([[0] * 7 + [1] * 9], dtype=torch.int32)
+    known = inspect.signature(model.forward).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        extras = {name: value for name, value in extras.items() if name in known}
+    try:
+        with torch.no_grad():
+            apart = torch.cat([model(input_ids=one, use_cache=False).logits for one in documents], 1)
+            packed = model(input_ids=torch.cat(documents, 1), use_cache=False, **extras).logits
+    except ValueError as found:
+        return type(found).__name__
+    return float((apart - packed)[:, 7:].abs().max())
+
+
+def flags(model_type: str) -> dict[str, bool]:
+    """What the class of the causal language model declares."""
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type]
+    real = getattr(transformers, name if isinstance(name, str) else name[0])
+    flash = real._supports_flash_attn if hasattr(real, "_supports_flash_attn") else real._supports_flash_attn_2
+    return {"sdpa": real._supports_sdpa, "flash": flash, "flex": real._supports_flex_attn}
+
+
+def main() -> None:
+    """Answers on the last line of the standard output."""
+    import flash
+
+    warnings.simplefilter("ignore")
+    flash.install()
+    import torch
+    from transformers import CONFIG_MAPPING, logging
+
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    out: dict[str, Any] = {}
+    for model_type in json.load(sys.stdin):
+        if model_type not in CONFIG_MAPPING:
+            out[model_type] = {"known": False}
+            continue
+        out[model_type] = {"known": True, **flags(model_type), "errors": {one: error(model_type, one) for one in NAMES}}
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The test's side of fork_server.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Forks:
+    """A warm interpreter of one stack. ``run`` is a whole training run; ``close`` ends the server."""
+
+    def __init__(self, python: str, environ: dict[str, str]) -> None:
+        self.server = subprocess.Popen(
+            [python, os.path.join(HERE, "fork_server.py")], env=environ, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(
+        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 120,
+        **environ: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Trains the bundle from ``cwd`` in ``world`` processes; they are killed once ``kill_at`` exists.
+
+        Gives ``status`` (of each process), ``out`` and ``err`` (of all), ``killed`` and ``late``.
+        """
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        job = {"bundle": bundle, "cwd": cwd, "words": words, "world": world, "kill_at": kill_at, "seconds": seconds,
+               "environ": environ, "said": os.path.join(os.path.dirname(bundle), "said")}  # fmt: skip
+        self.server.stdin.write(json.dumps(job) + "\n")
+        self.server.stdin.flush()
+        answer = self.server.stdout.readline()
+        assert answer, "the warm interpreter has died"
+        return dict(json.loads(answer))
+
+    def close(self) -> None:
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        self.server.wait(30)

@@ -1,0 +1,88 @@
+"""What the tables say of families against the real classes of each target: packed rows measured, family by family."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+
+import pytest
+from test_target_classes import interpreter
+
+from xpc.compiler import registry, targets
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "families.py")
+EXACT, MIXED = 1e-4, 0.05
+"""Largest error of a logit where documents are apart, least where they are not; one is as large as the logits."""
+
+
+@cache
+def measured(name: str) -> dict[str, dict]:
+    """What families.py says of every family of the registry in the target's interpreter."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [interpreter(name), SCRIPT],
+        input=json.dumps(list(registry.families())),
+        capture_output=True,
+        text=True,
+        env=variables,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def known(name: str) -> dict[str, dict]:
+    return {family: found for family, found in measured(name).items() if found["known"]}
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_families_that_it_does_not_know(name: str) -> None:
+    assert sorted(set(measured(name)) - set(known(name))) == targets.load(name).facts["families_absent"]
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_attentions_that_a_family_has(name: str) -> None:
+    """gpt_oss declares flash attention and cannot have it; gemma2 declares sdpa under 4.52 and loses its soft cap."""
+    lacks, wrong = targets.load(name).facts["family_lacks"], {}
+    for family, found in known(name).items():
+        facts = registry.find_family(family)
+        for flag, attention in (("sdpa", "sdpa"), ("flash", "flash2"), ("flex", "flex")):
+            ours = getattr(facts, flag) and attention not in lacks.get(family, [])
+            works = found[flag] and found["errors"].get(attention) != "ImportError"
+            if ours != works:
+                wrong[family] = attention
+    assert wrong == ({"gemma2": "sdpa"} if name == "trl-0.18" else {})
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
+    facts = targets.load(name).facts
+    for family, found in known(name).items():
+        exact = facts["isolate_mask"] and registry.find_family(family).packing == "exact"
+        for attention in ("eager", "sdpa"):
+            error = found["errors"][attention]
+            if isinstance(error, float):
+                assert (error < EXACT) if exact else (error > MIXED), (family, attention, error)
+            elif attention == "eager":
+                assert registry.find_family(family).packing == "kernel", family
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
+    """Told the bounds of documents, the kernel's arithmetic keeps them apart; some families do not tell it."""
+    facts = targets.load(name).facts
+    mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}
+    state = {one for one in registry.families() if registry.find_family(one).packing == "stateful"}
+    assert mixed | set(facts["flash_mixes"]) == set(facts["flash_mixes"]) | (mixed & state)
+    assert set(facts["flash_mixes"]) <= mixed
+    for family, found in known(name).items():
+        assert family in mixed or _number(found["errors"]["flash2"]) < EXACT
+
+
+def _number(error: float | str) -> float:
+    """An error, or nothing where the family has no flash attention or is refused."""
+    return error if isinstance(error, float) else 0.0
