@@ -6,6 +6,7 @@ OLD := .venv-0.18
 BIN := $(VENV)/bin
 DEMO := demo
 MYPY_ROOT := .mypy_root
+FAST := $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 unexport PYTHON
 export HF_HUB_OFFLINE ?= 1
@@ -21,10 +22,11 @@ demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
 test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 15 minutes)
-	$(BIN)/python -m pytest
+	$(FAST)
+	$(BIN)/python -m pytest -m slow
 
 test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
-	$(BIN)/python -m pytest -m "not slow"
+	$(FAST)
 
 check: $(VENV)/ready ## linter, formatter and strict types
 	$(BIN)/ruff check .

@@ -61,14 +61,16 @@ class _Resolver:
         hardware = self._hardware(model)
         data = self._data()
         extra = self._extra(target)
+        wrong = frozenset(path for path in loaded.items if path not in self.values)
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
         Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
         self._edition()
         values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
         spec = Spec(
-            loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads
-        )
+            loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads,
+            wrong=wrong,
+        )  # fmt: skip
         return spec, self.problems
 
     def _top(self) -> Label:

@@ -128,7 +128,7 @@ class Spec:
     """A resolved experiment.
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256.
+    SHA-256. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it.
     """
 
     source: Source
@@ -142,6 +142,7 @@ class Spec:
     bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
     inputs: Mapping[str, str] = field(factory=dict, repr=False)
     edition: int = 1
+    wrong: frozenset[str] = frozenset()
 
     def get(self, path: str) -> object:
         """The value of a setting, or None when it has none."""

@@ -81,6 +81,7 @@ def _no_peer_to_peer() -> None:
 
 
 def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
+    import torch
     from accelerate import PartialState
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
@@ -89,7 +90,10 @@ def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
         _no_shared_memory_op()
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
-    PartialState(cpu=not zero, backend="gloo", timeout=timeout)
+    group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)
+    if group.device.type == "cpu":
+        # accelerate 1.4 numbers it, and torch restores no optimizer of a checkpoint to a "cpu:0".
+        group.device = torch.device("cpu")
     if bundle.run["zero_stage"] == 3:
         _wait_for_every_gather()
 

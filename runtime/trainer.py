@@ -35,11 +35,34 @@ class Ours:
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without a group that has no weights, as that of biases under adapters.
 
-        DeepSpeed 0.16 drops such a group from its optimizer and not from the schedule, which torch 2.13 refuses.
+        DeepSpeed 0.16 drops such a group from its optimizer and not from the schedule, which torch 2.13 refuses. Where
+        deepspeed.json names the optimizer, DeepSpeed makes it later, and there are no groups yet.
         """
         optimizer = super().create_optimizer(*given)  # type: ignore[misc]
-        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
+        groups = getattr(optimizer, "param_groups", None)
+        if groups is not None:
+            groups[:] = [group for group in groups if group["params"]]
         return optimizer
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Weights come back in the type that they are trained in: peft loads adapters as float32.
+
+        trl 1.16 trains those over a quantized base in bfloat16, and a run that goes on would train others.
+        """
+        kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
+        super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+        for name, weight in self.model.named_parameters():
+            if weight.dtype != kinds[name]:
+                weight.data = weight.data.to(kinds[name])
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Tells of missing weights as transformers does, but not of those that are one with a weight that was there."""
+        missing = load_result.missing_keys
+        if missing:
+            weights = {name: weight.data_ptr() for name, weight in self.model.state_dict().items()}
+            there = {place for name, place in weights.items() if name not in missing}
+            missing[:] = [name for name in missing if weights.get(name) not in there]
+        super()._issue_warnings_after_load(load_result)  # type: ignore[misc]
 
 
 @cache

@@ -21,10 +21,11 @@ def specfile(spec: Spec) -> str:
     lines += _data(spec)
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
+    by_qlora = spec.flag("qlora") or "lora" not in spec.values  # what adapters are written with
     for clause in clauses:
-        if clause == "data" or (clause == "lora" and spec.flag("qlora")):
+        if clause == "data" or (clause == "lora" and by_qlora):
             continue
-        settings = "lora" if clause == "qlora" and spec.flag("qlora") else clause
+        settings = "lora" if clause == "qlora" and by_qlora else clause
         inner = [
             row
             for row in TABLE
@@ -69,7 +70,8 @@ def _extra(table: object) -> list[str]:
 
 
 def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:
-    title = clause if head is None or head.kind is k.FLAG else f"{clause} {show(head, spec.get(head.path))}"
+    plainly = head is None or (head.kind is k.FLAG and spec.get(head.path) is True)
+    title = clause if head is None or plainly else f"{clause} {show(head, spec.get(head.path))}"
     note = "" if head is None else f"  # {_comment(spec.values[head.path].origin.describe())}"
     if not inner:
         return [f"{title}{note}", ""]

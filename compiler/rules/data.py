@@ -33,8 +33,9 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
     The trainer is given them and never asks: nothing is said today.
     """
+    never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
     for path in ("data.holdout", "eval.split"):
-        if spec.written(path) and spec.amount("eval.every") == NEVER:
+        if spec.written(path) and never:
             yield Finding(
                 spec.place(path, "never read"),
                 f"`{path[5:]}` is written and nothing is evaluated",

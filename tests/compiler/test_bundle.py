@@ -342,7 +342,7 @@ def test_no_text_of_the_spec_stands_in_the_launcher(tmp_path):
         save=f"save {written}",
         batch="gbs=128 micro=16 seq=512",
     )
-    root = put(tmp_path, {"zq7.jinja": "zq7", "zq7.jsonl": ROW, "zq7/config.json": json.dumps(CONFIG)})
+    root = put(tmp_path, {"zq7.jinja": "zq7", "zq7.jsonl": ROW * 40, "zq7/config.json": json.dumps(CONFIG)})
     files = compiled(text, root, name="zq7 $(id).xp")
     plain = compiled(spec("track wandb", batch="gbs=128 micro=16 seq=512"))
     assert b"zq7" in files["trainer_args.json"]

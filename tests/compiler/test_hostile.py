@@ -491,6 +491,7 @@ def test_edits_of_hostile_texts_stay_inside_the_text():
 # -- generated ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_short_fuzz_run():
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fuzz"))
     import fuzz

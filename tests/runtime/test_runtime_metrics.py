@@ -16,6 +16,7 @@ from xpc.runtime import run as program
 from xpc.runtime.bundle import Bundle, read
 
 
+@pytest.mark.slow
 def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from xpc.runtime.callbacks import clock, trim

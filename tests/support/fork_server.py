@@ -8,6 +8,7 @@ libraries are asked for.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -16,20 +17,28 @@ import socket
 import sys
 import time
 import traceback
+from importlib import import_module
 from typing import Any
 
 
+TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
+
+
 def warm() -> None:
-    """Everything that a run imports, once."""
+    """Everything that a run imports, once. What is imported is left out of the garbage collections of the forks."""
     import accelerate.commands.launch
     import datasets
+    import deepspeed
     import peft
+    import transformers.models.qwen2.modeling_qwen2
     import transformers.trainer
     import trl
 
-    for name in ("SFT", "DPO", "KTO", "Reward", "GRPO"):
-        getattr(trl, name + "Trainer"), getattr(trl, name + "Config")
-    assert all((accelerate, datasets, peft, transformers))
+    for name in TRAINERS:
+        place = trl if hasattr(trl, name + "Trainer") else import_module("trl.experimental." + name.lower())
+        getattr(place, name + "Trainer"), getattr(place, name + "Config")
+    assert all((accelerate, datasets, deepspeed, peft, transformers))
+    gc.freeze()
 
 
 def free_port() -> int:
@@ -43,7 +52,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
     pid = os.fork()
     if pid:
         return pid
-    status = 70
+    status = 70  # of a run that not even an exception ends
     try:
         os.setsid()
         os.chdir(job["cwd"])

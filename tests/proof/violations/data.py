@@ -47,8 +47,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("S", "XP605", at="init", keep=("max_length",), measure="losses.gradient", expect={"moves": False}),
     Proof("S", "XP605", at="init", keep=("max_length",), target="trl-0.18", measure="losses.gradient",
           expect={"moves": False}, variant="0.18"),
-    Proof("S", "XP608", at="init", measure="losses.smoothing", expect={"read": False},
-          legal=spec("extra trl {", "  label_smoothing_factor = 0.1", "}")),
+    Proof("S", "XP608", at="init", measure="losses.smoothing", expect={"read": False}, legal=spec(),
+          common={"label_smoothing_factor": 0.1}),
     Proof("S", "XP608", case="XP608-twice", at="init", warns="label_smoothing_factor.*deprecated", variant="twice"),
     # data and loader
     Proof("T01", "XP505", case="XP505-local", at="load", measure="templates.trainer", raises="ValueError",

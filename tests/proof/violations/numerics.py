@@ -122,7 +122,7 @@ ATTENTION: tuple[Proof, ...] = (
           variant="flash3", **KEPT),
     Proof("A", "XP342", at="load", family="smollm3", legal_family="llama", legal=spec("target trl-0.18"),
           raises="KeyError", match="smollm3"),
-    Proof("A", "XP343", at="train", family="llama4_text", legal=of(), legal_family="llama", files=family("llama"),
+    Proof("A", "XP343", at="train", family="llama4_text", legal=spec(), legal_family="llama",
           raises="AttributeError", match="last_hidden_state"),
     Proof("A", "XP343", case="XP343-balancing-loss", at="train", family="granitemoe", raises="AttributeError",
           match="num_experts", variant="balancing-loss"),
