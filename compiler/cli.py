@@ -22,7 +22,7 @@ FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
 DENIED = "warnings are denied (--deny warnings)"
-LATER = ("fmt", "plan", "diff", "lock", "verify", "import", "upgrade", "sweep", "report", "doctor")
+LATER = ("fmt", "plan", "diff", "lock", "verify", "upgrade", "sweep", "report", "doctor")
 MAX_SPEC = 16 * 2**20
 """Largest spec that is read, bytes."""
 
@@ -82,10 +82,13 @@ def _cached_check(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["import"]:
+        return _import(arguments[1:])
     options = _parser().parse_args(arguments)
     if options.command in LATER:
         raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this one has check, compile and explain"
+            f"`{options.command}` is reserved and comes with a later version; this one has check, compile, explain and "
+            "import"
         )
     if options.command == "check":
         output, status = _check(options, [])
@@ -123,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
     told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
     told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
+    commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser
@@ -212,6 +216,15 @@ def _compile(options: argparse.Namespace) -> int:
     print(f"wrote {out}; launch it with", file=to)
     print(f"  {shlex.quote(os.path.join(out, 'launch.sh'))}", file=to)
     return 0
+
+
+def _import(arguments: list[str]) -> int:
+    from xpc.compiler.importing import edge, options
+
+    try:
+        return edge.run(options.parse(arguments))
+    except edge.Unusable as error:
+        raise UsageError(str(error)) from error
 
 
 def is_denied(options: argparse.Namespace, problems: Sequence[Diagnostic]) -> bool:

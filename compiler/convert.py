@@ -166,6 +166,8 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
+    if amount.unit == "share" and amount.value >= 1:  # transformers reads a step of 1.0 as every step
+        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "50%", "a share is below 100%")
     return amount
 
 

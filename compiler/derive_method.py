@@ -30,6 +30,8 @@ def adapter(of: Derivation) -> None:
         of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     if of._get("qlora") is True and "lora.bits" not in of.values:
         of._set("lora.bits", 4, "qlora", DEFAULT)
+    if of._get("lora.bits") == 4 and "lora.double_quant" not in of.values:
+        of._set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
     if "lora.bits" in of.values and "model.dtype" not in of.values:
         of._set("model.dtype", of._get("precision"), "what a quantized base computes in")
     if of._get("strategy") == "zero3" and "memory.checkpointing.reentrant" not in of.values:

@@ -186,7 +186,9 @@ def _of_letters(one: str, other: str) -> float:
     if matcher.real_quick_ratio() < LETTERS or matcher.quick_ratio() < LETTERS:
         return 0.0
     ratio = matcher.ratio()
-    return 0.97 if sorted(one) == sorted(other) else 0.95 * ratio if ratio >= LETTERS else 0.0
+    if one[0] == other[0] and sorted(one) == sorted(other):
+        return 0.97  # two letters changed places
+    return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
 def _begins(one: str, other: str) -> bool:

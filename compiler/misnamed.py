@@ -55,7 +55,8 @@ def _outside(said: Said) -> Misnamed:
     name = said.name
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
-    if rows and not (exact is not None and exact.path.startswith("train")):
+    special = bool(rows) and all(row.methods for row in rows)
+    if rows and not (exact is not None and (special or exact.path.startswith("train"))):
         ways = [f"`{written(row, said)}`" for row in rows]
         alone = written(rows[0], said) if len(rows) == 1 else None
         return Misnamed(

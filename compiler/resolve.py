@@ -62,6 +62,8 @@ class _Resolver:
         data = self._data()
         extra = self._extra(target)
         wrong = frozenset(path for path in loaded.items if path not in self.values)
+        if any(one.code == "XP110" for one in self.problems):
+            wrong |= {"data"}
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
         Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()

@@ -101,6 +101,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
+    Setting("lora.double_quant", k.FLAG, "quantize the scales of a base of 4 bits, too", inner=True),
     # data
     Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),

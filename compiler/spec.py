@@ -128,7 +128,8 @@ class Spec:
     """A resolved experiment.
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it.
+    SHA-256. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it;
+    `data` among them says that a source is not known.
     """
 
     source: Source

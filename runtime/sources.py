@@ -107,7 +107,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     if source["shape"] != "prompt":
         kept = (*KEPT, "margin") if method == "reward" else KEPT
         return [one for one in present if one not in kept]
-    named = [*(source["columns"] or present), *KEPT]
+    named = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
     prompt = mapping(source, present)["prompt"]
     return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
 

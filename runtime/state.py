@@ -52,6 +52,8 @@ def build_arguments(bundle: Bundle) -> Any:
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
     elif bundle.run["world_size"] > 1:
         _no_peer_to_peer()
+    if bundle.method in ("grpo", "rloo") and bundle.run["zero_stage"] == 3:
+        _keep_numbers_of_modules()
     make = named(bundle.config)
     try:
         return make(**values)
@@ -128,6 +130,30 @@ def _wait_for_every_gather() -> None:
             gather(self, [param], hierarchy, quantize)
 
     Init._allgather_params_coalesced = one_by_one
+
+
+def _keep_numbers_of_modules() -> None:
+    """Lets the modules of a ZeRO-3 model keep the numbers that DeepSpeed gave them first.
+
+    trl takes DeepSpeed's hooks off for each generation and puts them on again, which counts all modules anew and goes
+    on from the last number (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). A trace of modules that was begun
+    before is then looked up by numbers that are gone: with adapters and DeepSpeed 0.16.8 the second step ends with "pop
+    from an empty deque".
+    """
+    from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
+
+    register = DeepSpeedZeRoOffload._register_deepspeed_module
+
+    def once(self: Any, module: Any, count: list[int] | None = None) -> None:
+        if count is not None:  # a module inside of the one that was asked for
+            register(self, module, count)
+            return
+        numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}
+        register(self, module)
+        for one, number in numbers.items():
+            one.ds_id = number
+
+    DeepSpeedZeRoOffload._register_deepspeed_module = once
 
 
 def check_state(bundle: Bundle, args: Any) -> None:

@@ -6,7 +6,7 @@ The base is the target's own table of effective defaults; each setting then deci
 from __future__ import annotations
 
 from xpc.compiler.kinds import Amount
-from xpc.compiler.lower.optimizer import optimizer, schedule
+from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer, schedule
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
@@ -48,7 +48,25 @@ def _extra(spec: Spec) -> dict[str, Json]:
         base = spec.target.base_arguments(spec.config)["accelerator_config"]
         assert isinstance(base, dict)
         out["accelerator_config"] = {**base, **json.loads(config)}
-    return out
+    if any(out.get(name) is not None for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
+        out.update(_compiled(out))
+    return {**out, **_best(spec)}
+
+
+def _compiled(said: dict[str, Json]) -> dict[str, Json]:
+    """What the class fills in: a mode or a backend switches compilation on, and its backend is inductor."""
+    if said.get("torch_compile") is False:
+        return {}
+    return {"torch_compile": True, "torch_compile_backend": said.get("torch_compile_backend") or "inductor"}
+
+
+def _best(spec: Spec) -> dict[str, Json]:
+    """The metric of checkpoints and schedules, and its direction, which the class fills in by the metric's name."""
+    metric = spec.extra_value("trl", "metric_for_best_model")
+    asked = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
+    if metric is None and not asked:
+        return {}
+    return {"metric_for_best_model": _plain(metric) or "loss", "greater_is_better": maximized(spec)}
 
 
 def _plain(value: object) -> Json:
@@ -96,7 +114,7 @@ def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
     # On the CPU even `false` asks torch for a CUDA setting, so nothing is said there.
-    out["tf32"] = None if spec.on_cpu else spec.flag("precision.tf32")
+    out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
 

@@ -30,6 +30,10 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
         stated = any(weight is not None for weight in weights)
         out["reward_weights"] = [1.0 if one is None else one for one in weights] if stated else None
         out["shuffle_dataset"] = spec.flag("data.shuffle")
+    keepers = spec.target.facts["keeps_columns"]
+    assert isinstance(keepers, list)
+    if method in keepers:
+        out["remove_unused_columns"] = False
     return out
 
 
@@ -95,6 +99,6 @@ def lora_section(spec: Spec) -> Json:
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
-        "double_quant": True,
+        "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
     }

@@ -62,6 +62,7 @@ GROUPS: tuple[Group, ...] = (
     Group("adapters", lambda spec: spec.lora),
     Group("quantized", lambda spec: "quantization_config" in spec.model.config),
     Group("extra_run", _extra("trl")),
+    Group("best_model", _extra("trl")),
     Group("extra_numerics", _extra("trl", "accelerate")),
     Group("extra_strategy", _extra("trl")),
     Group("extra_data", _extra("trl")),

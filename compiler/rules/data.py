@@ -34,6 +34,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     The trainer is given them and never asks: nothing is said today.
     """
     never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
+    never = never and spec.extra_value("trl", "eval_on_start") is not True
     for path in ("data.holdout", "eval.split"):
         if spec.written(path) and never:
             yield Finding(
@@ -75,7 +76,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
     Of a local model the tokenizer's own files are read. Today: ValueError while the data is tokenized. Source:
     transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); executed.
     """
-    if spec.model.chat is not False or spec.get("model.chat_template") is not None:
+    if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
     source = next((one for one in spec.data if one.shape in CONVERSATIONS), None)
     if source is not None:

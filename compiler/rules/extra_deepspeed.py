@@ -124,12 +124,13 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            yield Finding(
-                place,
-                f"`device = {device}` is what `offload` decides",
-                'write `offload = cpu` instead, or `device = "nvme"`',
-                related,
-            )
+            if device != ("cpu" if offload in wanted else "none"):  # else it says what stands there anyway
+                yield Finding(
+                    place,
+                    f"`device = {device}` is what `offload` decides",
+                    f"leave `device` out, and write `offload = {'cpu' if device == 'cpu' else 'none'}` in `strategy`",
+                    related,
+                )
         elif offload not in wanted:
             what = "optimizer states" if block == OFFLOAD_OPTIMIZER else "parameters"
             yield Finding(place, f"no {what} are offloaded", f"write `offload = {wanted[-1]}` in `strategy`", related)
@@ -336,7 +337,25 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
             )
 
 
+@rule("XP494", "gpu-storage-on-the-cpu")
+def gpu_storage(spec: Spec) -> Iterator[Finding]:
+    """`aio.use_gds` reads a disk straight into a GPU's memory, which a run on the CPU has not.
+
+    Today: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
+    Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; executed.
+    """
+    if spec.zero_stage and spec.on_cpu and _on(spec, "aio.use_gds"):
+        yield Finding(
+            spec.extra_place("deepspeed", "aio.use_gds", "a disk and a GPU"),
+            "there is no GPU to read a disk into",
+            "write `aio.use_gds = false`",
+            (spec.label("hardware", "the hardware"),),
+            "aio.use_gds = false",
+        )
+
+
 RULES = (
+    gpu_storage,
     deepspeed_not_used,
     key_of_another_stage,
     weights_not_gathered,

@@ -22,13 +22,13 @@ def _trl(spec: Spec, name: str) -> object:
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
     """The weights are cast for an evaluation outside training only, and a bundle evaluates inside it.
 
-    Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a CPU that is not asked for by
-    `use_cpu` (ZeRO). With ZeRO the dtype also counts as the training's: where it differs from `precision`, ValueError
-    once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
-    `integrations/deepspeed.py`; executed.
+    Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a GPU before Ampere or on a CPU
+    that is not asked for by `use_cpu` (ZeRO). With ZeRO the dtype also counts as the training's: where it differs from
+    `precision`, ValueError once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`
+    `evaluation_loop`, `integrations/deepspeed.py`; executed.
     """
     asked = [name for name in FULL_EVAL if _trl(spec, name) is True]
-    precision = spec.text("precision")
+    precision, gpu = spec.text("precision"), spec.hardware.gpu
     for name in asked:
         place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
         related: tuple[Label | None, ...] = (spec.label("precision", "the precision"),)
@@ -40,6 +40,9 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
         elif spec.zero_stage and precision != dtype:
             message = f"DeepSpeed takes `{name}` for {dtype} training, and trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
+        elif dtype == "bf16" and gpu is not None and gpu.capability < (8, 0):
+            message = f"an evaluation in bf16 on {gpu.name}, which is older than Ampere"
+            related = (spec.label("hardware", "the GPU"),)
         else:
             message, severity = f"`{name}` casts nothing in an evaluation during training", "warning"
         yield Finding(place, message, f"leave `{name}` out", related, severity=severity)

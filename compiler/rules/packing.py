@@ -42,7 +42,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         place,
         "packing without flash attention",
-        "write " + " or ".join(ways) if ways else "leave `packing` out",
+        "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
         "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None,
     )

@@ -52,4 +52,39 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (remote_code_unpinned, resume_without_state, keep_without_saving)
+@rule("XP704", "full-determinism", "warning")
+def full_determinism(spec: Spec) -> Iterator[Finding]:
+    """Full determinism also makes every kernel launch wait for the one before, so that a run takes much longer.
+
+    It chooses deterministic kernels, and an operation that has none is an error at the step that reaches it. `seed`
+    alone fixes weights, dropout and the order of the rows. Source: transformers 5.23 and 4.52.3 `trainer_utils.py`
+    `enable_full_determinism` (CUDA_LAUNCH_BLOCKING); executed.
+    """
+    if spec.extra_value("trl", "full_determinism") is True:
+        yield Finding(
+            spec.extra_place("trl", "full_determinism", "debugging"),
+            "every kernel launch waits for the one before",
+            "write `full_determinism = false`; `seed` fixes the order of the rows",
+            (spec.label("seed"),),
+            "full_determinism = false",
+        )
+
+
+@rule("XP705", "weights-not-safetensors", "warning")
+def not_safetensors(spec: Spec) -> Iterator[Finding]:
+    """A bundle goes on from checkpoints whose weights are safetensors, the one format whose length tells it is whole.
+
+    trl-0.18 can write pickled `pytorch_model.bin` files instead; a run of ddp that is stopped then begins anew.
+    transformers 5 has dropped them. Source: transformers 4.52.3 `Trainer._save`; the runtime's
+    `checkpoints.missing`; executed.
+    """
+    if spec.extra_value("trl", "save_safetensors") is False:
+        yield Finding(
+            spec.extra_place("trl", "save_safetensors", "pickled weights"),
+            "nothing can be resumed from pickled weights",
+            "leave `save_safetensors` out",
+            replace="save_safetensors = true",
+        )
+
+
+RULES = (remote_code_unpinned, resume_without_state, keep_without_saving, full_determinism, not_safetensors)

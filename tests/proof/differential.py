@@ -6,7 +6,7 @@ Every accepted spec is lowered, and look.py asks the libraries of its target: th
 JSON, and the configuration class is built from the arguments, without an exception, a mismatch, an ignored or a
 deprecated name. `--steps` of them, spread over strategies and methods, train a step on a tiny model. A spec that is
 refused for one code alone goes past the checker to the same libraries where every proof of the code promises an
-exception at that stage: silence is a suspected false refusal. The report is DIR/differential.json and .txt.
+exception at that stage: anything else is a suspected false refusal. The report is DIR/report.json, .md and .txt.
 """
 
 from __future__ import annotations
@@ -14,117 +14,87 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import drawn
 import generator
-from differential_report import Report, published, told
+from differential_refusals import claims
+from differential_report import ENDS, Report, page, published, told
+from differential_steps import Drawn, chosen, kind, ran, step, trainable
 from emitted import NEW, OLD, put
+from looker import Looker
 from lowered import lowered_files, resolved, whole, write
-from prove import CPU_STAGES, Prover, every, port
-from stacks import REPOSITORY, has
+from prove import every
+from stacks import REPOSITORY, interpreter
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.optimizers import TORCH
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 CHUNK = 100
-BEFORE = ("launch", "config", "deepspeed")
-"""Stages that need no model."""
 DEPRECATED = re.compile("FutureWarning|DeprecationWarning").match
 """What the libraries say of old names; it is no false accept where the compiler warned of the name as well."""
 SEED = "2026-11"
-
-
-class Looker:
-    """The processes of a target, fed chunk by chunk; a thread reads the answers as they come."""
-
-    def __init__(self, target: str, jobs: int) -> None:
-        self.prover = Prover(target, jobs)
-        self.sent = self.read = 0
-        self.answers: dict[str, Any] = {}
-        self.lock = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                one = self.prover.next()
-            except (RuntimeError, ValueError):
-                return
-            with self.lock:
-                self.answers[one["id"]] = one
-                self.read += 1
-                self.lock.notify_all()
-
-    def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Hands a job over, once fewer than `most` wait."""
-        with self.lock:
-            self.lock.wait_for(lambda: self.sent - self.read < most)
-        self.sent += 1
-        self.prover.send(job)
-
-    def wait(self) -> dict[str, Any]:
-        """Every answer, by id."""
-        with self.lock:
-            self.lock.wait_for(lambda: self.read == self.sent)
-        return self.answers
+UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
+"""What lowering past the checker ends with where the thing that is missing is what the rule says is missing."""
 
 
 class Differential:
     """One run over seeded specs."""
 
     def __init__(self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (NEW, OLD)) -> None:
-        self.wanted, self.steps, self.seed = wanted, steps, seed
+        self.wanted, self.steps = wanted, steps
         self.place = put(tempfile.mkdtemp(prefix="differential-"), drawn.FILES)
         self.lookers = {target: Looker(target, jobs) for target in targets}
-        self.report = Report()
+        self.report = Report(seed=seed, wanted=wanted, wanted_steps=steps, versions=versions(targets))
         self.texts: dict[str, str] = {}
         self.waiting: dict[str, list[str]] = defaultdict(list)
         self.warned_of: dict[str, set[str]] = {}
         self.chunks = 0
-        self.candidates: list[tuple[str, str]] = []
-        self.lone: dict[str, str] = {}
-        self.proofs: dict[str, list[Any]] = defaultdict(list)
-        for proof in every():
-            self.proofs[proof.code].append(proof)
+        self.candidates: list[Drawn] = []
+        self.lone: dict[str, list[str]] = defaultdict(list)
+        proofs = every()
+        self.claims = claims(proofs)
+        self.proven = {one.code for one in proofs if not one.needs}
+        self.needs = {one.code: one.needs for one in proofs if one.needs}
 
     def run(self) -> Report:
         """Everything; the temporary folder is gone afterwards."""
         begun = time.monotonic()
+        report = self.report
         try:
             for name, text in self._specs():
                 self._one(name, text)
             for target in self.lookers:
                 self._flush(target)
             self._collect()
+            report.seconds_constructing = round(time.monotonic() - begun, 1)
             self._train()
             self._past_training()
         finally:
             for looker in self.lookers.values():
-                looker.prover.close()
+                looker.close()
             shutil.rmtree(self.place, ignore_errors=True)
-        self._unproven()
-        self.report.seconds = round(time.monotonic() - begun, 1)
-        return self.report
+        for code, number in report.codes.items():
+            if code not in self.proven:
+                (report.needs if code in self.needs else report.unproven)[code] = self.needs.get(code, number)
+        report.seconds = round(time.monotonic() - begun, 1)
+        return report
 
     def _specs(self) -> Iterator[tuple[str, str]]:
         number = 0
         while self.report.accepted < self.wanted:
-            name = f"{self.seed}-{number}"
+            name = f"{self.report.seed}-{number}"
             number += 1
             yield name, generator.spec(name)
 
@@ -136,17 +106,16 @@ class Differential:
         try:
             checked = check_text(text.encode(), f"{name}.xp", Workspace(self.place))
             codes = {one.code for one in checked.problems if one.severity == ERROR}
-            report.warned.update({one.code for one in checked.problems if one.severity == "warning"})
-            if checked.spec is not None:
-                if checked.spec.target.name in self.lookers:
-                    told = [one for one in checked.problems if one.severity == "warning"]
-                    words = {word for one in told for word in re.findall(r"`(\w+)", f"{one.message} {one.help}")}
-                    self._accepted(name, text, checked.spec, words)
-                return
-            report.rejected += 1
-            report.codes.update(codes)
-            if len(codes) == 1:
-                self._refused(name, text, codes.pop())
+            if checked.spec is None:
+                report.rejected += 1
+                report.codes.update(codes)
+                if len(codes) == 1:
+                    self._refused(name, text, codes.pop())
+            elif checked.spec.target.name in self.lookers:
+                warned = [one for one in checked.problems if one.severity == "warning"]
+                report.warned.update({one.code for one in warned})
+                words = {word for one in warned for word in re.findall(r"`(\w+)", f"{one.message} {one.help}")}
+                self._accepted(name, text, checked.spec, words)
         except Exception as error:
             report.crashes.append({"text": text, "error": f"{type(error).__name__}: {error}"})
 
@@ -161,23 +130,27 @@ class Differential:
         report.by_strategy[spec.text("strategy")] += 1
         report.written.update(path for path in spec.values if spec.written(path))
         self.texts[folder] = text
-        self.candidates.append((name, text))
+        if trainable(spec):
+            self.candidates.append(Drawn(name, text, kind(spec)))
         self._queue(spec.target.name, folder)
 
     def _refused(self, name: str, text: str, code: str) -> None:
         """A spec that one code alone refuses: past the checker, where its proofs promise an exception there."""
-        self.lone.setdefault(f"{code} {len([one for one in self.lone if one.startswith(code)])}", text)
-        proofs = self.proofs.get(code, [])
-        if not proofs or not all(one.raises and one.at in BEFORE and not one.measure for one in proofs):
+        if not any(known_code == code for known_code, _ in self.claims):
             return
         spec = resolved(text, self.place)
-        if spec.target.name not in self.lookers:
+        claim = self.claims.get((code, spec.target.name))
+        if claim is None or spec.target.name not in self.lookers:
+            return
+        if not claim.constructs:
+            if claim.on_cpu == spec.on_cpu:
+                self.lone[code].append(text)
             return
         folder = os.path.join(self.place, "past", f"{code}-{name}")
         try:
             write(lowered_files(spec), folder)
-        except (LookupError, TypeError, ValueError, ArithmeticError, AssertionError):
-            return  # what is missing is what the rule says is missing
+        except UNLOWERED:
+            return
         self.report.looked_past += 1
         self.texts[folder] = text
         self._queue(spec.target.name, folder)
@@ -191,135 +164,83 @@ class Differential:
         folders = self.waiting.pop(target, [])
         if folders:
             self.chunks += 1
-            self.lookers[target].send({"id": f"chunk-{self.chunks}", "folders": folders, "timeout": 300})
+            self.lookers[target].send({"id": f"chunk-{self.chunks}", "folders": folders, "timeout": 600})
 
     def _collect(self) -> None:
         for target, looker in self.lookers.items():
-            for answer in looker.wait().values():
+            for answer in looker.collect():
                 if "looked" not in answer:
                     self.report.crashes.append({"text": "", "error": f"{target}: {answer.get('raised')}"})
-                    continue
-                for folder, problems in answer["looked"].items():
+                for folder, problems in answer.get("looked", {}).items():
                     self._judge(target, folder, problems)
-            looker.answers.clear()
 
     def _judge(self, target: str, folder: str, problems: list[str]) -> None:
         name, text = os.path.basename(folder), self.texts[folder]
-        past = os.path.basename(os.path.dirname(folder)) == "past"
+        if os.path.basename(os.path.dirname(folder)) == "past":
+            code = name.partition("-")[0]
+            if not self.claims[code, target].shown(problems):
+                self._suspect(code, target, text, problems)
+            return
         words = self.warned_of.get(folder, set())
-        problems = [one for one in problems if past or not (DEPRECATED(one) and words & set(re.findall(r"\w+", one)))]
-        if not past and problems:
+        problems = [one for one in problems if not (DEPRECATED(one) and words & set(re.findall(r"\w+", one)))]
+        if problems:
             found = {"name": name, "target": target, "stage": "construction", "problems": problems, "text": text}
             self.report.false_accepts.append(found)
-        elif past and not problems:
-            code = name.partition("-")[0]
-            self.report.false_refusals.append({"code": code, "target": target, "name": name, "text": text})
+
+    def _suspect(self, code: str, target: str, text: str, seen: list[str]) -> None:
+        self.report.false_refusals.append({"code": code, "target": target, "seen": seen[:3], "text": text})
 
     def _train(self) -> None:
         """A step of some of the accepted specs, spread over what they are."""
-        groups: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
-        jobs: dict[str, tuple[str, str]] = {}
-        bad = {one["name"] for one in self.report.false_accepts}
-        for name, text in self.candidates:
-            if name not in bad and not self._lacks(text):
-                words = text.split()
-                spread = tuple(
-                    words[words.index(key) + 1][:4] if key in words else "" for key in ("strategy", "method")
-                )
-                groups[(*spread, "cpu" if "cpu" in text else "gpu")].append((name, text))
-        draw = random.Random(self.seed)
-        chosen: list[tuple[str, str]] = []
-        for members in groups.values():
-            draw.shuffle(members)
-        while len(chosen) < self.steps and any(groups.values()):
-            for members in groups.values():
-                if members and len(chosen) < self.steps:
-                    chosen.append(members.pop())
-        for number, (name, text) in enumerate(chosen):
-            target, job = self._step(name, text, number)
-            if target in self.lookers:
-                jobs[job["id"]] = (target, text)
-                self.lookers[target].send(job, most=40)
-        for looker in self.lookers.values():
-            for answer in looker.wait().values():
-                self.report.stepped += 1
-                if answer.get("raised"):
-                    target, text = jobs[answer["id"]]
-                    raised = answer["raised"]
-                    told = f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"
-                    self.report.false_accepts.append({
-                        "name": answer["id"], "target": target, "stage": raised["at"], "problems": [told],
-                        "text": text, "output": answer.get("output", "")[-1500:],
+        report = self.report
+        bad = {one["name"] for one in report.false_accepts}
+        jobs: dict[str, str] = {}
+        candidates = [one for one in self.candidates if one.name not in bad]
+        for number, one in enumerate(chosen(candidates, self.steps, report.seed)):
+            target, job = step(one.name, one.text, self.place, number)
+            jobs[one.name] = one.text
+            report.steps_of.update(ran(resolved(one.text, self.place), job))
+            self.lookers[target].send(job, most=40)
+        for target, looker in self.lookers.items():
+            for answer in looker.collect():
+                report.stepped += 1
+                raised = answer.get("raised")
+                if raised:
+                    problem = f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"
+                    report.false_accepts.append({
+                        "name": answer["id"], "target": target, "stage": raised["at"], "problems": [problem],
+                        "text": jobs[answer["id"]], "output": answer.get("output", "")[-1500:],
                     })  # fmt: skip
-            looker.answers.clear()
-
-    def _lacks(self, text: str) -> bool:
-        """Whether a run here would load an optimizer or adapters from a package that bundles pin and tests lack."""
-        spec = resolved(text, self.place)
-        adapters = spec.flag("lora") or spec.flag("qlora")
-        if spec.target.name == OLD and adapters and not has(OLD, "peft"):
-            return True
-        return spec.on_cpu and spec.text("optimizer") not in TORCH
-
-    def _step(
-        self, name: str, text: str, number: int, at: str = "train", keep: tuple[str, ...] = ()
-    ) -> tuple[str, Any]:
-        """The job of a step: CPU specs as they are, GPU specs in one or two processes of the CPU's variant."""
-        spec = resolved(text, self.place)
-        folder = os.path.join(self.place, "step", name)
-        write(lowered_files(spec), folder)
-        own = spec.hardware.gpu is None
-        fsdp = spec.text("strategy") == "fsdp" and spec.target.name == NEW and number % 2 == 0
-        fsdp = fsdp and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"  # pins memory for a GPU
-        processes = spec.hardware.world if own else 2 if fsdp or number % 5 == 0 else 1
-        facts = spec.model.facts
-        return spec.target.name, {
-            "id": name, "folder": folder, "at": at, "on_cpu": True, "keep": [*keep, *(["fsdp"] if fsdp else [])],
-            "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": 64,
-            "steps": 1, "stop": True, "measure": "", "processes": processes, "port": port(), "timeout": 240,
-            "group": fsdp or (own and spec.zero_stage > 0),
-        }  # fmt: skip
 
     def _past_training(self) -> None:
         """Refused specs whose code promises an exception with a model: a few of each, past the checker, that far."""
-        tried: Counter[str] = Counter()
-        jobs: dict[str, tuple[str, str, str]] = {}
-        for key, text in self.lone.items():
-            code = key.partition(" ")[0]
-            proofs = self.proofs.get(code, [])
-            plain = [
-                one for one in proofs if one.raises and one.at in CPU_STAGES and not one.measure and one.at != "save"
-            ]
-            if not proofs or len(plain) != len(proofs) or tried[code] >= max(1, self.steps // 100):
-                continue
-            if any(one.arguments or one.yaml or one.deepspeed or one.payload or one.processes > 1 for one in proofs):
-                continue  # what the proof puts on top, the text alone does not say
-            tried[code] += 1
-            keep = tuple(name for one in proofs for name in one.keep)
-            try:
-                target, job = self._step(f"{code}-{tried[code]}", text, 1, max(one.at for one in proofs), keep)
-            except (LookupError, TypeError, ValueError, ArithmeticError, AssertionError):
-                continue
-            if target in self.lookers:
-                jobs[job["id"]] = (target, code, text)
+        jobs: dict[str, tuple[str, str]] = {}
+        for code, texts in sorted(self.lone.items()):
+            for number, text in enumerate(texts[: max(1, self.steps // 100)]):
+                claim = self.claims[code, resolved(text, self.place).target.name]
+                try:
+                    target, job = step(f"{code}-{number}", text, self.place, 1, claim.at, claim.keep)
+                except UNLOWERED:
+                    continue
+                jobs[job["id"]] = (code, text)
                 self.lookers[target].send(job, most=40)
-        for looker in self.lookers.values():
-            for answer in looker.wait().values():
+        for target, looker in self.lookers.items():
+            for answer in looker.collect():
                 self.report.stepped_past += 1
-                target, code, text = jobs[answer["id"]]
-                if not answer.get("raised"):
-                    self.report.false_refusals.append(
-                        {"code": code, "target": target, "name": answer["id"], "text": text}
-                    )
-            looker.answers.clear()
+                code, text = jobs[answer["id"]]
+                raised = answer.get("raised") or {}
+                if not raised or not self.claims[code, target].shown([raised["message"]]):
+                    self._suspect(code, target, text, [f"{raised['type']}: {raised['message']}"] if raised else [])
 
-    def _unproven(self) -> None:
-        for code, number in self.report.codes.items():
-            proofs = self.proofs.get(code, [])
-            if not proofs:
-                self.report.unproven[code] = number
-            elif all(one.needs for one in proofs):
-                self.report.needs[code] = proofs[0].needs
+
+PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")
+
+
+def versions(targets: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """What is installed for each target."""
+    code = f"import importlib.metadata as m, json; print(json.dumps({{one: m.version(one) for one in {PACKAGES}}}))"
+    said = {one: subprocess.run([interpreter(one), "-c", code], capture_output=True, check=True) for one in targets}
+    return {target: dict(json.loads(done.stdout)) for target, done in said.items()}
 
 
 def main() -> int:
@@ -336,11 +257,11 @@ def main() -> int:
         os.environ.setdefault("XPC_PYTHON_TRL_0_18", older)
     report = Differential(words.accepted, words.steps, words.seed, words.jobs).run()
     os.makedirs(words.out, exist_ok=True)
-    with open(os.path.join(words.out, "differential.json"), "w", encoding="utf-8") as out:
-        json.dump(published(report), out, indent=1)
-    with open(os.path.join(words.out, "differential.txt"), "w", encoding="utf-8") as out:
-        out.write(told(report))
-    print(told(report))
+    texts = {"report.json": json.dumps(published(report), indent=1) + "\n", "report.txt": told(report)}
+    for name, text in {**texts, "report.md": page(published(report))}.items():
+        with open(os.path.join(words.out, name), "w", encoding="utf-8") as out:
+            out.write(text)
+    print(f"{texts['report.txt']}\nwritten: {', '.join(os.path.join(words.out, f'report.{end}') for end in ENDS)}")
     return 1 if report.false_accepts or report.false_refusals or report.crashes else 0
 
 

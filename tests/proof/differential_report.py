@@ -1,20 +1,35 @@
-"""What a differential run found, in words and as JSON."""
+"""What a differential run found: in words, as JSON, and as the page docs/differential.md.
+
+python tests/proof/differential_report.py docs/differential.json docs/differential.md
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import Factory, define
 
 KEPT = 25
 """Examples of one kind that a report holds."""
+ENDS = ("json", "md", "txt")
+FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
+"""What earlier runs found and what became of it; written by hand."""
 
 
 @define
 class Report:
-    """What was found, as it is published."""
+    """What was found, as it is published. Times are in seconds of the clock."""
 
+    seed: str = ""
+    wanted: int = 0
+    wanted_steps: int = 0
+    versions: dict[str, dict[str, str]] = Factory(dict)
     drawn: int = 0
     accepted: int = 0
     rejected: int = 0
@@ -22,9 +37,11 @@ class Report:
     looked_past: int = 0
     stepped_past: int = 0
     seconds: float = 0.0
+    seconds_constructing: float = 0.0
     by_target: Counter[str] = Factory(Counter)
     by_method: Counter[str] = Factory(Counter)
     by_strategy: Counter[str] = Factory(Counter)
+    steps_of: Counter[str] = Factory(Counter)
     written: Counter[str] = Factory(Counter)
     codes: Counter[str] = Factory(Counter)
     warned: Counter[str] = Factory(Counter)
@@ -36,22 +53,23 @@ class Report:
 
 
 def told(report: Report) -> str:
-    """The report in words."""
+    """The report in words, with an example of each kind of finding."""
     lines = [
         f"{report.drawn:,} specs drawn, {report.accepted:,} accepted, {report.rejected:,} rejected"
-        f" ({report.seconds:.0f} s)",
+        f" ({report.seconds:.0f} s, {report.seconds_constructing:.0f} of them until all were constructed)",
         f"constructed by the libraries: {report.accepted:,}; trained a step: {report.stepped};"
         f" refused ones looked at past the checker: {report.looked_past:,} constructed, {report.stepped_past} trained",
         f"false accepts: {len(report.false_accepts)}; suspected false refusals: {len(report.false_refusals)};"
         f" crashes of the compiler: {len(report.crashes)}",
-        "targets: " + ", ".join(f"{name} {number:,}" for name, number in report.by_target.most_common()),
-        "methods: " + ", ".join(f"{name} {number:,}" for name, number in report.by_method.most_common()),
-        "strategies: " + ", ".join(f"{name} {number:,}" for name, number in report.by_strategy.most_common()),
-        "errors: " + ", ".join(f"{code} {number}" for code, number in report.codes.most_common()),
+        f"targets: {counted(report.by_target)}",
+        f"methods: {counted(report.by_method)}",
+        f"strategies: {counted(report.by_strategy)}",
+        f"steps: {counted(report.steps_of)}",
+        f"errors: {counted(report.codes)}",
         "errors without a proof: "
         + (", ".join(f"{code} {n}" for code, n in sorted(report.unproven.items())) or "none"),
         "errors whose proof needs more: "
-        + (", ".join(f"{code} ({why})" for code, why in report.needs.items()) or "none"),
+        + (", ".join(f"{code} ({why})" for code, why in sorted(report.needs.items())) or "none"),
     ]
     kinds: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in report.false_accepts:
@@ -63,11 +81,17 @@ def told(report: Report) -> str:
     for one in report.false_refusals:
         codes[one["code"]].append(one)
     for code, ones in codes.items():
-        lines += ["", f"SUSPECTED FALSE REFUSAL x {len(ones)}: {code} on {ones[0]['target']}"]
+        seen = "; ".join(ones[0]["seen"])[:300] or "nothing"
+        lines += ["", f"SUSPECTED FALSE REFUSAL x {len(ones)}: {code} on {ones[0]['target']}, past the checker: {seen}"]
         lines += [f"    {line}" for line in ones[0]["text"].splitlines()]
     for one in report.crashes[:5]:
         lines += ["", f"CRASH: {one['error']}", *(f"    {line}" for line in one["text"].splitlines())]
     return "\n".join(lines) + "\n"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Names with their numbers, the most frequent first."""
+    return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def published(report: Report) -> dict[str, Any]:
@@ -83,3 +107,83 @@ def published(report: Report) -> dict[str, Any]:
             kept += [one] if seen[kind] <= KEPT else []
         out[name] = kept
     return out
+
+
+INTRODUCTION = """\
+# Random specs against the libraries
+
+Does the compiler accept what the libraries refuse, or refuse what they would have run? `make differential` draws specs
+over the whole language from a seed (`tests/proof/generator.py`: what people write is drawn often, everything else now
+and then) and asks the libraries. For an accepted spec the emitted files decide: `accelerate launch` reads the YAML,
+DeepSpeed the JSON, the configuration class takes the arguments; an exception, a value that reads back differently, a
+mismatch, or a deprecated or ignored name is a false accept, and so is an exception in the step of those that train. A
+spec that is refused by one code alone goes past the checker to the same libraries, where every proof of the code
+promises an exception from the text as it stands; silence, or another exception, is a suspected false refusal. Codes
+that are proven by a measured harm, or refuse what cannot be lowered at all, are judged by their proofs alone
+([rules.md](rules.md)).
+
+A machine without GPUs stands in for those of the specs: construction pretends their capability and world size, and a
+step of a spec for GPUs runs on a tiny model of its family without what only a GPU has (half precision, Liger's kernels,
+flash attention, vLLM, ZeRO, quantized bases); specs for `cpu` and `2 x cpu` run as they stand, ZeRO included, and FSDP2
+over gloo.
+"""
+
+
+def page(report: Mapping[str, Any], found: str = "") -> str:
+    """The page of a published report; `found` is the text of found.toml."""
+    lines = [INTRODUCTION]
+    command = f"python tests/proof/differential.py --accepted {report['wanted']} --steps {report['wanted_steps']}"
+    lines += [
+        f"Command: `{command} --seed {report['seed']}`; {report['seconds'] / 60:.0f} minutes on two cores that were"
+        f" also used otherwise, {report['seconds_constructing'] / 60:.0f} of them for the construction.", "",
+        *(f"- {name}: " + ", ".join(f"{package} {number}" for package, number in pins.items())
+          for name, pins in report["versions"].items()), "",
+        "| | |", "|---|---|",
+        *(f"| {name} | {number:,} |" for name, number in (
+            ("specs drawn", report["drawn"]), ("accepted, and constructed by the libraries", report["accepted"]),
+            ("rejected", report["rejected"]), ("trained a step", report["stepped"]),
+            ("rejected, and constructed past the checker", report["looked_past"]),
+            ("rejected, and trained past the checker", report["stepped_past"]),
+            ("**false accepts**", report["false_accepts_in_all"]),
+            ("**suspected false refusals**", report["false_refusals_in_all"]),
+            ("crashes of the compiler", report["crashes_in_all"]),
+        )), "",
+        f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}.",
+        "", f"Steps: {counted(report['steps_of'])}.", "",
+        f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
+        "Without a proof: " + (counted(report["unproven"]) or "none") + ". With one that needs more than a CPU: "
+        + (", ".join(f"{code} ({why})" for code, why in sorted(report["needs"].items())) or "none") + ".", "",
+    ]  # fmt: skip
+    for title, name in (("False accepts", "false_accepts"), ("Suspected false refusals", "false_refusals")):
+        kinds: Counter[str] = Counter()
+        for one in report[name]:
+            what = one["problems"][0] if "problems" in one else f"{one['code']}: {'; '.join(one['seen']) or 'silence'}"
+            kinds[f"{one['target']}: {' '.join(what.split())[:160]}"] += 1
+        if kinds:
+            lines += [
+                f"{title} of this run:",
+                "",
+                *(f"- {what} ({number})" for what, number in kinds.most_common()),
+                "",
+            ]
+    entries = tomllib.loads(found).get("found", []) if found else []
+    if entries:
+        lines += ["Found by earlier runs, and fixed:", ""]
+        lines += [f"- {one['what']}: {one['fate']}" for one in entries]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main(words: list[str]) -> int:
+    """Writes the page of a report: the JSON's path, then the page's."""
+    source, out = words
+    with open(source, encoding="utf-8") as handle:
+        report = json.load(handle)
+    with open(FOUND, encoding="utf-8") as handle:
+        text = page(report, handle.read())
+    with open(out, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

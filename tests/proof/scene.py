@@ -246,6 +246,16 @@ def look_plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
+def _one_cache() -> None:
+    """Gives the processes to come one folder for rows that have no file: rows of a run are files, which all can see."""
+    import tempfile
+
+    from datasets.fingerprint import get_temporary_cache_files_directory
+
+    tempfile.tempdir = os.getcwd()
+    get_temporary_cache_files_directory()
+
+
 PATIENCE = 3
 """Seconds that the other processes have to tell why they ended, once one has."""
 
@@ -259,6 +269,7 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
         return play(job)
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))  # fmt: skip
+    _one_cache()
     others: list[tuple[int, int]] = []
     for rank in range(1, world):
         read, write = os.pipe()

@@ -40,11 +40,15 @@ OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+TEMPORARY = tempfile.gettempdir()
+"""The machine's own, also where a run of several processes gets another one (scene.py)."""
+
+
 def _place() -> str:
     """The folder that tiny models are kept in, one a version of transformers."""
     import transformers
 
-    return os.path.join(tempfile.gettempdir(), f"xpc-tiny-{os.getuid()}-{transformers.__version__}")
+    return os.path.join(TEMPORARY, f"xpc-tiny-{os.getuid()}-{transformers.__version__}")
 
 
 def _once(name: str, make: Callable[[str], object]) -> str:

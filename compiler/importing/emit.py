@@ -1,0 +1,167 @@
+"""A draft to the text of a spec, as the formatter writes it."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import kinds
+from xpc.compiler.importing.outcome import Draft, Source
+from xpc.compiler.lower.specfile import plain
+from xpc.compiler.schema import BY_PATH, CLAUSES, TABLE
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source as Text
+
+BLOCKS = ("method.vllm", "method.sync_reference")
+"""Flags whose settings stand on lines of their own."""
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
+
+
+def emit(draft: Draft, origin: str) -> str:
+    """The spec. Raises ValueError where it would not parse, which is a fault of this module."""
+    raw = "\n".join(_lines(draft, origin)) + "\n"
+    file, problems = parse(Text("import.xp", raw))
+    if problems:
+        raise ValueError(f"the spec would not parse: {_first(problems)}")
+    return format_file(file)
+
+
+def _first(problems: tuple[Diagnostic, ...]) -> str:
+    one = problems[0]
+    line = one.primary.source.position(one.primary.span.start)[0] if one.primary else 0
+    return f"line {line}: {one.message}"
+
+
+def _lines(draft: Draft, origin: str) -> list[str]:
+    out = ["xpc 1", "", f"# From {_shown(origin)}"]
+    named = len(draft.sources) != 1 or draft.sources[0].columns or draft.sources[0].take
+    if draft.model and draft.sources:
+        header = f"train {draft.model} on {'corpus' if named else draft.sources[0].ref}"
+        for path, unit in (("train.steps", "steps"), ("train.epochs", "epochs")):
+            if draft.has(path):
+                header += f" for {draft.settings[path].text} {unit}"
+                break
+        out.append(header)
+    out.append("")
+    for clause in CLAUSES:
+        if clause == "nodes" and draft.has("nodes") and draft.settings["nodes"].text == "1":
+            continue
+        if clause in ("train", "extra") or (clause == "qlora" and draft.has("lora")):
+            continue
+        if clause == "data":
+            out += _data(draft, draft.sources if named else [])
+        elif clause == "lora" and draft.has("qlora"):
+            continue
+        else:
+            out += _clause(draft, clause, "lora" if clause == "qlora" else clause)
+    for escape, table in draft.extra.items():
+        out += _extra(escape, table)
+    if draft.later:
+        out += [
+            "# Of the source, and not of this spec:",
+            *(f"# {_shown(line)}  ({why})" for line, why in draft.later.items()),
+        ]
+    return out
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
+    row = BY_PATH.get(clause)
+    head = draft.settings.get(clause)
+    if clause == "qlora" and head is None:
+        return []
+    inner = _inside(draft, settings)
+    if head is None and not inner:
+        return []
+    title = clause
+    if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
+        title = f"{clause} {head.text}"
+    elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
+        title = clause  # `optimizer { lr = 1e-5 }` keeps the language's own
+    return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
+
+
+def _inside(draft: Draft, clause: str) -> list[str]:
+    out: list[str] = []
+    for row in TABLE:
+        direct = row.path.startswith(clause + ".") and row.path.count(".") == 1
+        if not direct or not (draft.has(row.path) or _children(draft, row.path)):
+            continue
+        said = draft.settings.get(row.path)
+        children = _children(draft, row.path)
+        if row.kind is not kinds.FLAG:
+            assert said is not None
+            out.append(f"{row.name} = {_bare(said.text) if row.kind in NAMED else said.text}")
+        elif said is not None and said.text == "false":
+            out.append(f"{row.name} = false")
+        elif children and row.path in BLOCKS:
+            out += [f"{row.name} {{", *(f"{name} = {value}" for name, value in children), "}"]
+        elif children:
+            out.append(f"{row.name}({', '.join(f'{name}={value}' for name, value in children)})")
+        else:
+            out.append(row.name)
+    return out
+
+
+NAMED = (kinds.NAME, kinds.NAMES, kinds.TARGETS)
+
+
+def _bare(typed: str) -> str:
+    """Names without quotes where they need none."""
+
+    def one(found: re.Match[str]) -> str:
+        name = found[1]
+        return name if NAME.fullmatch(name) and name not in WORDS else found[0]
+
+    return re.sub(r'"((?:[^"\\]|\\.)*)"', one, typed)
+
+
+def _children(draft: Draft, path: str) -> list[tuple[str, str]]:
+    return [(one.name, draft.settings[one.path].text) for one in TABLE
+            if one.path.startswith(path + ".") and draft.has(one.path)]  # fmt: skip
+
+
+def _data(draft: Draft, sources: list[Source]) -> list[str]:
+    inner: list[str] = []
+    for one in sources:
+        lines = [f"columns = {_bare(plain(one.columns))}"] if one.columns else []
+        if one.take is not None:
+            lines.append(f"take = {_take(one)}")
+        inner += [f"{one.ref} {{", *lines, "}"] if lines else [one.ref]
+    inner += _inside(draft, "data")
+    if not inner:
+        return []
+    return [f"data{' corpus' if sources else ''} {{", *inner, "}", ""]
+
+
+def _take(one: Source) -> str:
+    from xpc.compiler.lower.specfile import show
+    from xpc.compiler.schema import SOURCE_SETTINGS
+
+    return show(SOURCE_SETTINGS["take"], one.take)
+
+
+def _extra(escape: str, table: dict[str, str]) -> list[str]:
+    tree: dict[str, object] = {}
+    for name, value in table.items():
+        *path, last = name.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})  # type: ignore[assignment]
+        place[last] = value
+    return [f"extra {escape} {{", *_nested(tree), "}", ""]
+
+
+def _nested(tree: dict[str, object]) -> list[str]:
+    out: list[str] = []
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            out += [f"{name} {{", *_nested(value), "}"]
+        else:
+            out.append(f"{name} = {value}")
+    return out

@@ -1,0 +1,202 @@
+"""The keys of the model, its tokenizer and its adapters: TRL's ModelConfig, and what scripts say beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.importing.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.outcome import NULL, Draft
+from xpc.compiler.importing.values import DTYPES
+from xpc.compiler.lower.specfile import quoted
+
+Entries = Mapping[str, Entry]
+
+HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
+FILES = (".json", ".jsonl", ".csv", ".parquet", ".txt")
+SECRETS = "the language has no environment: name the path itself"
+ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
+                     "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
+"""PEFT's modules for a family where the query and value projections have other names."""
+LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
+OFF_ONLY = {
+    "use_rslora": "the language scales adapters by alpha / rank",
+    "use_dora": "the language trains plain low-rank adapters",
+    "lora_modules_to_save": "the language trains adapters alone",
+    "lora_target_parameters": "the language puts adapters on modules",
+}
+
+
+def reference(draft: Draft, entry: Entry, what: str) -> str | None:
+    """A hub id as a reference, anything else as a quoted path; None, with an error, where it is neither."""
+    name = text(entry)
+    if not name:
+        draft.error(entry, f"it names no {what}")
+        return None
+    if "$" in name:
+        draft.error(entry, SECRETS, f"write the {what}'s own name")
+        return None
+    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(FILES)
+    if HUB.fullmatch(name) and not local:
+        return name
+    found = registry.find_model(name) if what == "model" else registry.find_dataset(name)
+    if found is not None and not local:
+        return found.id
+    if name.startswith("~"):
+        draft.warn(entry, "`~` is not expanded: the path is taken as it stands")
+    return quoted(name)
+
+
+def model(draft: Draft, named: Entries) -> None:
+    """What is trained, and its tokenizer."""
+    entry = named.get("model_name_or_path")
+    if entry is None or entry.empty:
+        draft.warn(entry, "no model is named", "`--model` names it") if not draft.model else None
+    elif draft.model:
+        draft.note(entry, "`--model` names another")
+    else:
+        found = reference(draft, entry, "model")
+        if found is not None:
+            draft.model = found
+            draft.mark(entry, "mapped", f"train {found}")
+    revision = named.get("model_revision")
+    if revision is not None and text(revision) == "main":
+        draft.note(revision, "the branch that is meant anyway")
+    _template(draft, named.get("chat_template"))
+    for name in ("tokenizer_name", "tokenizer_name_or_path", "config_name"):
+        one = named.get(name)
+        if one is not None and (one.empty or (entry is not None and one.value == entry.value)):
+            draft.note(one, "the model's own")
+        elif one is not None:
+            draft.error(one, "the tokenizer is the model's own", "save the tokenizer with the model")
+
+
+def _template(draft: Draft, entry: Entry | None) -> None:
+    if entry is None:
+        return
+    body = text(entry)
+    if entry.empty or body is None:
+        draft.note(entry, NULL)
+        return
+    name = f"{draft.stem}.chat_template.jinja"
+    draft.files[name] = body.encode()
+    draft.put("model.chat_template", name, entry)
+
+
+def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
+    """LoRA and quantization, as TRL's ModelConfig has them; `native` are its rank, alpha and dropout."""
+    use = named.get("use_peft")
+    four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
+    inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
+              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *OFF_ONLY]  # fmt: skip
+    if use is None or use.off:
+        for name in ("use_peft", *inside):
+            if name in named:
+                draft.note(named[name], "`use_peft` is not on")
+        for one in (four, eight):
+            if one is not None and one.off:
+                draft.note(one, "it is off")
+            elif one is not None:
+                draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
+        return
+    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
+    draft.put("qlora" if bits == 4 else "lora", True, use)
+    if bits == 4 and four is not None:
+        draft.put("qlora", True, four)
+    elif bits == 8 and eight is not None:
+        draft.put("lora.bits", 8, eight)
+    for one in (four, eight):
+        if one is not None and one.off:
+            draft.note(one, "it is off")
+    for (name, path), usual in zip(LORA.items(), native):
+        if name in named:
+            draft.setting(path, named[name])
+        draft.default(path, usual, "not set: TRL's ModelConfig")
+    targets(draft, named.get("lora_target_modules"))
+    for name, why in OFF_ONLY.items():
+        if name in named and named[name].off:
+            draft.note(named[name], "it is off")
+        elif name in named:
+            draft.error(named[name], why)
+    task = named.get("lora_task_type")
+    if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
+        draft.note(task, "it follows the method")
+    elif task is not None:
+        draft.error(task, f"the task of {draft.method} is another")
+    _quantization(draft, named, bits)
+
+
+def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-linear", "all")) -> None:
+    """The modules that get an adapter. Unset, PEFT takes the query and value projections."""
+    if entry is not None and not entry.empty:
+        names = words(entry)
+        if names is None:
+            draft.error(entry, "it takes a list of module names")
+        elif [one.lower() for one in names] in [[one] for one in whole]:
+            draft.put("lora.targets", "all-linear", entry)
+        elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
+            draft.error(
+                entry, "the language names modules, and has no patterns", "write `lora_target_modules: all-linear`"
+            )
+        else:
+            draft.put("lora.targets", tuple(names), entry)
+        return
+    if entry is not None:
+        draft.note(entry, NULL)
+    known = registry.find_model(draft.model)
+    family = known.model_type if known is not None else ""
+    draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's own")
+
+
+def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
+    kind, nested = named.get("bnb_4bit_quant_type"), named.get("use_bnb_nested_quant")
+    for name in ("bnb_4bit_quant_storage", "bnb_4bit_compute_dtype"):
+        one = named.get(name)
+        if one is not None and (one.empty or bits != 4):
+            draft.note(one, NULL if one.empty else "the base has no 4 bits")
+        elif one is not None:
+            wanted = (
+                draft.settings.get("precision") if name.endswith("compute_dtype") else draft.settings.get("model.dtype")
+            )
+            same = wanted is not None and DTYPES.get(str(text(one)).removeprefix("torch.")) == wanted.text
+            if same or text(one) == "uint8":
+                draft.note(one, "what a bundle writes")
+            else:
+                draft.error(one, "it follows `precision` and the strategy", "leave it out")
+    if kind is not None and (kind.empty or kind.value == "nf4" or bits != 4):
+        draft.note(kind, "what a bundle writes")
+    elif kind is not None:
+        draft.error(kind, "4 bits are nf4", "write `bnb_4bit_quant_type: nf4`")
+    if bits == 4:
+        if nested is not None:
+            draft.note(
+                nested, "a bundle quantizes the scales, too" + (" (0.4 bits a weight less)" if nested.off else "")
+            )
+        if nested is None or nested.off:
+            draft.warn(nested, "a bundle of 4 bits quantizes the scales, too (double quantization), and the "
+                       "source does not")  # fmt: skip
+    elif nested is not None:
+        draft.note(nested, "the base has no 4 bits")
+
+
+def loaded_as(draft: Draft) -> None:
+    """The dtype that weights are loaded in where nothing says so: 32 bits, or what a quantized base computes in."""
+    if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
+        return  # the language has the same default
+    draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
+
+
+def share(entry: Entry) -> float | None:
+    """A number between 0 and 1."""
+    value = number(entry)
+    return value if value is not None and 0 <= value <= 1 else None
+
+
+def shown_plain(entry: Entry) -> str:
+    """The value on one line, whole."""
+    import json
+
+    from xpc.compiler.importing.entries import plain
+
+    return json.dumps(plain(entry), ensure_ascii=False)

@@ -1,0 +1,37 @@
+"""The command line of `xpc import`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from xpc.compiler import targets
+from xpc.compiler.schema import METHODS
+
+KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl")
+EPILOG = (
+    "Every key of the source is written as a setting, kept under `extra` or in a comment, noted as of no effect, or an "
+    "error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
+                                     epilog=EPILOG)  # fmt: skip
+    parser.add_argument("file", nargs="?", metavar="FILE",
+                        help="YAML of TRL, axolotl, LLaMA-Factory or accelerate, a DeepSpeed JSON, a script")  # fmt: skip
+    parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
+    parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: seen by its keys)")
+    parser.add_argument("--accelerate", metavar="FILE", help="accelerate's YAML that the run is launched with")
+    parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
+    parser.add_argument("--hardware", metavar="TEXT", help="such as '8 x h100-80gb', the machines of one node")
+    parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
+    parser.add_argument("--method", choices=METHODS, help="what is trained for (default: seen by path and keys)")
+    parser.add_argument("--model", metavar="NAME", help="the model, where the source names none or another")
+    parser.add_argument("--data", metavar="NAME", help="the data, where the source names none or another")
+    parser.add_argument("--target", choices=targets.names(), help="stack of the spec (default: the source's own)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
+    parser.add_argument("--report", choices=("text", "json"), help="the fate of each key; json takes standard output")
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    return parser.parse_args(list(arguments))

@@ -1,0 +1,48 @@
+"""What an import has done: a line a message for people, JSON with the fate of every key for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from xpc.compiler.importing.outcome import Draft
+
+FORMAT = 1
+
+
+def as_json(draft: Draft, spec: str, output: str) -> str:
+    """The report of `--report json`: `keys` holds the fate of each key, `defaults` what no key says."""
+    return json.dumps({
+        "format": FORMAT,
+        "output": output,
+        "target": draft.target.name,
+        "method": draft.method,
+        "ok": not draft.wrong,
+        "counts": dict(sorted(Counter(one.fate for one in draft.fates.values()).items())),
+        "keys": [
+            {"key": one.key, "value": one.value, "file": one.file, "line": one.line, "fate": one.fate, "to": one.to,
+             "why": one.why}
+            for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key))
+        ],
+        "defaults": [{"to": one.to, "why": one.why} for one in draft.defaults],
+        "messages": [
+            {"severity": one.severity, "place": one.place, "message": one.text, "help": one.help}
+            for one in draft.messages
+        ],
+        "files": sorted(draft.files),
+        "spec": spec,
+    }, ensure_ascii=False, indent=1) + "\n"  # fmt: skip
+
+
+def as_text(draft: Draft, every: bool = False) -> str:
+    """The messages, and with `every` a line for each key."""
+    out = []
+    if every:
+        for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
+            tail = "; ".join(part for part in (one.to, one.why) if part)
+            out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
+        out += [f"default: {one.to} ({one.why})" for one in draft.defaults]
+    for said in draft.messages:
+        place = f"{said.place}: " if said.place else ""
+        out.append(f"{place}{said.severity}: {said.text}" + (f" (help: {said.help})" if said.help else ""))
+    return "".join(f"{line}\n" for line in out)

@@ -1,0 +1,81 @@
+"""The learning rate's shape: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or as a share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.entries import Entry, number, text
+from xpc.compiler.importing.outcome import NULL, Draft
+from xpc.compiler.importing.values import SCHEDULES
+from xpc.compiler.kinds import Amount
+
+ARGUMENTS = {
+    "min_lr": "schedule.min_lr", "min_lr_rate": "schedule.min_lr", "min_lr_ratio": "schedule.min_lr",
+    "lr_end": "schedule.min_lr", "num_cycles": "schedule.cycles", "power": "schedule.power",
+    "timescale": "schedule.timescale", "num_decay_steps": "schedule.decay", "decay_type": "schedule.decay_type",
+    "factor": "schedule.factor", "patience": "schedule.patience", "warmup_lr_rate": "schedule.warmup_lr",
+    "warmup_lr": "schedule.warmup_lr", "max_lr": "schedule.max_lr",
+}  # fmt: skip
+"""`lr_scheduler_kwargs` and the settings that they are."""
+SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
+
+
+def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
+    """Type, keyword arguments and warm-up."""
+    entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
+    if entry is not None:
+        name = SCHEDULES.get(str(entry.value).lower())
+        if name is None:
+            draft.error(entry, "the language has no such schedule", "`xpc explain schedule` lists them")
+        else:
+            draft.put("schedule", name, entry)
+    if kwargs is not None and kwargs.empty:
+        draft.note(kwargs, NULL)
+    elif kwargs is not None and not kwargs.mapping:
+        draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
+    elif kwargs is not None:
+        for name, one in kwargs.mapping.items():
+            _argument(draft, name, one)
+    warmup(draft, named.get("warmup_steps"), named.get("warmup_ratio"))
+
+
+def _argument(draft: Draft, name: str, entry: Entry) -> None:
+    path = ARGUMENTS.get(name)
+    value = number(entry)
+    if path is None:
+        draft.error(entry, "no schedule of the language has it")
+    elif path == "schedule.decay_type":
+        draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
+    elif value is None:
+        draft.error(entry, "it takes a number")
+    elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
+        draft.put(path, Amount("share" if name in SHARES else "absolute", value), entry)
+    elif path == "schedule.decay":
+        draft.put(path, Amount("count", int(value)), entry)
+    else:
+        draft.put(path, value if path in ("schedule.power", "schedule.factor") else int(value), entry)
+
+
+def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
+    """Steps decide where they are above 0, as in transformers; steps below 1 are a share."""
+    count = number(steps) if steps is not None and not steps.empty else None
+    share = number(ratio) if ratio is not None and not ratio.empty else None
+    for one, value in ((steps, count), (ratio, share)):
+        if one is not None and one.empty:
+            draft.note(one, NULL)
+        elif one is not None and (value is None or value < 0):
+            draft.error(one, "it takes a number that is not negative")
+            return
+    if steps is not None and count:
+        draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)
+        if ratio is not None and share:
+            draft.note(ratio, "`warmup_steps` is above 0, and decides")
+            draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
+        elif ratio is not None and share is not None:
+            draft.note(ratio, "`warmup_steps` decides")
+    elif ratio is not None and share is not None:
+        draft.put("schedule.warmup", Amount("share", share) if share else Amount("count", 0), ratio)
+        if steps is not None and count is not None:
+            draft.note(steps, "`warmup_ratio` decides")
+    elif steps is not None and count is not None:
+        draft.put("schedule.warmup", Amount("count", 0), steps)

@@ -1,0 +1,209 @@
+"""The keys of transformers' TrainingArguments and of TRL's classes: the one table that TRL, Open-R1, the handbook,
+FastChat, LLaMA-Factory and command lines share. A key that decides one setting is read off the schema's `args`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import kinds
+from xpc.compiler.importing import online, schedule, switches
+from xpc.compiler.importing.entries import Entry, boolean, integer, number, words
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.values import RENAMES, optimizers
+from xpc.compiler.kinds import Amount
+from xpc.compiler.schema import TABLE, Setting
+from xpc.compiler.targets import Target
+
+Entries = Mapping[str, Entry]
+
+PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.PATH, kinds.DURATION,
+               kinds.SHARE)  # fmt: skip
+OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
+"""Settings of one argument that are read by a function of this module all the same."""
+QUIET = {
+    "do_train": "it is read by example scripts only",
+    "do_predict": "it is read by example scripts only",
+    "log_level": "console output only",
+    "log_level_replica": "console output only",
+    "log_on_each_node": "console output only",
+    "disable_tqdm": "console output only",
+    "overwrite_output_dir": "no trainer reads it; a bundle never overwrites, and resumes what is there",
+    "logging_dir": "trackers write below the output folder",
+    "save_safetensors": "weights are always safetensors",
+    "use_mps_device": "the device is found",
+    "local_rank": "the launcher's, different in each process",
+    "skip_memory_metrics": "reporting only",
+    "half_precision_backend": "there is one backend",
+    "fp16_backend": "there is one backend",
+    "use_legacy_prediction_loop": "there is one loop",
+    "ddp_backend": "nccl on GPUs and gloo on a CPU, from `hardware`",
+    "use_cpu": "the device is `hardware`",
+    "no_cuda": "the device is `hardware`",
+    "predict_with_generate": "evaluation computes the loss",
+    "cache_dir": "HF_HOME names the cache at the launch",
+    "use_fast_tokenizer": "tokenizers are the fast ones",
+    "use_auth_token": "HF_TOKEN is set at the launch",
+    "hub_token": "a secret: HF_TOKEN is set at the launch",
+    "low_cpu_mem_usage": "how weights are read, not what they are",
+    "ignore_pad_token_for_loss": "padding is never in the loss",
+}
+PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
+REFUSED = {
+    "torchdynamo": "write `torch_compile`", "fp16_opt_level": "Apex support is gone",
+    "sharded_ddp": "fairscale support is gone", "jit_mode_eval": "it is gone", "use_ipex": "it is gone",
+    "tpu_num_cores": "the hardware is GPUs or CPUs",
+    "neftune_alpha": "write `neftune_noise_alpha`",
+}  # fmt: skip
+
+
+def simple(name: str) -> Setting | None:
+    """The setting that one argument decides alone, in the same unit."""
+    for row in TABLE:
+        if row.args == (name,) and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
+            return row
+    return None
+
+
+def canonical(entries: Entries) -> dict[str, Entry]:
+    """The entries under the names of the schema."""
+    out: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        out.setdefault(RENAMES.get(name, name), entry)
+    return out
+
+
+def arguments(draft: Draft, entries: Entries) -> None:
+    """Every key of the trainer. Those without a fate afterwards are none of its."""
+    for old, new in RENAMES.items():
+        if old != new and old in entries and new in entries:
+            draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
+    named = canonical(entries)
+    for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
+                 switches.checkpointing, switches.packing, switches.switches, switches.hub, online.online):  # fmt: skip
+        part(draft, named)
+    for name, entry in named.items():
+        if (entry.file, entry.key) not in draft.fates:
+            one(draft, name, entry)
+
+
+def one(draft: Draft, name: str, entry: Entry) -> None:
+    """A key that decides one setting, changes nothing, or belongs under `extra`."""
+    row = simple(name)
+    if row is not None and row.methods and draft.method not in row.methods:
+        if entry.off:
+            draft.note(entry, f"it is off, and {draft.method} has no such setting")
+        else:
+            draft.error(entry, f"{draft.method} has no such setting", f"it is one of {', '.join(row.methods)}")
+    elif name == "padding_free" and draft.method == "dpo" and not draft.target.facts["dpo_padding_free"]:
+        draft.note(entry, PADS)
+        if not entry.off:
+            draft.warn(entry, PADS)
+    elif row is not None:
+        draft.setting(row.path, entry)
+    elif name in QUIET:
+        draft.note(entry, QUIET[name])
+    elif name in REFUSED and not entry.off:
+        draft.error(entry, REFUSED[name])
+    elif name in REFUSED:
+        draft.note(entry, "it is off")
+    elif not draft.escape("trl", name, entry, _stated(draft.target, draft.method, name)):
+        gone = draft.target.removed.get(name) or draft.target.omitted(draft.target.config(draft.method)).get(name)
+        if gone and entry.off:
+            draft.note(entry, f"it is off ({gone})")
+        elif gone:
+            draft.error(entry, f"{draft.target.name} has no such argument: {gone}")
+
+
+def _stated(target: Target, method: str, name: str) -> object:
+    return target.base_arguments(target.config(method)).get(name)
+
+
+def _length(draft: Draft, named: Entries) -> None:
+    steps, epochs = named.get("max_steps"), named.get("num_train_epochs")
+    count = integer(steps) if steps is not None and not steps.empty else None
+    if steps is not None:
+        if steps.empty or (count is not None and count <= 0):
+            draft.note(steps, "it is off: the run is counted in epochs")
+        elif count is None:
+            draft.error(steps, "it takes a whole number")
+        else:
+            draft.put("train.steps", count, steps)
+    if epochs is not None and draft.has("train.steps"):
+        draft.note(epochs, "the number of steps decides")
+    elif epochs is not None:
+        draft.setting("train.epochs", epochs)
+
+
+def _precision(draft: Draft, named: Entries) -> None:
+    said = {name: named[name] for name in ("bf16", "fp16") if name in named}
+    on = [(name, one) for name, one in said.items() if boolean(one)]
+    if len(on) == 2:
+        draft.error(on[1][1], f"bf16 on line {on[0][1].line} is on, too", "keep one of the two")
+        return
+    for name, entry in said.items():
+        if entry.empty or boolean(entry) is False:
+            if not on and not entry.empty and (name == "bf16" or "bf16" not in said or said["bf16"].empty):
+                draft.put("precision", "fp32", entry, f"{name} is off, and nothing else is on")
+            else:
+                draft.note(entry, "it is off")
+        elif boolean(entry) is None:
+            draft.error(entry, "it takes true or false")
+        else:
+            draft.put("precision", name, entry)
+
+
+def _optimizer(draft: Draft, named: Entries) -> None:
+    entry = named.get("optim")
+    if entry is not None:
+        name = optimizers().get(str(entry.value))
+        if name is None:
+            draft.error(entry, "the language has no such optimizer", "`xpc explain optimizer` lists them")
+        else:
+            draft.put("optimizer", name, entry)
+    betas = [named.get("adam_beta1"), named.get("adam_beta2")]
+    given = [one for one in betas if one is not None and not one.empty]
+    if given:
+        values = [
+            number(one) if one is not None and not one.empty else usual for one, usual in zip(betas, (0.9, 0.999))
+        ]
+        for one in given:
+            if number(one) is None:
+                draft.error(one, "it takes a number")
+        if all(value is not None for value in values):
+            why = "" if len(given) == 2 else "the other is the default"
+            for one in given:
+                draft.put("optimizer.betas", tuple(values), one, why)
+    modules = named.get("optim_target_modules")
+    if modules is not None and not modules.empty:
+        names = words(modules)
+        whole = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
+        draft.put("optimizer.targets", "all-linear" if whole else tuple(names or ()), modules)
+
+
+def native_defaults(draft: Draft, native: Target) -> None:
+    """What the source leaves out, as the classes of its own time have it, where the language would choose otherwise."""
+    stated = native.base_arguments(native.config(draft.method))
+    why = f"not set: the default of {native.name}"
+
+    def usual(name: str, otherwise: object) -> object:
+        return stated.get(RENAMES.get(name, name), stated.get(name, otherwise))
+
+    draft.default("train.epochs", usual("num_train_epochs", 3.0), why) if not draft.has("train.steps") else None
+    draft.default("batch.micro", usual("per_device_train_batch_size", 8), why)
+    draft.default("batch.accum", usual("gradient_accumulation_steps", 1), why)
+    draft.default("memory.checkpointing", bool(usual("gradient_checkpointing", False)), why)
+    draft.default("save.every", Amount("count", int(str(usual("save_steps", 500)))), why)
+    draft.default("track.every", Amount("count", int(float(str(usual("logging_steps", 500))))), why)
+    draft.default("optimizer.lr", usual("learning_rate", 5e-5), why)
+    optim = optimizers().get(str(usual("optim", "adamw_torch")))
+    if optim is not None:
+        draft.default("optimizer", optim, why)
+    mean = usual("average_tokens_across_devices", None)
+    if isinstance(mean, bool):
+        draft.default("batch.mean", "global_tokens" if mean else "local_tokens", why)
+    for path, name in (("batch.seq", "max_length"), ("method.max_prompt", "max_prompt_length"), ("method.beta", "beta"),
+                       ("method.max_completion", "max_completion_length"), ("method.generations", "num_generations"),
+                       ("method.temperature", "temperature")):  # fmt: skip
+        value = usual(name, None)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            draft.default(path, value, why)

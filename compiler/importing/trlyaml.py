@@ -1,0 +1,164 @@
+"""TRL's YAML as its scripts, Open-R1's and the handbook's read it: the trainer, the model and the data in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from xpc.compiler import targets
+from xpc.compiler.importing import corpus, sharding, switches, trainer
+from xpc.compiler.importing import model as models
+from xpc.compiler.importing import zero as zeros
+from xpc.compiler.importing.asked import Asked, Machines, load, machines, native
+from xpc.compiler.importing.entries import Entry, boolean, text
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.values import RENAMES
+from xpc.compiler.schema import METHODS, TABLE
+from xpc.compiler.targets import Target
+
+Entries = Mapping[str, Entry]
+
+TELLING = (
+    ("grpo", ("reward_funcs", "num_generations", "max_completion_length", "use_vllm")),
+    ("kto", ("desirable_weight", "undesirable_weight")),
+    ("reward", ("center_rewards_coefficient",)),
+    ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
+)
+"""Names that only one method has, the most telling first."""
+IMPOSSIBLE = {
+    "mm_projector_type": "the language trains text models",
+    "megatron_lm_config": "the stack has no Megatron",
+}
+KEPT = {
+    "benchmarks": "evaluation after training comes with a later version",
+    "callbacks": "a bundle has the callbacks of its own runtime",
+    "wandb_entity": "WANDB_ENTITY says it at the launch",
+    "wandb_run_group": "WANDB_RUN_GROUP says it at the launch",
+}
+"""Keys of Open-R1's scripts that a spec keeps in a comment."""
+
+
+def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -> str:
+    """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has."""
+    if asked.method is not None:
+        return asked.method
+    parts = file.replace("\\", "/").lower().replace(".", "/").replace("_", "/").replace("-", "/").split("/")
+    for part in reversed(parts):
+        if part in METHODS:
+            return part
+    seen = set(names)
+    if "sft" not in (entries["loss_type"].value if "loss_type" in entries else "",):
+        for method, telling in TELLING:
+            if seen & set(telling):
+                sft_only = seen & {"packing", "assistant_only_loss", "completion_only_loss", "dataset_text_field"}
+                if not (method == "dpo" and sft_only):
+                    return method
+    return "sft"
+
+
+def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Target]:
+    """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
+    method = method_of(asked, file, entries, entries)
+    entry = entries.get("model_name_or_path")
+    source = native(set(entries), method, asked.model or (text(entry) if entry is not None else None))
+    draft = Draft(load(asked.target or source.name), method, asked.stem)
+    given(draft, asked)
+    return draft, source
+
+
+def given(draft: Draft, asked: Asked) -> None:
+    """What the command line itself names."""
+    draft.model = asked.model or ""
+    if asked.data is not None:
+        from xpc.compiler.importing.outcome import Source
+
+        draft.sources.append(Source(asked.data))
+
+
+def trl(entries: Entries, file: str, asked: Asked, launch: Entries | None = None, zero: Entries | None = None,
+        found: Machines | None = None) -> Draft:  # fmt: skip
+    """A configuration with, beside it, accelerate's and DeepSpeed's."""
+    draft, source = start(asked, entries, file)
+    arguments(draft, entries, asked, source, launch, zero, found or Machines())
+    return draft
+
+
+def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, launch: Entries | None,
+              zero: Entries | None, found: Machines) -> None:  # fmt: skip
+    """Everything between the head of a draft and its end."""
+    named = trainer.canonical(entries)
+    for key, why in KEPT.items():
+        one = named.get(key)
+        if one is not None and one.empty:
+            draft.note(one, "it says nothing")
+        elif one is not None:
+            draft.reserve(one, f"{key}: {one.typed or models.shown_plain(one)}", why)
+    project = named.get("wandb_project")
+    if project is not None:
+        draft.setting("track.project", project)
+    for key in ("use_cpu", "no_cuda"):
+        if key in named and boolean(named[key]):
+            found.cpu = True
+    models.model(draft, named)
+    trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
+    models.adapter(draft, named)
+    shard(draft, named, asked, launch, zero, found)
+    corpus.corpus(draft, named)
+    draft.put("method", draft.method)
+    trainer.native_defaults(draft, source)
+    switches.follow(draft)
+    models.loaded_as(draft)
+    finish(draft, asked, found)
+    draft.settle(entries, known(draft.target, draft.method), IMPOSSIBLE)
+    for table in (launch, zero, *draft.read):
+        draft.settle(table or {}, (), {})
+
+
+def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+          found: Machines) -> None:  # fmt: skip
+    """How states are sharded: a DeepSpeed file, the trainer's own words, accelerate's file."""
+    own = named.get("deepspeed")
+    if zero is not None:
+        zeros.zero(draft, zero)
+        if own is not None:
+            draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
+    elif own is not None and not own.off:
+        sharding.named_file(draft, own, asked)
+    elif own is not None:
+        draft.note(own, "it is off")
+    sharding.trainer_fsdp(draft, named)
+    if launch is not None:
+        sharding.accelerate(draft, launch, asked, found)
+    draft.default("strategy", "ddp", "no source shards anything")
+
+
+def finish(draft: Draft, asked: Asked, found: Machines) -> None:
+    """The machines, and the target where it is not the default."""
+    machines(draft, found, asked)
+    if draft.target.name != targets.DEFAULT or asked.target is not None:
+        draft.put("target", draft.target.name)
+
+
+def _others(name: str) -> bool:
+    """Whether a key is read by another module than the trainer's."""
+    return name in corpus.READ or name in MODEL or name in SHARD or name in KEPT or name == "wandb_project"
+
+
+MODEL = (
+    "model_name_or_path", "chat_template", "tokenizer_name", "tokenizer_name_or_path", "config_name", "use_peft",
+    "load_in_4bit", "load_in_8bit", "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type",
+    "bnb_4bit_quant_storage", "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *models.LORA, *models.OFF_ONLY,
+)  # fmt: skip
+SHARD = (
+    "deepspeed",
+    "fsdp",
+    "fsdp_config",
+    "fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_min_num_params",
+    "fsdp_version",
+)
+
+
+def known(target: Target, method: str) -> list[str]:
+    """The names that a key may be a misspelling of."""
+    ours = {argument for row in TABLE for argument in row.args}
+    return sorted({*target.fields(target.config(method)), *ours, *corpus.READ, *MODEL, *SHARD, *KEPT, *RENAMES})

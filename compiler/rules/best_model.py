@@ -1,0 +1,217 @@
+"""`extra trl`: the best checkpoint, the metric that it is chosen by, and evaluation before the first step (XP51x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
+
+LOAD = "load_best_model_at_end"
+METRIC = "metric_for_best_model"
+NAMES = {"epoch": "epochs", "steps": "steps"}
+SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
+"""What every evaluation answers."""
+_PAIRS = tuple(f"{what}/{side}" for what in ("rewards", "logps", "logits") for side in ("chosen", "rejected"))
+_MARGINS = (*_PAIRS, "rewards/margins")
+_ODDS = (*_MARGINS, "rewards/accuracies", "nll_loss", "log_odds_ratio", "log_odds_chosen")
+METRICS: dict[str, dict[str, tuple[str, ...]]] = {
+    "trl-1.16": {
+        "sft": ("mean_token_accuracy", "entropy", "num_tokens", "aux_loss"),
+        "dpo": (*_MARGINS, "rewards/accuracies", "mean_token_accuracy", "entropy", "num_tokens", "aux_loss"),
+        "orpo": _ODDS,
+        "kto": (*_MARGINS, "kl", "entropy", "num_tokens", "aux_loss"),
+        "reward": ("accuracy", "margin", "max_reward", "mean_reward", "min_reward", "num_tokens"),
+    },
+    "trl-0.18": {
+        "sft": (),
+        "dpo": (*_MARGINS, "rewards/accuracies", "nll_loss", "aux_loss"),
+        "orpo": _ODDS,
+        "kto": (*_MARGINS, "kl"),
+        "reward": ("accuracy",),
+        "grpo": (),
+    },
+}
+"""Metrics of an evaluation beside SPEED, by target and method: what the trainers' `log` puts into the dictionary that
+`evaluate` returns (sft and grpo of trl 0.18 log a copy, so that nothing of theirs is returned). Executed. A method that
+is not named may log what its reward functions like."""
+
+
+def _loads_best(spec: Spec) -> bool:
+    return spec.extra_value("trl", LOAD) is True
+
+
+def _evaluates(spec: Spec) -> bool:
+    return spec.amount("eval.every") != NEVER
+
+
+def _has_rows(spec: Spec) -> bool:
+    return spec.get("data.holdout") is not None or spec.get("eval.split") is not None
+
+
+def _typed(amount: Amount) -> str:
+    return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
+
+
+def _moments(amount: Amount) -> str:
+    """What an interval is counted in, as transformers names it."""
+    return amount.unit if amount.unit in ("never", "epoch") else "steps"
+
+
+@rule("XP510", "best-without-its-evaluation")
+def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
+    """The best checkpoint is one that was evaluated when it was saved, so both must come in epochs, or both in steps.
+
+    Today: ValueError when the arguments are built; where neither is done, nothing at all, and the last weights are
+    kept. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; executed.
+    """
+    evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
+    if not _loads_best(spec) or {"eval.every", "save.every"} & spec.wrong:
+        return
+    how, when = _moments(evaluated), _moments(saved)
+    if how == when and saved != NEVER:
+        return
+    best = spec.extra_place("trl", LOAD)
+    if saved == NEVER and evaluated != NEVER:
+        every = _typed(evaluated) if how == "steps" else how
+        yield Finding(
+            spec.place("save.every"),
+            "without checkpoints none is the best",
+            f"write `every = {every}`",
+            (evolve(best, text="loads the best of them"),),
+            f"every = {every}",
+        )
+        return
+    help = f"leave `{LOAD}` out"
+    if saved != NEVER and _has_rows(spec):
+        help = f"write `eval(every={_typed(saved) if when == 'steps' else when})`, or {help}"
+    message = "without an evaluation no checkpoint is the best"
+    if evaluated != NEVER:
+        message = f"{NAMES[when]} are saved and {NAMES[how]} evaluated"
+    yield Finding(best, message, help, (spec.label("save.every"), spec.label("eval.every")))
+
+
+@rule("XP511", "best-between-evaluations")
+def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
+    """Every checkpoint that may be the best needs an evaluation at its own step: `save` a multiple of `eval`.
+
+    Shares of the run are compared with shares only, as floating point has them: trl-0.18 does not know that 30 % are
+    three times 10 %. Today: ValueError when the arguments are built; where a number of steps is a multiple of a share
+    by chance, nothing is raised. Source: transformers 5.23 and 4.52.3 `training_args.py`; executed.
+    """
+    evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
+    if not _loads_best(spec) or not _moments(evaluated) == _moments(saved) == "steps":
+        return
+    here, other = _typed(saved), _typed(evaluated)
+    remainder = saved.value % evaluated.value
+    text, severity, nearest = "", "error", other
+    rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
+    old = spec.target.name == "trl-0.18"  # it rounds as well, and raises all the same
+    if saved.unit != evaluated.unit:
+        message = f"checkpoints every {here} and evaluations every {other} need not meet"
+        severity = "error" if remainder else "warning"
+    elif not remainder or (rounded and not old):
+        return
+    else:
+        message = f"a checkpoint every {here} has not always an evaluation, which comes every {other}"
+        if saved.unit == "count":
+            times = int(saved.value // evaluated.value)
+            text = f"{here} = {times} x {other} + {int(remainder)}"
+            nearest = str(max(1, round(saved.value / evaluated.value)) * int(evaluated.value))
+        elif rounded:
+            text = f"{saved.value} is no multiple of {evaluated.value} in floating point"
+    yield Finding(
+        spec.place("save.every", text),
+        message,
+        f"write `every = {nearest}` in `save`",
+        (spec.label("eval.every", "the evaluation"), spec.extra_place("trl", LOAD, "loads the best of them")),
+        f"every = {nearest}",
+        severity,
+    )
+
+
+@rule("XP512", "metric-of-no-evaluation")
+def metric_not_there(spec: Spec) -> Iterator[Finding]:
+    """The metric that checkpoints are chosen by must be one that an evaluation of the method answers.
+
+    Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
+    metrics. sft and grpo of trl 0.18 show theirs and do not return them. Source: transformers 5.23 and 4.52.3
+    `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
+    """
+    metric, method = spec.extra_value("trl", METRIC), spec.text("method")
+    known = METRICS[spec.target.name].get(method)
+    if not isinstance(metric, str) or known is None or not _evaluates(spec):
+        return
+    names = (*SPEED, *known)
+    if metric.removeprefix("eval_") not in names:
+        shown = ", ".join(("loss", *(name for name in known if name != "aux_loss")))
+        yield Finding(
+            spec.extra_place("trl", METRIC, f"it answers {shown}"),
+            f"an evaluation of {method} has no metric `{metric[:60]}`",
+            f'write `{METRIC} = "loss"`',
+            (spec.label("method", "the method"), spec.label("target", "the target")),
+            f'{METRIC} = "loss"',
+        )
+
+
+@rule("XP514", "the-best-and-the-last", "warning")
+def best_and_last(spec: Spec) -> Iterator[Finding]:
+    """With `keep = 1` the best checkpoint stays beside the last one, so that disks need room for two.
+
+    The last is what a stopped run goes on from; it is removed when the run ends. Nothing is said today. Source:
+    transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; executed.
+    """
+    if _loads_best(spec) and spec.get("save.keep") == 1 and spec.amount("save.every") != NEVER:
+        yield Finding(
+            spec.place("save.keep", "and the best"),
+            "one checkpoint and the best one are two",
+            "write `keep = 2`",
+            (spec.extra_place("trl", LOAD, "keeps the best"),),
+            "keep = 2",
+        )
+
+
+@rule("XP515", "best-on-one-machine", "note")
+def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
+    """The first machine writes the checkpoints of ddp, and every machine looks for the best one in its own folder.
+
+    A folder that all of them share is assumed. Where it is not shared, the others say that they cannot find the best
+    model and keep their last weights; what is saved at the end is the first machine's, and right. Source: transformers
+    5.23 and 4.52.3 `Trainer._load_best_model`.
+    """
+    alone = spec.text("strategy") == "ddp" and spec.extra_value("trl", "save_on_each_node") is not True
+    if _loads_best(spec) and spec.integer("nodes") > 1 and alone:
+        yield Finding(
+            spec.extra_place("trl", LOAD, f"on {spec.integer('nodes')} machines"),
+            "the machines are taken to share the folder of the checkpoints",
+            "where they do not, write `save_on_each_node = true` beside it",
+            (spec.label("nodes", "the machines"), spec.label("save", "the folder")),
+        )
+
+
+@rule("XP516", "evaluation-before-training-without-data")
+def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
+    """An evaluation before the first step needs rows, whether or not there is one later.
+
+    Today: ValueError once training begins, after the data is tokenized. Source: transformers 5.23 and 4.52.3
+    `Trainer.evaluate` (`get_eval_dataloader`); executed.
+    """
+    if spec.extra_value("trl", "eval_on_start") is True and not _has_rows(spec) and not _evaluates(spec):
+        yield Finding(
+            spec.extra_place("trl", "eval_on_start", "on which rows?"),
+            "the evaluation before training has no data",
+            "write `eval_on_start = false`, or `data(holdout=5%)` beside the block",
+            replace="eval_on_start = false",
+        )
+
+
+RULES = (
+    best_without_evaluation,
+    best_between_evaluations,
+    metric_not_there,
+    best_and_last,
+    best_on_one_machine,
+    evaluation_at_start,
+)

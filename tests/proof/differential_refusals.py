@@ -1,0 +1,81 @@
+"""What the proofs of a code promise of a refused spec, so that a spec that is refused for nothing shows.
+
+A code whose proofs on a target all name an exception of the library, seen on the text as it stands, claims that every
+spec which it alone refuses fails there. `claims` collects these; where a proof measures a silent harm, needs a GPU or
+puts its violation on top of a legal text, the text alone decides nothing, and the code claims nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+from emitted import NEW
+from prove import CPU_STAGES, Proof
+from scene import STAGES
+
+BEFORE = ("launch", "config", "deepspeed")
+"""Stages that need no model."""
+
+
+@frozen
+class Claim:
+    """A refused spec fails at stage `at` or before, with a message that one of the patterns finds.
+
+    `on_cpu` says whether the proofs' own specs are written for CPUs; what they say of a stage with a model holds for
+    such specs only, because specs for GPUs run as the CPU's variant there.
+    """
+
+    at: str
+    patterns: tuple[str, ...]
+    keep: tuple[str, ...]
+    on_cpu: bool
+
+    @property
+    def constructs(self) -> bool:
+        """Whether it shows before there is a model."""
+        return self.at in BEFORE
+
+    def shown(self, problems: Iterable[str]) -> bool:
+        """Whether what was seen is what is claimed."""
+        return any(re.search(pattern, one) for pattern in self.patterns for one in problems)
+
+
+def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
+    """The claims by code and target."""
+    groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
+    for one in proofs:
+        if one.text:
+            groups[one.code, _target(one.text)].append(one)
+    found = {key: _claim(members) for key, members in groups.items()}
+    return {key: claim for key, claim in found.items() if claim is not None}
+
+
+def _claim(proofs: list[Proof]) -> Claim | None:
+    if not all(_plain(one) for one in proofs):
+        return None
+    last = max((one.at for one in proofs), key=STAGES.index)
+    machines = {_on_cpu(one.text) for one in proofs}
+    keep = {one.keep for one in proofs}
+    if last not in BEFORE and (last == "save" or len(machines) > 1 or len(keep) > 1):
+        return None
+    return Claim(last, tuple(one.match for one in proofs), next(iter(keep)), machines.pop())
+
+
+def _plain(one: Proof) -> bool:
+    """Whether the text by itself raises, with nothing put on top or replaced."""
+    on_top = one.arguments or one.yaml or one.deepspeed or one.payload or one.common or one.onto == "legal"
+    replaced = one.family or one.shape or one.measure or (one.processes > 1 and "fsdp" not in one.keep)
+    model = one.at in CPU_STAGES
+    return bool(one.raises) and not on_top and not (model and replaced) and not (one.measure and not model)
+
+
+def _target(text: str) -> str:
+    named = re.search(r"^\s*target (\S+)", text, re.MULTILINE)
+    return named[1] if named else NEW
+
+
+def _on_cpu(text: str) -> bool:
+    return re.search(r"^hardware (\d+ x )?cpu", text, re.MULTILINE) is not None

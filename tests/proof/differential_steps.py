@@ -1,0 +1,95 @@
+"""Which of the drawn specs train a step on a tiny model, and how: in their own processes, or in the CPU's variant."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from attrs import frozen
+from emitted import NEW
+from lowered import lowered_files, resolved, write
+from prove import port
+from stacks import has
+
+from xpc.compiler.optimizers import TORCH
+from xpc.compiler.spec import Spec
+
+ROWS = 64
+TIMEOUT = 240
+"""Seconds that a step may take, with the import of what only its trainer needs."""
+
+
+@frozen
+class Drawn:
+    """An accepted spec that may train: its text, and what it is as far as the choice of steps is concerned."""
+
+    name: str
+    text: str
+    kind: tuple[str, ...]
+
+
+def kind(spec: Spec) -> tuple[str, ...]:
+    """Strategy, method, adapter, hardware: steps are spread over these."""
+    adapter = "lora" if spec.flag("lora") or spec.flag("qlora") else ""
+    return spec.text("strategy"), spec.text("method"), adapter, "cpu" if spec.on_cpu else "gpu"
+
+
+def trainable(spec: Spec) -> bool:
+    """Whether the stacks of the tests have what a run here would load: optimizers of torch, and peft for adapters."""
+    if (spec.flag("lora") or spec.flag("qlora")) and not has(spec.target.name, "peft"):
+        return False
+    return not spec.on_cpu or spec.text("optimizer") in TORCH
+
+
+def chosen(drawn: Iterable[Drawn], number: int, seed: str) -> list[Drawn]:
+    """As many, one kind after the other, so that rare kinds train as well as frequent ones."""
+    kinds: dict[tuple[str, ...], list[Drawn]] = defaultdict(list)
+    for one in drawn:
+        kinds[one.kind].append(one)
+    draw = Random(seed)
+    members = [kinds[one] for one in sorted(kinds)]
+    draw.shuffle(members)
+    for one in members:
+        draw.shuffle(one)
+    out: list[Drawn] = []
+    while len(out) < number and any(members):
+        out += [one.pop() for one in members if one]
+    return out[:number]
+
+
+def step(name: str, text: str, place: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
+    """The target of a text and the job of its step, lowered below `place`, whatever the checker says of it.
+
+    A spec on the CPU runs as it stands, ZeRO included. One for GPUs runs as the CPU's variant (variant.py), in one
+    process or, every fifth, in two; every second one of FSDP2 keeps its FSDP, over gloo. Raises ValueError and its like
+    where there is nothing to lower.
+    """
+    spec = resolved(text, place)
+    folder = os.path.join(place, "step", name)
+    write(lowered_files(spec), folder)
+    own = spec.on_cpu
+    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.target.name == NEW and number % 2 == 0)
+    # Context parallelism needs a GPU's attention, and offloading pins memory for one.
+    sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
+    facts = spec.model.facts
+    return spec.target.name, {
+        "id": name, "folder": folder, "at": at, "on_cpu": True, "keep": [*keep, *(["fsdp"] if sharded else [])],
+        "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
+        "steps": 1, "stop": True, "measure": "", "port": port(), "timeout": TIMEOUT,
+        "processes": spec.hardware.world if own else 2 if sharded or number % 5 == 0 else 1,
+        "group": sharded or (own and spec.zero_stage > 0),
+    }  # fmt: skip
+
+
+def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
+    """How a step ran, as the report counts it."""
+    strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if spec.on_cpu else "ddp"
+    many = job["processes"] > 1 or job["group"]
+    return (
+        f"target {spec.target.name}", f"method {spec.text('method')}",
+        f"strategy {strategy if many else 'one process'}",
+        f"processes {job['processes']}", *(["adapters"] if kind(spec)[2] else []),
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""A target's processes, fed with jobs and read by a thread, so that the caller computes while the libraries look."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from prove import Prover
+
+
+class Looker:
+    """prover.py in a target's interpreter; every answer is kept until it is collected."""
+
+    def __init__(self, target: str, jobs: int) -> None:
+        self.prover = Prover(target, jobs)
+        self.sent = self.read = 0
+        self.ended = ""
+        self.answers: dict[str, Any] = {}
+        self.lock = threading.Condition()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                one = self.prover.next()
+            except (RuntimeError, ValueError) as error:
+                with self.lock:
+                    self.ended = f"the process of the target ended: {error}"
+                    self.lock.notify_all()
+                return
+            with self.lock:
+                self.answers[one["id"]] = one
+                self.read += 1
+                self.lock.notify_all()
+
+    def send(self, job: dict[str, Any], most: int = 6) -> None:
+        """Hands a job over, once fewer than `most` wait. Raises RuntimeError when the process is gone."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.ended or self.sent - self.read < most)
+            if self.ended:
+                raise RuntimeError(self.ended)
+        self.sent += 1
+        self.prover.send(job)
+
+    def collect(self) -> list[dict[str, Any]]:
+        """Every answer since the last time, once nothing is under way. Raises RuntimeError when the process is gone."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.ended or self.read == self.sent)
+            if self.ended:
+                raise RuntimeError(self.ended)
+            answers = list(self.answers.values())
+            self.answers.clear()
+        return answers
+
+    def close(self) -> None:
+        """Ends the process once it has nothing left to do."""
+        self.prover.close()

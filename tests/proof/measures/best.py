@@ -1,0 +1,49 @@
+"""What the best checkpoint, full determinism and pickled weights do to a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def _checkpoints(scene: Any) -> list[str]:
+    folder = scene.plan["arguments"]["output_dir"]
+    return sorted(name for name in os.listdir(folder) if name.startswith("checkpoint-"))
+
+
+def kept(scene: Any) -> dict[str, Any]:
+    """The most checkpoints that lie in the folder at once while the run trains, and those that it leaves."""
+    from transformers import TrainerCallback
+
+    seen: list[int] = []
+
+    class Count(TrainerCallback):
+        def on_save(self, *_: Any, **__: Any) -> None:
+            seen.append(len(_checkpoints(scene)))
+
+    scene.trainer.add_callback(Count())
+    scene.trainer.train()
+    return {"most": max(seen), "left": len(_checkpoints(scene))}
+
+
+def deterministic(scene: Any) -> dict[str, Any]:
+    """Whether kernels are launched one by one, and only deterministic ones are taken."""
+    import torch
+
+    scene.trainer  # noqa: B018  # its constructor sets them
+    return {
+        "blocking": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def resumable(scene: Any) -> dict[str, Any]:
+    """What keeps the first checkpoint from being gone on from, as a bundle's own program sees it."""
+    import scene as scenes
+
+    sys.path.append(scenes.REPOSITORY)
+    from runtime.checkpoints import missing
+
+    folder = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
+    return {"files": sorted(os.listdir(folder)), "missing": missing(folder, 1, 1)}

@@ -1,0 +1,56 @@
+"""What of a bundle reaches the library that would read it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import look
+
+
+def zero(scene: Any) -> dict[str, Any]:
+    """What DeepSpeed reads of the bundle: the size of its gathers, sub-groups, and what is offloaded; None without a file."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    if not scene.plan["arguments"].get("deepspeed"):
+        return {"file": False, "allgather": None, "sub_group": None, "offload": None}
+    stated = os.path.join(scene.folder, "deepspeed.json")
+    with open(stated, encoding="utf-8") as handle:
+        text = look.json.loads(handle.read())
+    text.update(train_batch_size=text["train_micro_batch_size_per_gpu"] * text["gradient_accumulation_steps"])
+    config = DeepSpeedConfig(text).zero_config
+    offload = config.offload_optimizer
+    return {
+        "file": True, "allgather": config.allgather_bucket_size, "sub_group": config.sub_group_size,
+        "offload": None if offload is None else str(getattr(offload.device, "value", offload.device)),
+    }  # fmt: skip
+
+
+def worker(scene: Any) -> dict[str, Any]:
+    """What a worker knows of FSDP: started by the launcher that reads accelerate.yaml, and by one that does not."""
+    variables = scene.launched["environment"]
+    return {
+        "wanted": scene.plan["run"]["distributed_type"] == "FSDP",
+        "launched": variables.get("ACCELERATE_USE_FSDP") == "true",
+        "bare": os.environ.get("ACCELERATE_USE_FSDP") == "true",
+    }
+
+
+def version(scene: Any) -> dict[str, Any]:
+    """The FSDP that was asked for, and the newest that accelerate has."""
+    from dataclasses import fields
+
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    names = {one.name for one in fields(FullyShardedDataParallelPlugin)}
+    return {"asked": scene.plan["run"].get("fsdp_version"), "has": 2 if "fsdp_version" in names else 1}
+
+
+def mixture(scene: Any) -> dict[str, Any]:
+    """Rows of every source's shape in one dataset, as a run puts them together. Raises what the trainer raises."""
+    import datasets
+    import tiny_models
+
+    parts = [tiny_models.rows(one["shape"]) for one in scene.plan["data"]["sources"]]
+    scene.__dict__["rows"] = datasets.concatenate_datasets(parts).shuffle(seed=1)
+    return {"rows": len(scene.trainer.train_dataset)}

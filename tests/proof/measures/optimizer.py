@@ -1,0 +1,67 @@
+"""What an optimizer reads, when it steps, and what its schedule makes of the rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _weights(trainer: Any) -> Any:
+    """All trained numbers of this process in one row; of a sharded model, its shard."""
+    import torch
+
+    parts = [part.detach() for part in trainer.model_wrapped.parameters() if part.requires_grad]
+    return torch.cat([getattr(part, "_local_tensor", part).reshape(-1).float() for part in parts])
+
+
+def copies(scene: Any) -> dict[str, Any]:
+    """Whether the processes hold the same weights after training, and whether these have moved."""
+    import torch
+    import torch.distributed as dist
+
+    trainer = scene.trainer
+    before = _weights(trainer).clone()
+    trainer.train()
+    mine = _weights(trainer)
+    theirs = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(theirs, mine.clone())
+    same = all(torch.equal(one, mine) for one in theirs)
+    return {"same": same, "sum": mine.double().sum().item(), "moved": before.shape != mine.shape or not torch.equal(before, mine)}
+
+
+def early(scene: Any) -> dict[str, Any]:
+    """Whether weights move in a micro-batch that is not the last of its step."""
+    import torch
+
+    trainer, moved = scene.trainer, []
+    step = trainer.training_step
+
+    def training_step(model: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _weights(trainer).clone()
+        loss = step(model, *args, **kwargs)
+        if not trainer.accelerator.sync_gradients:
+            moved.append(not torch.equal(before, _weights(trainer)))
+        return loss
+
+    trainer.training_step = training_step
+    trainer.train()
+    return {"early": any(moved), "micro-batches": len(moved)}
+
+
+def groups(scene: Any) -> dict[str, Any]:
+    """What stands in the optimizer's first group, beside its parameters."""
+    optimizer = scene.trainer.create_optimizer()
+    return {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
+
+
+def rates(scene: Any) -> dict[str, Any]:
+    """The highest rate of a run, as a share of the peak that was asked for. Raises what training raises."""
+    trainer, seen = scene.trainer, []
+    step = trainer.training_step
+
+    def training_step(*args: Any, **kwargs: Any) -> Any:
+        seen.append(trainer.optimizer.param_groups[0]["lr"])
+        return step(*args, **kwargs)
+
+    trainer.training_step = training_step
+    trainer.train()
+    return {"highest": max(seen) / scene.args.learning_rate, "rates": seen}

@@ -1,0 +1,62 @@
+"""Proofs of the best checkpoint, evaluation at the start, determinism and formats of weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from case_support import spec
+from cases_best import BEST, HELD, best
+from cases_numerics import extra
+from prove import Proof
+
+EACH = "eval(every=1)"
+CONFIG: dict[str, Any] = {"at": "config", "raises": "ValueError"}
+
+
+def metric(name: str, *more: str) -> str:
+    """A spec that evaluates at every step and chooses checkpoints by a metric."""
+    return spec(HELD, EACH, *more, *extra(f'metric_for_best_model = "{name}"'))
+
+
+def saved(*more: str, keep: str = "") -> str:
+    """A spec that saves and evaluates at every step."""
+    return spec(HELD, EACH, *more, save=f'save "out/run" every=1{keep}')
+
+
+def cpu(*more: str) -> str:
+    """ZeRO in one process of the CPU."""
+    return spec(*more, hardware="cpu", precision="fp32", batch="gbs=4 micro=2")
+
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("C01", "XP510", match="save and eval strategy to match", **CONFIG),
+    Proof("C01", "XP510", case="XP510-without-evaluation", match="save and eval strategy to match", variant="no-evaluation",
+          **CONFIG),
+    Proof("C01", "XP510", case="XP510-without-checkpoints", match="save and eval strategy to match", variant="no-save",
+          **CONFIG),
+    Proof("C02", "XP511", match="100, which is not a round multiple of 60", **CONFIG),
+    Proof("C02", "XP511", case="XP511-shares", match="which is not a multiple of 0.05", variant="shares", **CONFIG),
+    Proof("C02", "XP511", case="XP511-rounding", match="0.3, which is not a round multiple of 0.1", variant="rounding",
+          legal=best("10%", "20%", "target trl-0.18"), **CONFIG),
+    Proof("C03", "XP511", case="XP511-mixed", match="mixing ratio and absolute steps", **CONFIG),
+    Proof("C14", "XP515", needs="two machines that share no folder"),
+    Proof("C15", "XP514", at="init", text=saved(*extra(BEST, "greater_is_better = true"), keep=" keep=1"), legal=saved(keep=" keep=1"),
+          measure="best.kept", expect={"most": 2}, steps=3, common={"learning_rate": 1e-2}),
+    Proof("C18", "XP705", at="train", text=spec("target trl-0.18", *extra("save_safetensors = false"),
+          save='save "out/run" every=1'), legal=spec("target trl-0.18", save='save "out/run" every=1'),
+          measure="best.resumable", expect={"missing": "the weights are missing"}),
+    Proof("C18", "XP121", case="XP121-removed", onto="legal", arguments={"save_safetensors": False}, raises="TypeError",
+          match="save_safetensors"),
+    Proof("C21", "XP704", at="init", measure="best.deterministic", expect={"blocking": True, "deterministic": True}),
+    Proof("E04", "XP512", at="train", text=metric("accuracy"), legal=metric("mean_token_accuracy"), raises="KeyError",
+          match="not found in the evaluation metrics"),
+    Proof("E04", "XP512", at="train", text=metric("mean_token_accuracy", "target trl-0.18"),
+          legal=metric("eval_loss", "target trl-0.18"), raises="KeyError", match="not found in the evaluation metrics",
+          variant="0.18"),
+    Proof("E", "XP516", at="train", raises="ValueError", match="eval_dataset"),
+    Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", variant="before-ampere"),
+    Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", target="trl-0.18",
+          variant="before-ampere-0.18"),
+    Proof("D", "XP494", at="deepspeed", text=cpu(*extra("aio.use_gds = true", block="deepspeed")), legal=cpu(),
+          raises="AssertionError", match="GDS"),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Writes the copies of the published recipes beside this file, from a folder that holds the originals.
+
+    python tests/recipes/copy_published.py ../shared/published
+
+What a recipe states is kept as it is: names and values. The text of a chat template is not copied; its SHA-256 stands
+for it, and `renderings.json` holds what the template makes of some conversations (test_templates.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from hashlib import sha256
+from typing import Any
+
+import yaml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCES = {
+    "open-r1": ("https://github.com/huggingface/open-r1", "1416fa0", "recipes"),
+    "alignment-handbook": ("https://github.com/huggingface/alignment-handbook", "925acdf", "recipes"),
+    "fastchat": ("https://github.com/lm-sys/FastChat", "0e6d3e4", ""),
+}
+"""Folder to repository, commit and the folder of recipes in it."""
+
+
+def flags(words: list[str]) -> dict[str, str]:
+    """The flags of a command line, without the program: `--lr 1` and `--lr=1`."""
+    out: dict[str, str] = {}
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            out[name] = value if equals else words[index + 1]
+    return out
+
+
+def facts(value: Any) -> Any:
+    """A value without long text: a chat template is its digest."""
+    if isinstance(value, dict):
+        kept = {key: facts(one) for key, one in value.items()}
+        if isinstance(value.get("chat_template"), str):
+            kept["chat_template"] = "sha256:" + sha256(value["chat_template"].encode()).hexdigest()
+        return kept
+    return [facts(one) for one in value] if isinstance(value, list) else value
+
+
+def copied(folder: str, family: str) -> dict[str, Any]:
+    """Every file of a family by its path: what it states."""
+    repository, commit, _ = SOURCES[family]
+    out: dict[str, Any] = {"source": repository, "commit": commit, "files": {}}
+    for place, _, names in sorted(os.walk(os.path.join(folder, family))):
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            short = os.path.relpath(path, os.path.join(folder, family)).replace(os.sep, "/")
+            with open(path, encoding="utf-8") as handle:
+                found = yaml.safe_load(handle)
+            if name == "commands.json":
+                out["files"] |= {command: flags(words) for command, words in found.items()}
+            else:
+                out["files"][short] = facts(found)
+    return out
+
+
+def text(table: dict[str, Any]) -> str:
+    """JSON with a key of a recipe on each line."""
+    lines = [f"{json.dumps(key)}: {json.dumps(table[key])}" for key in table if key != "files"]
+    files = []
+    for name, keys in table["files"].items():
+        inner = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in keys.items())
+        files.append(f" {json.dumps(name)}: {{\n{inner}\n }}")
+    return "{\n" + ",\n".join([*lines, '"files": {\n' + ",\n".join(files) + "\n}"]) + "\n}\n"
+
+
+def main(folder: str) -> None:
+    """Write one file a family."""
+    for family in SOURCES:
+        with open(os.path.join(HERE, "published", family + ".json"), "w", encoding="utf-8", newline="\n") as out:
+            out.write(text(copied(folder, family)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
