@@ -136,7 +136,13 @@ def _share(row: Setting, item: Item, node: Number) -> Amount:
     if not 0 <= node.value <= 100:
         message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
         raise wrong("XP107", message, row, item, node, "5%", text)
-    return Amount("share", node.value / 100)
+    return Amount("share", hundredth(node.value))
+
+
+def hundredth(value: int | float) -> float:
+    """A percentage as the share that its digits say: 0.7 % is 0.007, although 0.7 / 100 is a little less in binary."""
+    digits = repr(value)
+    return value / 100 if "e" in digits else float(digits + "e-2")
 
 
 def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
@@ -248,6 +254,17 @@ def _name(row: Setting, item: Item, node: Value | None) -> object:
     return _text(row, item, node)
 
 
+def _repository(row: Setting, item: Item, node: Value | None) -> object:
+    from xpc.compiler.repository import fault, nearest_name  # only a spec that pushes pays for it
+
+    name = str(_name(row, item, node))
+    why = fault(name)
+    if why:
+        near = f'"{nearest_name(name)}"'
+        raise wrong("XP107", f"`{name[:100]}` is no name of a repository: {why}", row, item, node, near)
+    return name
+
+
 def _reals(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, List):
         raise _wrong_kind(row, item, node)
@@ -302,6 +319,7 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "text_or_file": _text_or_file,
     "path": _text,
     "name": _name,
+    "repository": _repository,
     "reals": _reals,
     "names": _names,
     "weighted": _of_methods,
@@ -320,7 +338,7 @@ def plain_value(node: Value | None) -> object | None:
         unit = node.unit or ""
         scale = {**COUNT_UNITS, **TIME_UNITS, **BYTE_UNITS, "": 1}.get(unit)
         if unit == "%":
-            return node.value / 100
+            return hundredth(node.value) if isfinite(node.value) else None
         if scale is None or not isfinite(node.value):
             return None
         value = node.value * scale

@@ -222,12 +222,24 @@ class Derivation:
 
         return derive_method.memory(self, need)
 
+    def _hub(self) -> None:
+        """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
+        from xpc.compiler.repository import of_folder
+
+        if "save.hub.name" not in self.values:
+            self._set("save.hub.name", of_folder(str(self._get("save"))), "the last part of `save`", DEFAULT)
+        for path, value in (("save.hub.strategy", "every_save"), ("save.hub.checkpoint_branches", False)):
+            if path not in self.values:
+                self._set(path, value, "", DEFAULT)
+
     def _rest(self) -> None:
         if "save" not in self.values:
             self._set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
             self._note(
                 f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it'
             )
+        if self._get("save.hub") is True:
+            self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self._set("train.epochs", 3.0, "transformers' own", DEFAULT)
             self._note("no length is written: 3 epochs", "`for 3 epochs` states it")

@@ -21,6 +21,12 @@ SOURCE_WORDS = {"weight": "take", "fraction": "take", "samples": "take", "num_sa
 """What other tools call the settings of a source."""
 
 
+def _is_repository(value: Value) -> bool:
+    """Whether a value of `hub` names what is pushed to, rather than saying yes or no."""
+    said = ("true", "false", "yes", "no", "on", "off", "none")
+    return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
+
+
 def expand(file: File) -> Written:
     """Flatten one file. Problems are collected in the result; the file's bases are not read here."""
     return _Expander(file).run()
@@ -150,6 +156,9 @@ class _Expander(Collector):
             )
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
+        elif path == "save.hub" and _is_repository(node.value):  # `hub = me/model` is `hub(name=me/model)`
+            self.add(path, None, node.span)
+            self.out.items.setdefault("save.hub.name", Item("save.hub.name", node.value, self.label(node.span)))
         else:
             self.add(path, node.value, node.span)
 

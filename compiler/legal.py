@@ -9,7 +9,7 @@ from xpc.grammar.tree import Call, Number, Ref, String, Value
 
 YES, NO = ("yes", "on", "1", "enabled", "enable", "y", "t"), ("no", "off", "0", "disabled", "disable", "none", "n", "f")
 NUMBERS = ("int", "tokens", "real", "steps_or_share", "real_or_share", "every", "rows_or_share")
-NAMED = ("text", "file", "text_or_file", "name", "names", "weighted", "targets")
+NAMED = ("text", "file", "text_or_file", "name", "repository", "names", "weighted", "targets")
 """Kinds whose example stands for something that only the author knows."""
 
 

@@ -263,7 +263,8 @@ def typed(row: Setting, value: str | None) -> str:
     outer = row.path.rpartition(".")[0].split(".")
     for part in reversed(outer):
         form = f"{part}({form})"
-    return form.partition("(")[2][:-1] if len(outer) > 1 else form
+    flag = schema.BY_PATH.get(".".join(outer))  # `checkpointing(...)` stands anywhere, `save(hub(...))` in its clause
+    return form.partition("(")[2][:-1] if len(outer) > 1 and flag is not None and not flag.inner else form
 
 
 def example(row: Setting) -> str:

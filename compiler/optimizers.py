@@ -37,6 +37,8 @@ FUSED = ("adalomo", "lomo")
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
 """Optimizers that step a parameter in a hook of its gradient."""
 SCHEDULE_FREE = PACKAGES["schedulefree"]
+WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
+"""Optimizers that have the warm-up inside."""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {

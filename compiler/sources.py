@@ -206,7 +206,7 @@ def find_source(
         source, more = _remote(node, row.label, shape, method)
     columns, take = settings.get("columns"), settings.get("take")
     if isinstance(columns, tuple):
-        source = evolve(source, columns=columns)
+        source = evolve(source, columns=columns, only=True)
         problems += wrong_columns(source, columns)
     elif prompt is not None:
         source, wrong = with_prompt(source, prompt)

@@ -49,8 +49,9 @@ class Value:
 class DataSource:
     """One source of data: a hub dataset or a local file or folder.
 
-    `columns` names the dataset's own columns in the shape's order; `found` are those that the first row of a local file
-    has, where it was read; `bundled` and `content` are the copy in the bundle.
+    `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
+    are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
+    bundle.
     """
 
     id: str | None
@@ -62,6 +63,7 @@ class DataSource:
     revision: str | None = None
     shape: str = "messages"
     columns: tuple[str, ...] | None = None
+    only: bool = False
     take: Amount | None = None
     sha256: str | None = None
     bundled: str | None = None

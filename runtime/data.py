@@ -22,7 +22,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     datasets.disable_progress_bars()
     data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
     parts = [_part(bundle, source, chat) for source in data["sources"]]
-    train, evaluation = mix(parts, data["sources"], data["seed"], data["shuffle"], data["holdout"])
+    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"])
     if evaluation is None and data.get("eval_split"):
         held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
@@ -35,6 +35,17 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
         train = _short(train, tokenizer, limit, "train on")
         evaluation = None if evaluation is None else _short(evaluation, tokenizer, limit, "evaluate on")
     return train, evaluation
+
+
+def _shuffles(bundle: Bundle) -> bool:
+    """Whether rows are shuffled before training: those of a mixture, of a share or beside a holdout, as published.
+
+    A whole dataset goes to the trainer as it is, there and here: its sampler draws the rows at random in every epoch.
+    KTO's, which keeps their order, gets them shuffled.
+    """
+    data = bundle.data
+    mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
+    return bool(data["shuffle"] and (mixed or bundle.method == "kto"))
 
 
 def _short(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
@@ -110,8 +121,8 @@ def mix(
     """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
-    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. One part without share
-    and holdout keeps the order of its file unless ``shuffle``. With ``shuffle`` off nothing is shuffled anywhere.
+    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
+    nothing is shuffled anywhere.
     """
     taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     whole = _joined(taken)

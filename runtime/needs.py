@@ -1,4 +1,4 @@
-"""What a run needs of its machine besides versions, GPUs and data: packages, the hub, a port. Nothing is loaded."""
+"""What a run needs of its machine besides versions, GPUs and data: packages, a port. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -57,20 +57,6 @@ def packages(bundle: Bundle) -> list[str]:
             listed = "-r requirements-vllm.txt" if package == "vllm" else package
             told.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
     return list(told.values())
-
-
-def hub(bundle: Bundle) -> list[str]:
-    """A run that pushes needs the network and a token; TRL would find out after the model is loaded."""
-    if not bundle.arguments.get("push_to_hub"):
-        return []
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return [f"this run pushes to the hub, and {name}={os.environ[name]} keeps it from the network"]
-    from huggingface_hub import get_token
-
-    if bundle.arguments.get("hub_token") or get_token():
-        return []
-    return ["this run pushes to the hub, and no token was found; set HF_TOKEN, or log in with `hf auth login`"]
 
 
 def port(bundle: Bundle) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import bundle as bundles
-from . import output, preflight, quiet, state
+from . import hub, output, preflight, quiet, state
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
 
@@ -68,9 +68,13 @@ def train(bundle: Bundle) -> None:
     from .model import save_final
 
     save_final(trainer, tokenizer)
+    if trainer.publisher is not None:
+        hub.card(bundle, trainer)
     if trainer.is_world_process_zero():
         tell(bundle, summary(bundle, trainer.state, seconds, os.path.basename(resumed) if resumed else None))
     _leave()
+    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
+        trainer.publisher.finish()
 
 
 def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
@@ -91,6 +95,7 @@ def _begin(bundle: Bundle) -> str | None:
     """Where the run begins: a checkpoint's folder, or None."""
     checkpoint, notes = output.begin(bundle)
     output.take(bundle)
+    hub.prepare(bundle)
     for note in notes:
         say(note)
     return checkpoint
@@ -143,6 +148,8 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
+    if bundle.repository is not None:  # process 0 of a run that pushes
+        trainer.hub_model_id, trainer.publisher = bundle.repository, hub.Publisher(bundle)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")

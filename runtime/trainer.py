@@ -22,15 +22,33 @@ class Ours:
     """
 
     use_cache_saved = True
+    publisher: Any = None
     model: Any
+    args: Any
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves as trl does."""
         self.model.config.use_cache = self.use_cache_saved
         try:
-            super().save_model(output_dir, _internal_call)  # type: ignore[misc]  # the trainer beside this class
+            super().save_model(output_dir, True)  # type: ignore[misc]  # never pushes: `publisher` does, in the end
         finally:
             self.model.config.use_cache = False
+
+    def init_hf_repo(self, *_: Any, **__: Any) -> None:
+        """Does nothing: the run made the repository before anything was loaded (hub.prepare)."""
+        self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        if self.publisher is None:
+            return
+        handler: Any = self.callback_handler  # type: ignore[attr-defined]
+        state: Any = self.state  # type: ignore[attr-defined]
+        if hasattr(handler, "on_push_begin"):  # transformers 5: a tracker may add to the model card
+            handler.on_push_begin(self.args, state, self.control)  # type: ignore[attr-defined]
+        steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
+        done = f"step {state.global_step}" if steps else f"epoch {int(state.epoch)}"
+        self.publisher.saved(checkpoint_folder, f"Training in progress, {done}")
 
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without a group that has no weights, as that of biases under adapters.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from itertools import groupby
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "compiler"))
@@ -28,8 +29,14 @@ def golden(case: Case) -> str:
     """The whole file of a case: the spec, the files that it names, and the output."""
     with tempfile.TemporaryDirectory() as folder:
         found = checked(case.rejected, put(folder, case.files))
-    files = "".join(f"{SEPARATOR} {name}\n{text}".rstrip("\n") + "\n" for name, text in case.files.items())
+    files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in case.files.items())
     return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"
+
+
+def counted(text: str) -> str:
+    """A file's lines, those that stand many times in a row once and counted."""
+    runs = [(line, sum(1 for _ in same)) for line, same in groupby(text.rstrip("\n").split("\n"))]
+    return "".join(f"{line}\n" * count if count < 4 else f"{line}\n... {count} times\n" for line, count in runs)
 
 
 def goldens() -> dict[str, str]:

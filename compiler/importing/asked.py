@@ -9,6 +9,7 @@ from attrs import field
 from xpc.compiler import registry, targets
 from xpc.compiler.importing.entries import Entry
 from xpc.compiler.importing.outcome import Draft, Written
+from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.targets import Target
 from xpc.grammar.record import mutable, record
 
@@ -87,21 +88,21 @@ def wrong_hardware(text: str) -> str | None:
 OLD, NEW = "trl-0.18", "trl-1.16"
 
 
-def native(names: set[str], method: str, model: str | None) -> Target:
-    """The target that the names of a TRL configuration come from: the newer one where only it has one of them or the
-    model, the older one where only that has, else the default."""
+def native(names: set[str], method: str, model: str | None) -> tuple[Target, Target]:
+    """The targets of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
+
+    A name that only the older stack has dates the file; one that only the newer has, a method or a family that came
+    with it, ask for the newer stack all the same.
+    """
     old, new = load(OLD), load(NEW)
     before = set(old.fields(old.config(method))) | {"torch_dtype", "evaluation_strategy"}
     today = set(new.fields(new.config(method))) | {"dtype"}
+    before |= {name for name in RENAMES if name not in today}
     known = registry.find_model(model) if model else None
     absent = old.facts["families_absent"]
-    if (
-        names & (today - before)
-        or old.refused(method)
-        or (known is not None and isinstance(absent, list) and known.model_type in absent)
-    ):
-        return new
-    return old if names & (before - today) else load(targets.DEFAULT)
+    source = old if names & (before - today) else load(targets.DEFAULT)
+    gone = known is not None and isinstance(absent, list) and known.model_type in absent
+    return source, new if gone or names & (today - before) or old.refused(method) else source
 
 
 def load(name: str) -> Target:

@@ -31,9 +31,9 @@ def corpus(draft: Draft, named: Entries) -> None:
         named.get(key) for key in ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name")
     )
     if draft.sources:
-        for entry in (mixture, mixer, several, one):
+        for entry in (mixture, mixer, several, one, *map(named.get, ("data_path", "dataset_config", "dataset_train_split"))):
             if entry is not None:
-                draft.note(entry, "`--data` names another")
+                everything(draft, entry, "`--data` names another")
     elif mixture is not None and not mixture.empty:
         _mixture(draft, mixture)
         if one is not None and not one.empty:
@@ -51,6 +51,15 @@ def corpus(draft: Draft, named: Entries) -> None:
         draft.warn(None, "no data is named", "`--data` names it")
     _evaluation(draft, named, plain=bool(one is not None and not one.empty and mixture is None))
     _rows(draft, named)
+
+
+def everything(draft: Draft, entry: Entry, why: str) -> None:
+    """Note a key with everything in it."""
+    inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
+    for one in inside:
+        everything(draft, one, why)
+    if not inside:
+        draft.note(entry, why)
 
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
@@ -74,6 +83,8 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
                 draft.note(one, "a file has one split")
             else:
                 draft.error(one, f"a file has no {what}")
+        elif what == "configuration" and one.value == "default":
+            draft.note(one, "the configuration that is meant anyway")
         elif what == "configuration":
             ref += f":{found[0]}"
             draft.mark(one, "mapped", f"data {{ {ref} }}")

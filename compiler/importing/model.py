@@ -14,6 +14,8 @@ from xpc.compiler.lower.specfile import quoted
 Entries = Mapping[str, Entry]
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
+WHOLE = re.compile(r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?")
+"""A pattern that takes modules of every layer alike, by their last name."""
 FILES = (".json", ".jsonl", ".csv", ".parquet", ".txt")
 SECRETS = "the language has no environment: name the path itself"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
@@ -135,6 +137,8 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
             draft.error(entry, "it takes a list of module names")
         elif [one.lower() for one in names] in [[one] for one in whole]:
             draft.put("lora.targets", "all-linear", entry)
+        elif len(names) == 1 and WHOLE.fullmatch(names[0]):
+            draft.put("lora.targets", _expanded(names[0]), entry, "the pattern takes these modules of every layer")
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(
                 entry, "the language names modules, and has no patterns", "write `lora_target_modules: all-linear`"
@@ -147,6 +151,13 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
     known = registry.find_model(draft.model)
     family = known.model_type if known is not None else ""
     draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's own")
+
+
+def _expanded(pattern: str) -> tuple[str, ...]:
+    """`layers.[\\d]+.(mlp|self_attn).(up|down|q)_proj` takes `up_proj`, `down_proj` and `q_proj`."""
+    found = WHOLE.fullmatch(pattern)
+    assert found is not None
+    return tuple(f"{name}{found[2]}" for name in found[1].split("|"))
 
 
 def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:

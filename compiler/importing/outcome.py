@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
 from attrs import field
@@ -206,6 +207,8 @@ class Draft:
         if value is None:
             self.note(entry, NULL)
             return True
+        if name == "accelerator_config" and isinstance(value, dict):
+            value = json.dumps(value)
         value = self._as_typed(escape, name, entry, value)
         if default is not None and value == default:
             self.note(entry, f"{self.target.name} states the same")

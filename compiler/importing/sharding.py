@@ -31,6 +31,15 @@ SAME = {
     "fsdp_forward_prefetch": False, "fsdp_limit_all_gathers": True, "fsdp_min_num_params": 0,
 }  # fmt: skip
 """What a bundle states anyway."""
+KNOWN = {
+    "ds_z0_config.json": ("ddp", ""), "ds_z2_config.json": ("zero2", ""),
+    "ds_z2_offload_config.json": ("zero2", "optimizer"),
+    "ds_z3_config.json": ("zero3", ""), "ds_z3_offload_config.json": ("zero3", "cpu"), "zero1.json": ("zero1", ""),
+    "zero1_torch_compile.json": ("zero1", ""), "zero2.json": ("zero2", ""), "zero3.json": ("zero3", ""),
+    "zero3_bf16.json": ("zero3", ""), "zero3_bf16_cpuoffload_all.json": ("zero3", "cpu"),
+    "zero3_bf16_cpuoffload_params.json": ("zero3", "cpu"),
+}  # fmt: skip
+"""The files that LLaMA-Factory (examples/deepspeed) and axolotl (deepspeed_configs) bring: strategy and offloading."""
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
@@ -113,14 +122,22 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     decided = draft.settings.get("precision")
     if word == "fp8":
         draft.error(entry, "this version has no fp8")
-    elif decided is None:
-        draft.put("precision", "fp32" if word == "no" else word, entry)
+    elif word not in ("no", "bf16", "fp16"):
+        draft.error(entry, "it takes no, bf16, fp16 or fp8")
+    elif decided is not None and decided.text in ("bf16", "fp16"):
+        same = decided.text == word
+        why = "the trainer's arguments say the same" if same else f"the trainer decides: precision = {decided.text}"
+        draft.note(entry, why)
+        if not same and word != "no":
+            draft.warn(entry, why)
+    elif word == "no":
+        draft.put("precision", "fp32", entry)
     else:
-        same = decided.text == ("fp32" if word == "no" else word)
-        draft.note(entry, "the trainer's arguments say the same" if same else
-                   f"the trainer decides: precision = {decided.text}")  # fmt: skip
-        if not same:
-            draft.warn(entry, f"the trainer decides, as in transformers: precision = {decided.text}")
+        if decided is not None and decided.entry is not None:
+            draft.warn(entry, f"it decides where {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers")
+            draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
+            del draft.settings["precision"]
+        draft.put("precision", word, entry)
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
@@ -250,6 +267,8 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     version = version or outer
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
+    if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
+        name = "hsdp"  # the device mesh says so
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)
@@ -276,8 +295,17 @@ def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
         return
     name = text(entry) or ""
     data = asked.read(name)
-    if data is None:
+    usual = KNOWN.get(name.rpartition("/")[2])
+    if data is None and usual is not None:
+        strategy, offloaded = usual
+        draft.put("strategy", strategy, entry)
+        if offloaded:
+            draft.put("strategy.offload", offloaded, entry)
+        draft.warn(entry, f"the file is not there: `{strategy}` is what the tool's own file of this name asks for",
+                   "`--deepspeed FILE` names another")  # fmt: skip
+    elif data is None:
         draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
+    if data is None:
         return
     try:
         table = jsontext.read(data.decode("utf-8-sig"), name)

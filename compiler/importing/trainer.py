@@ -10,7 +10,6 @@ from xpc.compiler.importing import online, schedule, switches
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, words
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.values import RENAMES, optimizers
-from xpc.compiler.kinds import Amount
 from xpc.compiler.schema import TABLE, Setting
 from xpc.compiler.targets import Target
 
@@ -178,32 +177,3 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         names = words(modules)
         whole = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
         draft.put("optimizer.targets", "all-linear" if whole else tuple(names or ()), modules)
-
-
-def native_defaults(draft: Draft, native: Target) -> None:
-    """What the source leaves out, as the classes of its own time have it, where the language would choose otherwise."""
-    stated = native.base_arguments(native.config(draft.method))
-    why = f"not set: the default of {native.name}"
-
-    def usual(name: str, otherwise: object) -> object:
-        return stated.get(RENAMES.get(name, name), stated.get(name, otherwise))
-
-    draft.default("train.epochs", usual("num_train_epochs", 3.0), why) if not draft.has("train.steps") else None
-    draft.default("batch.micro", usual("per_device_train_batch_size", 8), why)
-    draft.default("batch.accum", usual("gradient_accumulation_steps", 1), why)
-    draft.default("memory.checkpointing", bool(usual("gradient_checkpointing", False)), why)
-    draft.default("save.every", Amount("count", int(str(usual("save_steps", 500)))), why)
-    draft.default("track.every", Amount("count", int(float(str(usual("logging_steps", 500))))), why)
-    draft.default("optimizer.lr", usual("learning_rate", 5e-5), why)
-    optim = optimizers().get(str(usual("optim", "adamw_torch")))
-    if optim is not None:
-        draft.default("optimizer", optim, why)
-    mean = usual("average_tokens_across_devices", None)
-    if isinstance(mean, bool):
-        draft.default("batch.mean", "global_tokens" if mean else "local_tokens", why)
-    for path, name in (("batch.seq", "max_length"), ("method.max_prompt", "max_prompt_length"), ("method.beta", "beta"),
-                       ("method.max_completion", "max_completion_length"), ("method.generations", "num_generations"),
-                       ("method.temperature", "temperature")):  # fmt: skip
-        value = usual(name, None)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            draft.default(path, value, why)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler import targets
-from xpc.compiler.importing import corpus, sharding, switches, trainer
+from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
-from xpc.compiler.importing.asked import Asked, Machines, load, machines, native
+from xpc.compiler.importing.asked import OLD, Asked, Machines, load, machines, native
 from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.values import RENAMES
@@ -59,8 +59,8 @@ def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Target]:
     """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
     method = method_of(asked, file, entries, entries)
     entry = entries.get("model_name_or_path")
-    source = native(set(entries), method, asked.model or (text(entry) if entry is not None else None))
-    draft = Draft(load(asked.target or source.name), method, asked.stem)
+    source, stack = native(set(entries), method, asked.model or (text(entry) if entry is not None else None))
+    draft = Draft(load(asked.target) if asked.target else stack, method, asked.stem)
     given(draft, asked)
     return draft, source
 
@@ -101,10 +101,13 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
     models.model(draft, named)
     trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
     models.adapter(draft, named)
+    if source.name != OLD:
+        draft.default("precision", "bf16", f"not set: the default of {source.name}")
     shard(draft, named, asked, launch, zero, found)
+    draft.default("precision", "fp32", f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
-    trainer.native_defaults(draft, source)
+    defaults.native_defaults(draft, source)
     switches.follow(draft)
     models.loaded_as(draft)
     finish(draft, asked, found)

@@ -160,9 +160,25 @@ def _when(spec: Spec) -> dict[str, Json]:
         "run_name": name if isinstance(name, str) else spec.name,
         "seed": spec.integer("seed"),
     }
+    if spec.flag("save.hub"):
+        out |= _hub(spec)
     project = spec.get("track.project")
     if isinstance(project, str) and "project" in spec.fields():
         out["project"] = project
+    return out
+
+
+def _hub(spec: Spec) -> dict[str, Json]:
+    """Where and what is pushed. trl-0.18 has no argument for the branch: the runtime reads it from `hub`."""
+    private, revision = spec.get("save.hub.private"), spec.get("save.hub.revision")
+    out: dict[str, Json] = {
+        "push_to_hub": True,
+        "hub_model_id": spec.text("save.hub.name"),
+        "hub_strategy": spec.text("save.hub.strategy"),
+        "hub_private_repo": private if isinstance(private, bool) else None,
+    }
+    if "hub_revision" in spec.fields():
+        out["hub_revision"] = revision if isinstance(revision, str) else None
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.kinds import Weighted
+from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.schema import BY_PATH
@@ -63,6 +64,7 @@ def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenc
             for escape, table in spec.extra.items()
             for name, value in table.items()
         ]
+    lines += drift(spec, cell)
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]

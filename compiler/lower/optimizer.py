@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.kinds import Amount
-from xpc.compiler.optimizers import LOW_RANK, SCHEDULE_FREE
+from xpc.compiler.optimizers import LOW_RANK, WARM_UP
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
@@ -66,15 +66,16 @@ def warmup_of(spec: Spec) -> Amount:
 
 def warms_up_itself(spec: Spec) -> bool:
     """Whether the optimizer has the warm-up inside (schedule-free AdamW and SGD), so that no schedule may repeat it."""
-    name = spec.text("optimizer")
-    return name in SCHEDULE_FREE and name != "schedule_free_radam"
+    return spec.text("optimizer") in WARM_UP
 
 
 def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
     name, floor = spec.text("schedule"), spec.get("schedule.min_lr")
     match name:
         case "cosine" if isinstance(floor, Amount):
-            kwargs: dict[str, Json] = {"min_lr_rate" if floor.unit == "share" else "min_lr": floor.value}
+            kwargs: dict[str, Json] = {"min_lr": floor.value}
+            if floor.unit == "share" or peak_untold(spec):
+                kwargs = {"min_lr_rate": _share(spec, "schedule.min_lr")}
             if spec.get("schedule.warmup_lr") is None:
                 return "cosine_with_min_lr", kwargs
             return "cosine_warmup_with_min_lr", {**kwargs, "warmup_lr_rate": _share(spec, "schedule.warmup_lr")}
@@ -117,6 +118,14 @@ def maximized(spec: Spec) -> bool:
     """Whether the metric of checkpoints and schedules is better when it is higher, as transformers decides it."""
     said, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return said if isinstance(said, bool) else isinstance(metric, str) and not metric.endswith("loss")
+
+
+def peak_untold(spec: Spec) -> bool:
+    """Whether DeepSpeed wraps the optimizer before a schedule sees it: a schedule that asks for its peak then fails.
+
+    deepspeed 0.19.8's wrappers have no `defaults`, 0.16.8's have; executed.
+    """
+    return spec.zero_stage > 0 and spec.text("optimizer") != "adamw" and spec.target.name != "trl-0.18"
 
 
 def rate(spec: Spec, path: str) -> float:

@@ -35,6 +35,7 @@ def payload(spec: Spec) -> dict[str, Json]:
         },
         "data": _data(spec),
         "lora": lora_section(spec),
+        "hub": _hub(spec),
         "run": _run(spec),
     }
 
@@ -76,6 +77,7 @@ def _source(source: DataSource) -> Json:
         "sha256": source.sha256,
         "shape": source.shape,
         "columns": None if source.columns is None else list(source.columns),
+        "only": source.only,
         "context": source.context,
         "take": _rows(source.take),
     }
@@ -92,6 +94,16 @@ def _data(spec: Spec) -> dict[str, Json]:
         "system": _text(spec, "data.system"),
         "max_prompt": max_prompt(spec),
         "eval_split": _text(spec, "eval.split"),
+    }
+
+
+def _hub(spec: Spec) -> Json:
+    """What the arguments of a run that pushes cannot say: its branch on trl-0.18, and branches of checkpoints."""
+    if not spec.flag("save.hub"):
+        return None
+    return {
+        "revision": _text(spec, "save.hub.revision"),
+        "checkpoint_branches": spec.flag("save.hub.checkpoint_branches"),
     }
 
 

@@ -95,7 +95,7 @@ def _data(spec: Spec) -> list[str]:
     out = ["data corpus {"]
     for source in spec.data:
         inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
-        if source.columns is not None:
+        if source.only and source.columns is not None:
             inside.append("columns = [" + ", ".join(quoted(name) for name in source.columns) + "]")
         ref = _ref(source)
         out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]

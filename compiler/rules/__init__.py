@@ -16,7 +16,13 @@ from xpc.grammar.record import record
 
 PREFERENCE = ("dpo", "orpo", "kto", "reward")
 ONLINE = ("grpo", "rloo")
+FEW = range(2**16)
+"""Rows that a batch may be larger than."""
+LATER = ("polynomial", "reduce_lr_on_plateau", "greedy")
+"""Schedules that not every strategy, target or run can have."""
 TRACKING = ("track", "track.name", "track.project")
+OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
+SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale", "factor", "patience")
 TOKENS = ("model.eos", "model.pad", "model.chat_template", "data.system")
 
 
@@ -38,9 +44,15 @@ def _extra(*names: str) -> Callable[[Spec], bool]:
     return lambda spec: any(map(spec.extra.get, names))
 
 
+def _has(spec: Spec, clause: str, names: tuple[str, ...]) -> bool:
+    return any(spec.written(f"{clause}.{name}") for name in names)
+
+
 GROUPS: tuple[Group, ...] = (
     Group("batch"),
-    Group("optimizer"),
+    Group("batch_rows", lambda spec: any(one.path or one.take or one.rows in FEW for one in spec.data)),
+    Group("optimizer", lambda spec: spec.get("optimizer") != "adamw" or _has(spec, "optimizer", OPTIMIZER)),
+    Group("schedule", lambda spec: spec.get("schedule") in LATER or _has(spec, "schedule", SCHEDULE)),
     Group("precision"),
     Group("attention"),
     Group("packing", lambda spec: spec.flag("batch.packing") or spec.flag("batch.padding_free")),
@@ -61,6 +73,7 @@ GROUPS: tuple[Group, ...] = (
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),
     Group("quantized", lambda spec: "quantization_config" in spec.model.config),
+    Group("extra_optimizer", _extra("trl")),
     Group("extra_run", _extra("trl")),
     Group("best_model", _extra("trl")),
     Group("extra_numerics", _extra("trl", "accelerate")),

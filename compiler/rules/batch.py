@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from xpc.compiler.kinds import Amount
+from xpc.compiler.optimizers import reads
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
@@ -97,67 +99,87 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
 
 def total_steps(spec: Spec) -> int | None:
-    """Optimizer steps of the run where they are known: written, or from the rows of a registered dataset."""
+    """Optimizer steps of the run where they are known: written, or from the rows of the data.
+
+    Packed rows are not known before they are tokenized, and online methods take prompts, not rows.
+    """
     steps = spec.get("train.steps")
     if isinstance(steps, int):
         return steps
-    rows = 0
-    for source in spec.data:
-        if source.rows is None:
-            return None
-        take = source.take or Amount("share", 1.0)
-        rows += int(source.rows * take.value) if take.unit == "share" else min(source.rows, int(take.value))
-    if spec.flag("batch.packing"):
+    if spec.flag("batch.packing") or spec.online or all(one.rows is None and one.content is None for one in spec.data):
         return None
-    batches = -(-rows // (spec.integer("batch.micro") * spec.replicas))
-    return int(-(-batches // spec.integer("batch.accum")) * spec.real("train.epochs"))
+    from xpc.compiler.rules.batch_rows import trained
+
+    rows = trained(spec)
+    if rows is None:
+        return None
+    together = spec.integer("batch.micro") * spec.replicas
+    dropped = spec.extra_value("trl", "dataloader_drop_last") is True
+    batches = rows // together if dropped else -(-rows // together)
+    return ceil(max(1, -(-batches // spec.integer("batch.accum"))) * spec.real("train.epochs"))
 
 
 @rule("XP203", "warmup-past-the-end", "warning")
 def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     """A warm-up as long as the run never reaches the peak learning rate, and nothing says so today.
 
-    Source: transformers 5.23 `get_scheduler`; executed: the rate ended at 6e-7 of 2e-5.
+    A share is rounded up to whole steps. The polynomial schedule divides by the steps that are left after the warm-up:
+    ZeroDivisionError at the last step. Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`;
+    executed: the rate ended at 6e-7 of 2e-5.
     """
-    warmup, steps = spec.amount("schedule.warmup"), total_steps(spec)
-    if warmup.unit == "count" and steps is not None and 0 < steps <= warmup.value:
+    warmup = spec.amount("schedule.warmup")
+    if not warmup.value:
+        return
+    steps = total_steps(spec)
+    long = ceil((steps or 0) * warmup.value) if warmup.unit == "share" else int(warmup.value)
+    if steps is not None and 0 < steps <= long:
+        exact = spec.text("schedule") == "polynomial" and steps == long
+        better = "0" if steps <= 1 or ceil(steps * 0.03) >= steps else "3%"
+        relation = "is the whole run" if steps == long else "ends after the run"
         yield Finding(
-            spec.place("schedule.warmup", f"the run has {steps} steps"),
-            f"the warm-up of {int(warmup.value)} steps ends after the run",
-            "write `warmup = 3%`",
-            replace="warmup = 3%",
+            spec.place("schedule.warmup", f"the run has {steps} step{'' if steps == 1 else 's'}"),
+            f"the warm-up of {long} step{'' if long == 1 else 's'} {relation}",
+            f"write `warmup = {better}`",
+            replace=f"warmup = {better}",
+            severity="error" if exact else None,
         )
-    elif warmup.unit == "share" and warmup.value >= 1:
+    elif steps is None and warmup.unit == "share" and warmup.value >= 1:
         yield Finding(
             spec.place("schedule.warmup", "all of the run"),
             "the warm-up is the whole run",
             "write `warmup = 3%`",
             replace="warmup = 3%",
+            severity="error" if spec.text("schedule") == "polynomial" else None,
         )
+
+
+WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """Only the cosine and wsd schedules end at a chosen learning rate; others would fail on the argument.
+    """Only some schedules end at a chosen learning rate or stop there, below the peak; others fail on the argument.
 
-    Today: TypeError inside `train()`, after the model is loaded and the data tokenized.
-    Source: transformers 5.23 `optimization.get_scheduler`; executed.
+    Today: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a polynomial
+    whose end is not below the peak. Source: transformers 5.23 `optimization.get_scheduler`; executed.
     """
     if not spec.written("schedule.min_lr"):
         return
-    floor, name = spec.amount("schedule.min_lr"), spec.text("schedule")
-    if name not in ("cosine", "wsd"):
+    floor, name, lr = spec.amount("schedule.min_lr"), spec.text("schedule"), spec.real("optimizer.lr")
+    if name not in WITH_FLOOR:
         yield Finding(
             spec.place("schedule.min_lr"),
             f"`schedule {name}` has no final learning rate",
             "write `schedule cosine`, or leave `min_lr` out",
             (spec.label("schedule", "the schedule"),),
         )
-    elif floor.unit == "absolute" and floor.value > spec.real("optimizer.lr"):
-        lr = spec.real("optimizer.lr")
+        return
+    share = floor.value if floor.unit == "share" else floor.value / lr if lr else 0.0
+    if share > 1 or (share == 1 and name == "polynomial"):
+        sign = ">" if share > 1 else "="
         yield Finding(
-            spec.place("schedule.min_lr", f"{floor.value:g} > {lr:g}"),
-            "`min_lr` is above the peak",
+            spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
+            f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
             "write `min_lr = 10%`",
             (spec.label("optimizer.lr", "the peak"),),
             "min_lr = 10%",
@@ -192,23 +214,30 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
         )
 
 
+SILENT = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
+"""Values that ask for nothing."""
+
+
 @rule("XP206", "unused-moments", "warning")
 def unused_moments(spec: Spec) -> Iterator[Finding]:
-    """`betas` and `eps` are Adam's; the other optimizers ignore them without a word.
+    """`betas` and `eps` are Adam's, and a few optimizers take no weight decay or leave no gradient to clip; what an
+    optimizer does not read is ignored without a word.
 
-    Source: transformers 5.23 `trainer_optimizer.py`.
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
     name = spec.text("optimizer")
-    if name in ("adafactor", "adagrad", "sgd"):
-        for path in ("optimizer.betas", "optimizer.eps"):
-            if spec.written(path):
-                place = spec.place(path, f"{name} does not read it")
-                yield Finding(
-                    place,
-                    f"`{path[10:]}` does nothing for {name}",
-                    f"leave `{path[10:]}` out",
-                    (spec.label("optimizer", "the optimizer"),),
-                )
+    if name in ("adamw", "adamw_torch", "adamw_fused"):
+        return
+    read = reads(name)
+    for path in ("optimizer.betas", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip"):
+        if path[10:] in read or not spec.written(path) or spec.get(path) == SILENT.get(path):
+            continue
+        yield Finding(
+            spec.place(path, f"{name} does not read it"),
+            f"`{path[10:]}` does nothing for {name}",
+            f"leave `{path[10:]}` out",
+            (spec.label("optimizer", "the optimizer"),),
+        )
 
 
 @rule("XP207", "learning-rate-zero")
@@ -226,7 +255,33 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
         )
 
 
+HALF_A_BIT = 256
+"""Equal gradients whose sum in bf16, with 8 significant bits, takes no more of them."""
+
+
+@rule("XP209", "gradients-summed-in-bf16", "warning")
+def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed sums the gradients of a step in the dtype of the model, and bf16 has 8 significant bits.
+
+    From the 257th on, a micro-batch's gradient is less than half of the sum's last bit and changes nothing; DeepSpeed
+    says nothing of it. ZeRO-2 and 3 sum in fp32 where they are told so. Source: deepspeed 0.19.8 and 0.16.8
+    `runtime/engine.py` (`get_data_types`); executed.
+    """
+    accum, told = spec.integer("batch.accum"), spec.extra_value("deepspeed", "data_types.grad_accum_dtype")
+    if not spec.zero_stage or spec.text("precision") != "bf16" or accum <= HALF_A_BIT or told == "fp32":
+        return
+    fp32 = ', or `data_types.grad_accum_dtype = "fp32"` in `extra deepspeed`' if spec.zero_stage > 1 else ""
+    gbs = HALF_A_BIT * spec.integer("batch.micro") * spec.replicas
+    yield Finding(
+        spec.label("batch.accum") or spec.place("batch.gbs", f"{accum} micro-batches in a step"),
+        f"{accum} gradients summed in bf16: from the {HALF_A_BIT + 1}th on they change nothing",
+        f"write a larger `micro`, or `gbs={gbs}`{fp32}",
+        (spec.label("precision", "8 significant bits"), spec.label("strategy", "the strategy")),
+    )
+
+
 RULES = (
+    summed_in_bf16,
     batch_does_not_divide,
     nothing_to_train,
     warmup_past_the_end,

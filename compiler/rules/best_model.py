@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.kinds import NEVER, Amount
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
 LOAD = "load_best_model_at_end"
 METRIC = "metric_for_best_model"
+METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """What every evaluation answers."""
@@ -137,15 +138,16 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     """The metric that checkpoints are chosen by must be one that an evaluation of the method answers.
 
     Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
-    metrics. sft and grpo of trl 0.18 show theirs and do not return them. Source: transformers 5.23 and 4.52.3
+    metrics. sft and grpo of trl 0.18 show theirs and do not return them. Of an sft schedule that steps with a metric
+    XP243 speaks. Source: transformers 5.23 and 4.52.3
     `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     known = METRICS[spec.target.name].get(method)
-    if not isinstance(metric, str) or known is None or not _evaluates(spec):
+    stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
+    if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping:
         return
-    names = (*SPEED, *known)
-    if metric.removeprefix("eval_") not in names:
+    if metric.removeprefix("eval_") not in (*SPEED, *known):
         shown = ", ".join(("loss", *(name for name in known if name != "aux_loss")))
         yield Finding(
             spec.extra_place("trl", METRIC, f"it answers {shown}"),

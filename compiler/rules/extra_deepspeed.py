@@ -163,9 +163,9 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     offloaded = spec.text("strategy.offload") != "none"
     states, related = "bf16.bf16_optimizer_states", (spec.label("strategy", "the strategy"),)
     for name in ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads"):
-        if not _on(spec, name):
-            continue
-        kind = name.partition(".")[0]
+        kind, old = name.partition(".")[0], not spec.target.keys("deepspeed_removed")
+        if not _on(spec, name) or (old and spec.text("precision") != kind):
+            continue  # DeepSpeed 0.16 reads a block only where it is switched on
         if not offloaded and not (kind == "bf16" and _on(spec, states)):
             also = f", or `{states} = true` beside it" if kind == "bf16" else ""
             yield Finding(
@@ -174,7 +174,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
                 f"write `offload = optimizer` in `strategy`{also}",
                 related,
             )
-        elif kind == "fp16" and not spec.target.keys("deepspeed_removed") and spec.zero_stage != 2:
+        elif kind == "fp16" and old and spec.zero_stage != 2:
             yield Finding(
                 spec.extra_place("deepspeed", name, "for ZeRO-2"),
                 f"{spec.target.name} has fp16 master weights for zero2 only",
@@ -354,7 +354,26 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP495", "elastic-checkpoint-of-zero3")
+def elastic_checkpoint(spec: Spec) -> Iterator[Finding]:
+    """Elastic checkpoints are those of ZeRO-1 and 2; ZeRO-3 has universal checkpoints in their place.
+
+    Today: NotImplementedError at the first checkpoint, inside `train()`. Source: deepspeed 0.19.8 and 0.16.8
+    `zero/stage3.py` (`state_dict`); executed.
+    """
+    name = f"{ZERO}.elastic_checkpoint"
+    if spec.zero_stage == 3 and _on(spec, name):
+        yield Finding(
+            spec.extra_place("deepspeed", name, "for ZeRO-1 and 2"),
+            "zero3 does not write elastic checkpoints",
+            f"write `{name} = false`",
+            (spec.label("strategy", "the strategy"),),
+            f"{name} = false",
+        )
+
+
 RULES = (
+    elastic_checkpoint,
     gpu_storage,
     deepspeed_not_used,
     key_of_another_stage,

@@ -164,12 +164,14 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
 
-    Today: ImportError or ValueError after the model is loaded; `cpu_amp` on a GPU is a ValueError as well. transformers
-    5 has dropped both. Source: transformers 4.52.3 `trainer.py`, `training_args.py`; executed.
+    Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
+    (fp16), or a ValueError there (`cpu_amp` on a GPU). transformers 5 has dropped both. Source: transformers 4.52.3
+    `trainer.py`, `training_args.py`; executed.
     """
     backend = _trl(spec, "half_precision_backend")
-    half = spec.text("precision") in ("bf16", "fp16") and not spec.zero_stage
-    if half and (backend == "apex" or (backend == "cpu_amp" and not spec.on_cpu)):
+    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
+    half = precision == "bf16" or (precision == "fp16" and not own)
+    if (half and backend == "apex") or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
         place = spec.extra_place("trl", "half_precision_backend")
         yield Finding(
             place,

@@ -294,7 +294,26 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP673", "seed-of-the-last-process")
+def seeds(spec: Spec) -> Iterator[Finding]:
+    """Every process generates with a seed of its own, `seed` and its number, and numpy takes seeds below 2^32.
+
+    Today: ValueError in the trainer's constructor, in the last processes, while the first wait for them. The trainers
+    that generate nothing use one seed. Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`,
+    `device_specific`), which trl 1.16 and 0.18 call; executed.
+    """
+    last = spec.integer("seed") + spec.hardware.world - 1
+    if last >= 2**32:
+        yield Finding(
+            spec.place("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
+            "the last process has no seed: it would be 2^32 or more",
+            "write `seed 42`",
+            (spec.label("hardware", "the processes"),),
+        )
+
+
 RULES = (
+    seeds,
     group_does_not_divide,
     eval_group,
     no_reward,

@@ -19,8 +19,10 @@ READ_BY = {
     "schedule.warmup_lr": ("cosine",),
     "schedule.decay_type": ("wsd",),
 }
-MEASURED = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
-"""What an evaluation without metrics of one's own answers with (transformers 5.23 and 4.52)."""
+MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+"""What an evaluation answers with (transformers 5.23 and 4.52)."""
+OF_SFT = ("entropy", "mean_token_accuracy", "num_tokens", "aux_loss")
+"""What sft of trl 1.16 puts beside it; trl 0.18 logs such numbers, and does not answer with them."""
 
 
 @rule("XP240", "schedule-not-in-the-target")
@@ -68,7 +70,9 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
                 f"leave `{setting}` out, or write `target trl-1.16`",
                 (spec.label("target", "the target"),),
             )
-        elif setting == "warmup_lr" and (spec.get("schedule.min_lr") is None or not spec.amount("schedule.warmup").value):
+        elif setting == "warmup_lr" and (
+            spec.get("schedule.min_lr") is None or not spec.amount("schedule.warmup").value
+        ):
             lacking = "min_lr" if spec.get("schedule.min_lr") is None else "warmup"
             yield Finding(
                 spec.place(path, f"without `{lacking}`"),
@@ -108,13 +112,15 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 def metric_missing(spec: Spec) -> Iterator[Finding]:
     """The metric that a schedule steps with is one that the evaluation computes.
 
-    A bundle has no metrics beside the loss and the speed. Today: KeyError at the first evaluation, after all the steps
-    up to it. Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; executed.
+    sft computes the loss, the speed, and on trl 1.16 a few numbers of tokens. Today: KeyError at the first evaluation,
+    after all the steps up to it. Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18
+    `sft_trainer.py` (`log`); executed.
     """
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER:
         return
-    if (metric if metric.startswith("eval_") else f"eval_{metric}") not in MEASURED:
+    known = MEASURED if spec.target.name == "trl-0.18" else (*MEASURED, *OF_SFT)
+    if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
         yield Finding(
             spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
             f"`schedule {name}` would step with `{metric[:40]}`",
@@ -143,14 +149,14 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """The polynomial schedule asks the optimizer for its peak, and DeepSpeed's wrapper of a foreign optimizer does not tell.
+    """The polynomial schedule asks the optimizer for its peak, and DeepSpeed's wrapper of another's does not tell.
 
     With `optimizer adamw` DeepSpeed makes the optimizer itself and hands it to the schedule as it is. Today:
-    AttributeError ('defaults') in train(), after the data is tokenized. Source: transformers 5.23 and 4.52
-    `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8 and 0.16.8; executed.
+    AttributeError ('defaults') in train(), after the data is tokenized; deepspeed 0.16.8 tells. Source: transformers
+    5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
     """
-    name = spec.text("optimizer")
-    if spec.text("schedule") == "polynomial" and spec.zero_stage and name != "adamw":
+    name, new = spec.text("optimizer"), spec.target.name != "trl-0.18"
+    if spec.text("schedule") == "polynomial" and spec.zero_stage and name != "adamw" and new:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),
             f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",

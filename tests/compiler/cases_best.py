@@ -67,6 +67,12 @@ CASES: tuple[Case, ...] = (
         variant="before-ampere",
     ),
     Case(
+        "XP356",
+        spec(*extra('half_precision_backend = "apex"'), "target trl-0.18"),
+        spec(*extra('half_precision_backend = "auto"'), "target trl-0.18"),
+        variant="zero",
+    ),
+    Case(
         "XP494",
         on_cpu(*extra("aio.use_gds = true", block="deepspeed")),
         on_cpu(*extra("aio.block_size = 1048576", block="deepspeed")),

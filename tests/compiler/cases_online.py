@@ -54,6 +54,7 @@ ONLINE = (
     Case("XP671", grpo("", extra('log_completions_hub_repo = "me/told"')),
          grpo("log_completions", extra('log_completions_hub_repo = "me/told"'))),
     Case("XP672", grpo("", extra("auto_find_batch_size = true")), grpo("", extra("auto_find_batch_size = false"))),
+    Case("XP673", grpo("", "seed 4294967295"), grpo("", "seed 4294967288")),
     Case("XP680", grpo("vllm", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32"),
          grpo("", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32")),
     Case("XP681", grpo("vllm(tensor_parallel=3, mode=colocate)"), grpo("vllm(tensor_parallel=4, mode=colocate)")),

@@ -8,6 +8,7 @@ import cases_data
 import cases_method
 import cases_names
 import cases_numerics
+import cases_optimizer
 import cases_run
 import cases_strategy
 import cases_syntax
@@ -16,6 +17,7 @@ from case_support import Case
 CASES: tuple[Case, ...] = (
     *cases_names.CASES,
     *cases_run.CASES,
+    *cases_optimizer.CASES,
     *cases_best.CASES,
     *cases_numerics.CASES,
     *cases_attention.CASES,

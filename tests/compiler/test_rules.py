@@ -13,6 +13,10 @@ from xpc.grammar.diagnostic import ERROR
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
 
 
+BESIDE = {"XP208"}
+"""What a case of data may get too: it is written with a row or two, far fewer than a batch."""
+
+
 def test_no_code_without_a_case():
     missing = {*CODES, *(rule.code for rule in every())} - {case.code for case in CASES}
     assert not missing
@@ -26,7 +30,7 @@ def test_titles_are_unique():
 def test_rejected_gives_exactly_its_code(case: Case, tmp_path):
     found = checked(case.rejected, put(tmp_path, case.files))
     assert case.code in codes(found), shown(found)
-    others = {one.code for one in found.problems if one.severity != "note"} - {case.code}
+    others = {one.code for one in found.problems if one.severity != "note"} - {case.code} - BESIDE
     assert not others, shown(found)
 
 

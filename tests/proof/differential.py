@@ -37,7 +37,7 @@ from prove import every
 from stacks import REPOSITORY, interpreter
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.pipeline import check_text
+from xpc.compiler.pipeline import FIRST_RULE, check_text
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
@@ -86,7 +86,9 @@ class Differential:
                 looker.close()
             shutil.rmtree(self.place, ignore_errors=True)
         for code, number in report.codes.items():
-            if code not in self.proven:
+            if code < FIRST_RULE:
+                report.of_language[code] = number
+            elif code not in self.proven:
                 (report.needs if code in self.needs else report.unproven)[code] = self.needs.get(code, number)
         report.seconds = round(time.monotonic() - begun, 1)
         return report
@@ -140,11 +142,10 @@ class Differential:
             return
         spec = resolved(text, self.place)
         claim = self.claims.get((code, spec.target.name))
-        if claim is None or spec.target.name not in self.lookers:
+        if claim is None or spec.target.name not in self.lookers or not claim.of(spec):
             return
         if not claim.constructs:
-            if claim.on_cpu == spec.on_cpu:
-                self.lone[code].append(text)
+            self.lone[code].append(text)
             return
         folder = os.path.join(self.place, "past", f"{code}-{name}")
         try:

@@ -16,6 +16,8 @@ from emitted import NEW
 from prove import CPU_STAGES, Proof
 from scene import STAGES
 
+from xpc.compiler.spec import Spec
+
 BEFORE = ("launch", "config", "deepspeed")
 """Stages that need no model."""
 
@@ -24,19 +26,29 @@ BEFORE = ("launch", "config", "deepspeed")
 class Claim:
     """A refused spec fails at stage `at` or before, with a message that one of the patterns finds.
 
-    `on_cpu` says whether the proofs' own specs are written for CPUs; what they say of a stage with a model holds for
-    such specs only, because specs for GPUs run as the CPU's variant there.
+    What is seen at a stage with a model is claimed of specs like the proofs' own only: on the CPU or not, because specs
+    for GPUs run as the CPU's variant there, and of their methods, because each has a trainer of its own.
     """
 
     at: str
     patterns: tuple[str, ...]
     keep: tuple[str, ...]
     on_cpu: bool
+    methods: frozenset[str]
 
     @property
     def constructs(self) -> bool:
         """Whether it shows before there is a model."""
         return self.at in BEFORE
+
+    def of(self, spec: Spec) -> bool:
+        """Whether it is claimed of a spec."""
+        if self.constructs:
+            return True
+        # Two processes over gloo have no mesh for context parallelism, and no GPU that memory could be pinned for.
+        gloo = spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
+        alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
+        return alike and (gloo or "fsdp" not in self.keep)
 
     def shown(self, problems: Iterable[str]) -> bool:
         """Whether what was seen is what is claimed."""
@@ -49,11 +61,14 @@ def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
     for one in proofs:
         if one.text:
             groups[one.code, _target(one.text)].append(one)
-    found = {key: _claim(members) for key, members in groups.items()}
+    patterns: dict[str, list[str]] = defaultdict(list)
+    for (code, _), members in groups.items():
+        patterns[code] += [one.match for one in members if one.raises]
+    found = {key: _claim(members, patterns[key[0]]) for key, members in groups.items()}
     return {key: claim for key, claim in found.items() if claim is not None}
 
 
-def _claim(proofs: list[Proof]) -> Claim | None:
+def _claim(proofs: list[Proof], patterns: list[str]) -> Claim | None:
     if not all(_plain(one) for one in proofs):
         return None
     last = max((one.at for one in proofs), key=STAGES.index)
@@ -61,7 +76,8 @@ def _claim(proofs: list[Proof]) -> Claim | None:
     keep = {one.keep for one in proofs}
     if last not in BEFORE and (last == "save" or len(machines) > 1 or len(keep) > 1):
         return None
-    return Claim(last, tuple(one.match for one in proofs), next(iter(keep)), machines.pop())
+    methods = frozenset(_method(one.text) for one in proofs)
+    return Claim(last, tuple(patterns), next(iter(keep)), machines.pop(), methods)
 
 
 def _plain(one: Proof) -> bool:
@@ -75,6 +91,11 @@ def _plain(one: Proof) -> bool:
 def _target(text: str) -> str:
     named = re.search(r"^\s*target (\S+)", text, re.MULTILINE)
     return named[1] if named else NEW
+
+
+def _method(text: str) -> str:
+    named = re.search(r"^\s*method (\w+)", text, re.MULTILINE)
+    return named[1] if named else "sft"
 
 
 def _on_cpu(text: str) -> bool:

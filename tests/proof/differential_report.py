@@ -47,6 +47,7 @@ class Report:
     warned: Counter[str] = Factory(Counter)
     false_accepts: list[dict[str, Any]] = Factory(list)
     false_refusals: list[dict[str, Any]] = Factory(list)
+    of_language: dict[str, int] = Factory(dict)
     unproven: dict[str, int] = Factory(dict)
     needs: dict[str, str] = Factory(dict)
     crashes: list[dict[str, Any]] = Factory(list)
@@ -66,6 +67,7 @@ def told(report: Report) -> str:
         f"strategies: {counted(report.by_strategy)}",
         f"steps: {counted(report.steps_of)}",
         f"errors: {counted(report.codes)}",
+        f"errors of the language itself, with nothing to lower: {counted(report.of_language)}",
         "errors without a proof: "
         + (", ".join(f"{code} {n}" for code, n in sorted(report.unproven.items())) or "none"),
         "errors whose proof needs more: "
@@ -148,10 +150,12 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
             ("**suspected false refusals**", report["false_refusals_in_all"]),
             ("crashes of the compiler", report["crashes_in_all"]),
         )), "",
-        f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}.",
+        f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}."
+        f" {len(report['written'])} settings stand in one or more of them.",
         "", f"Steps: {counted(report['steps_of'])}.", "",
         f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
-        "Without a proof: " + (counted(report["unproven"]) or "none") + ". With one that needs more than a CPU: "
+        f"Of the language itself, names and units, with nothing to lower: {counted(report['of_language'])}. "
+        "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". With one that needs more than a CPU: "
         + (", ".join(f"{code} ({why})" for code, why in sorted(report["needs"].items())) or "none") + ".", "",
     ]  # fmt: skip
     for title, name in (("False accepts", "false_accepts"), ("Suspected false refusals", "false_refusals")):

@@ -18,7 +18,7 @@ from xpc.compiler.optimizers import TORCH
 from xpc.compiler.spec import Spec
 
 ROWS = 64
-TIMEOUT = 240
+TIMEOUT = 120
 """Seconds that a step may take, with the import of what only its trainer needs."""
 
 

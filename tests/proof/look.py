@@ -130,6 +130,13 @@ def built(folder: str, plan: dict[str, Any]) -> Any:
     return config_class(plan)(**values)
 
 
+class Device:
+    """Stands for DeepSpeed's accelerator where a configuration asks for its name."""
+
+    def __init__(self, name: str) -> None:
+        self.device_name = lambda: name
+
+
 def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
     """The DeepSpeed file through DeepSpeed's own reader and through transformers', against the arguments."""
     import deepspeed.runtime.config as reader
@@ -145,10 +152,12 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
         is_initialized = staticmethod(lambda: True)
 
     original, reader.dist = reader.dist, World
+    disks = importlib.import_module("deepspeed.runtime.swap_tensor.aio_config")
+    asked, disks.get_accelerator = disks.get_accelerator, lambda: Device(run["device"])
     try:
         config = reader.DeepSpeedConfig(path)
     finally:
-        reader.dist = original
+        reader.dist, disks.get_accelerator = original, asked
     half = (config.float16_config.enabled, config.bfloat16_config.enabled) if hasattr(config, "float16_config") else (
         config.fp16_enabled, config.bfloat16_enabled
     )  # fmt: skip
@@ -228,15 +237,9 @@ SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
 """Values that a class writes in another way."""
 
 
-def same(name: str, stated: Any, seen: Any, arguments: dict[str, Any]) -> bool:
-    """Whether an argument has the value that was stated, or the one that its documentation gives for None."""
-    if seen == stated or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen):
-        return True
-    filled = {
-        "metric_for_best_model": ("load_best_model_at_end",), "torch_compile_backend": ("torch_compile",),
-        "greater_is_better": ("load_best_model_at_end", "metric_for_best_model"),
-    }  # fmt: skip
-    return stated is None and any(arguments.get(one) for one in filled.get(name, ()))
+def same(name: str, stated: Any, seen: Any) -> bool:
+    """Whether an argument has the value that was stated, perhaps in the class's own spelling."""
+    return bool(seen == stated or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
 def look(folder: str, brief: bool = False) -> dict[str, Any]:
@@ -248,7 +251,7 @@ def look(folder: str, brief: bool = False) -> dict[str, Any]:
         seen = launched(folder)
         args = built(folder, plan)
         for name, stated in plan["arguments"].items():
-            if name != "deepspeed" and not same(name, stated, plain(getattr(args, name)), plan["arguments"]):
+            if name != "deepspeed" and not same(name, stated, plain(getattr(args, name))):
                 problems.append(f"{name}: stated {stated!r}, read back {plain(getattr(args, name))!r}")
         if run["zero_stage"]:
             problems += deepspeed(folder, plan, args)

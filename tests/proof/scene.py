@@ -84,7 +84,8 @@ class Scene:
     @cached_property
     def model(self) -> Any:
         """The tiny model of the family, in the dtype and with the attention that the bundle says."""
-        self.args  # noqa: B018  # zero.Init is active once the arguments exist
+        tiny_models.model(self.family)  # made before the arguments exist: zero.Init would leave nothing to save
+        self.args  # noqa: B018
         return tiny_models.load(self.family, self.plan["model"], self.kind)
 
     @property

@@ -184,7 +184,7 @@ MEANINGS: dict[str, dict[str, object]] = {
                   "warmup_steps": 40, "warmup_ratio": 0.0, "use_liger_kernel": True, "deepspeed": "deepspeed.json"},
     "constant-warmup": {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 10, "max_steps": 1000},
     "wsd-steps": {"lr_scheduler_type": "warmup_stable_decay",
-                  "lr_scheduler_kwargs": {"num_decay_steps": 100, "min_lr_ratio": 0.05}},
+                  "lr_scheduler_kwargs": {"num_decay_steps": 100, "decay_type": "cosine", "min_lr_ratio": 0.05}},
     "fp32-tf32": {"bf16": False, "fp16": False, "tf32": True},
     "fp16-v100": {"bf16": False, "fp16": True, "tf32": False, "activation_checkpointing": False,
                   "activation_checkpointing_kwargs": None},

@@ -25,7 +25,7 @@ train "tiny" on {data} for {length}
 hardware {hardware}
 strategy {strategy}
 precision fp32
-batch gbs=8 micro=2 seq=64{batch}
+batch {sizes}{batch}
 optimizer adamw(lr=1e-3)
 memory(checkpointing=false)
 track none(every=1)
@@ -35,10 +35,12 @@ target {target}
 
 def spec(
     *more: str, data: str = '"messages.jsonl"', length: str = "6 steps", hardware: str = "cpu", strategy: str = "ddp",
-    batch: str = "", target: str = NEW, save: str = 'save "out" every=never',
+    batch: str = "", target: str = NEW, save: str = 'save "out" every=never', sizes: str = "gbs=8 micro=2 seq=64",
 ) -> str:  # fmt: skip
     """A small run: 8 sequences a step, every loss logged."""
-    head = HEAD.format(data=data, length=length, hardware=hardware, strategy=strategy, batch=batch, target=target)
+    head = HEAD.format(
+        data=data, length=length, hardware=hardware, strategy=strategy, batch=batch, target=target, sizes=sizes
+    )
     return head + "\n".join([save, *more]) + "\n"
 
 

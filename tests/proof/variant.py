@@ -36,6 +36,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         changes = {**HARDWARE, **SMALL, **changes}
         if job["processes"] > 1 and "fsdp" not in keep:
             changes["ddp_backend"] = "gloo"
+            if values.get("ddp_find_unused_parameters") is None:  # what is stated for ddp, which the variant is
+                changes["ddp_find_unused_parameters"] = False
         if values.get("optim") in OPTIMIZERS:
             changes.pop("optim")
         elif "optim" not in keep:

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 import yaml
+from template_support import cases, render
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = {
@@ -23,6 +24,18 @@ SOURCES = {
     "fastchat": ("https://github.com/lm-sys/FastChat", "0e6d3e4", ""),
 }
 """Folder to repository, commit and the folder of recipes in it."""
+
+
+TEMPLATES = {
+    "zephyr": ("alignment-handbook/recipes/zephyr-7b-beta/sft/config_full.yaml", False, False),
+    "zephyr-gemma": ("alignment-handbook/recipes/zephyr-7b-gemma/sft/config_full.yaml", False, False),
+    "smollm2": ("alignment-handbook/recipes/smollm2/sft/config.yaml", False, False),
+    "chatml": ("alignment-handbook/recipes/smollm3/sft/mid.yaml", False, False),
+    "smollm3": ("alignment-handbook/recipes/smollm3/sft/sft.yaml", True, False),
+    "open-r1": ("open-r1/recipes/OpenR1-Distill-7B/sft/config_distill.yaml", True, False),
+    "deepseek-r1-think": ("open-r1/recipes/DeepSeek-R1-Distill-Qwen-1.5B/grpo/config_demo.yaml", False, True),
+}
+"""Our template to the file of the published one, and whether it knows tools, and calls that have no content."""
 
 
 def flags(words: list[str]) -> dict[str, str]:
@@ -72,8 +85,32 @@ def text(table: dict[str, Any]) -> str:
     return "{\n" + ",\n".join([*lines, '"files": {\n' + ",\n".join(files) + "\n}"]) + "\n}\n"
 
 
+def template(folder: str, name: str) -> str:
+    """The published text of a template."""
+    with open(os.path.join(folder, TEMPLATES[name][0]), encoding="utf-8") as handle:
+        return str(yaml.safe_load(handle)["chat_template"])
+
+
+def renderings(folder: str) -> dict[str, Any]:
+    """What each published template makes of the conversations; texts by their digest, for they are long."""
+    out: dict[str, Any] = {}
+    for name, (_, tools, calls) in TEMPLATES.items():
+        published = template(folder, name)
+        made = {case: digested(render(published, turns, **more)) for case, turns, more in cases(tools, calls)}
+        out[name] = {"published": "sha256:" + sha256(published.encode()).hexdigest(), "renders": made}
+    return out
+
+
+def digested(made: dict[str, Any]) -> list[Any]:
+    """A rendering in short: the digest of its text, its length in letters, the spans that count for the loss."""
+    return [sha256(made["text"].encode()).hexdigest()[:16], len(made["text"]), *made["spans"]]
+
+
 def main(folder: str) -> None:
-    """Write one file a family."""
+    """Write one file a family, and the renderings."""
+    shown = json.dumps(renderings(folder), ensure_ascii=False, separators=(",", ": ")).replace('],"', '],\n"')
+    with open(os.path.join(HERE, "renderings.json"), "w", encoding="utf-8", newline="\n") as out:
+        out.write(shown.replace('"renders": {', '"renders": {\n').replace('}},"', '}},\n"') + "\n")
     for family in SOURCES:
         with open(os.path.join(HERE, "published", family + ".json"), "w", encoding="utf-8", newline="\n") as out:
             out.write(text(copied(folder, family)))

@@ -1,9 +1,9 @@
 """Runs bundles one after another from one warm interpreter: the libraries are imported once, each run is a fork.
 
 A run is the bundle's own trainer/main.py in processes of its own, with what torchrun would put into their environment,
-so it trains, saves, dies of a signal and goes on like any other; only the ten seconds of imports are shared. Started as
-a program it reads one JSON object a line (see ``forks.Forks.run``) and answers with one. Standard library, until the
-libraries are asked for.
+so it trains, saves, dies of a signal and goes on like any other; only the ten seconds of imports are shared. Another
+program (``program``), one that looks at what runs have left, starts as fast. Started as a program itself it reads one
+JSON object a line (see ``forks.Forks.run``) and answers with one. Standard library, until the libraries are asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import time
 import traceback
 from importlib import import_module
 from typing import Any
-
 
 TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
 
@@ -64,7 +63,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
                 LOCAL_WORLD_SIZE=str(job["world"]), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
             )  # fmt: skip
         os.environ.update(job["environ"])
-        main = os.path.join(job["bundle"], "trainer", "main.py")
+        main = job["program"] or os.path.join(job["bundle"], "trainer", "main.py")
         sys.argv = [main, *job["words"]]
         sys.path.insert(0, os.path.dirname(main))  # as for a program that is started
         try:
@@ -115,3 +114,4 @@ if __name__ == "__main__":
     for line in sys.stdin:
         answers.write(json.dumps(run(json.loads(line))) + "\n")
         answers.flush()
+    os._exit(0)  # what native modules tell of objects that live to the end is no news here

@@ -21,16 +21,18 @@ class Forks:
 
     def run(
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 120,
-        **environ: str,
+        program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Trains the bundle from ``cwd`` in ``world`` processes; they are killed once ``kill_at`` exists.
 
-        Gives ``status`` (of each process), ``out`` and ``err`` (of all), ``killed`` and ``late``.
+        With ``program`` that file is run in the place of the bundle's. Gives ``status`` (of each process), ``out`` and
+        ``err`` (of all), ``killed`` and ``late``.
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None
+        said = os.path.join(os.path.dirname(bundle), "said")
         job = {"bundle": bundle, "cwd": cwd, "words": words, "world": world, "kill_at": kill_at, "seconds": seconds,
-               "environ": environ, "said": os.path.join(os.path.dirname(bundle), "said")}  # fmt: skip
+               "environ": environ, "program": program, "said": said}  # fmt: skip
         self.server.stdin.write(json.dumps(job) + "\n")
         self.server.stdin.flush()
         answer = self.server.stdout.readline()

@@ -11,3 +11,82 @@ def product(scene: Any) -> dict[str, Any]:
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * scene.plan["run"]["world_size"]
     asked = scene.plan["run"]["gbs"]
     return {"trained": trained, "asked": asked, "same": trained == asked}
+
+
+def steps(scene: Any) -> dict[str, Any]:
+    """Rows in the largest optimizer step of a run, over all processes, and those that the spec asked for."""
+    import torch
+    import torch.distributed as dist
+
+    trainer, rows = scene.trainer, [0]
+    step = trainer.training_step
+
+    def training_step(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        while len(rows) <= trainer.state.global_step:
+            rows.append(0)
+        rows[trainer.state.global_step] += len(inputs["input_ids"])
+        return step(model, inputs, *args, **kwargs)
+
+    trainer.training_step = training_step
+    trainer.train()
+    largest = torch.tensor(max(rows))
+    dist.all_reduce(largest)
+    return {"largest": largest.item(), "asked": scene.plan["run"]["gbs"]}
+
+
+def served(scene: Any) -> dict[str, Any]:
+    """Rows that the processes are handed in one epoch, and the rows that there are."""
+    import torch
+    import torch.distributed as dist
+
+    loader = scene.trainer.get_train_dataloader()
+    handed = torch.tensor(sum(len(batch["input_ids"]) for batch in loader))
+    dist.all_reduce(handed)
+    return {"served": handed.item(), "rows": len(scene.rows)}
+
+
+def shrunk(scene: Any) -> dict[str, Any]:
+    """Which batches are smaller after the first step of training has run out of memory."""
+    import torch
+
+    trainer, args = scene.trainer, scene.args
+    train, evaluation = trainer._train_batch_size, args.per_device_eval_batch_size
+    step, calls = trainer.training_step, []
+
+    def training_step(*more: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return step(*more, **kwargs)
+
+    trainer.training_step = training_step
+    try:
+        trainer.train()
+    except torch.OutOfMemoryError:
+        pass
+    return {
+        "train": trainer._train_batch_size < train,
+        "evaluation": args.per_device_eval_batch_size < evaluation,
+        "accumulation": args.gradient_accumulation_steps,
+    }
+
+
+def readers(scene: Any) -> dict[str, Any]:
+    """Readers of data as the sampler counts them, and as the batch does."""
+    args, run = scene.args, scene.plan["run"]
+    counted = scene.trainer._get_train_sampler().dp_size
+    true = run["gbs"] // (args.per_device_train_batch_size * args.gradient_accumulation_steps)
+    return {"counted": counted, "true": true, "same": counted == true}
+
+
+def sums(scene: Any) -> dict[str, Any]:
+    """The sum of as many equal gradients as a step has, in the dtype that DeepSpeed sums in."""
+    import torch
+
+    scene.trainer.train()
+    dtype = scene.trainer.model_wrapped.get_data_types()[1]
+    accum = scene.args.gradient_accumulation_steps
+    total = torch.zeros((), dtype=dtype)
+    for _ in range(accum):
+        total += torch.ones((), dtype=dtype)
+    return {"dtype": str(dtype), "sum": total.item(), "lost": total.item() < accum}

@@ -12,3 +12,8 @@ def metrics(scene: Any) -> dict[str, Any]:
     return {
         "names": sorted(set(names) - {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"})
     }
+
+
+def interval(scene: Any) -> dict[str, Any]:
+    """Steps between two evaluations, as the arguments have them once they are built."""
+    return {"steps": scene.args.eval_steps}

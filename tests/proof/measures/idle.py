@@ -9,7 +9,7 @@ import look
 
 
 def zero(scene: Any) -> dict[str, Any]:
-    """What DeepSpeed reads of the bundle: the size of its gathers, sub-groups, and what is offloaded; None without a file."""
+    """What DeepSpeed reads of the bundle: sizes of gathers and sub-groups, what is offloaded; None without a file."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
     if not scene.plan["arguments"].get("deepspeed"):
@@ -37,13 +37,13 @@ def worker(scene: Any) -> dict[str, Any]:
 
 
 def version(scene: Any) -> dict[str, Any]:
-    """The FSDP that was asked for, and the newest that accelerate has."""
-    from dataclasses import fields
-
+    """The FSDP that the launcher's file asks for, and whether the worker's plugin knows that there are two."""
+    import yaml
     from accelerate.utils import FullyShardedDataParallelPlugin
 
-    names = {one.name for one in fields(FullyShardedDataParallelPlugin)}
-    return {"asked": scene.plan["run"].get("fsdp_version"), "has": 2 if "fsdp_version" in names else 1}
+    with open(os.path.join(scene.folder, "accelerate.yaml"), encoding="utf-8") as handle:
+        asked = yaml.safe_load(handle).get("fsdp_config", {}).get("fsdp_version", 1)
+    return {"asked": asked, "known": hasattr(FullyShardedDataParallelPlugin, "fsdp_version")}
 
 
 def mixture(scene: Any) -> dict[str, Any]:

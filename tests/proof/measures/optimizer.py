@@ -25,7 +25,7 @@ def copies(scene: Any) -> dict[str, Any]:
     theirs = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(theirs, mine.clone())
     same = all(torch.equal(one, mine) for one in theirs)
-    return {"same": same, "sum": mine.double().sum().item(), "moved": before.shape != mine.shape or not torch.equal(before, mine)}
+    return {"same": same, "moved": before.shape != mine.shape or not torch.equal(before, mine)}
 
 
 def early(scene: Any) -> dict[str, Any]:
@@ -48,9 +48,24 @@ def early(scene: Any) -> dict[str, Any]:
 
 
 def groups(scene: Any) -> dict[str, Any]:
-    """What stands in the optimizer's first group, beside its parameters."""
+    """What stands in the optimizer's groups, beside their parameters; the first group that has a name counts."""
     optimizer = scene.trainer.create_optimizer()
-    return {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
+    found: dict[str, Any] = {}
+    for group in reversed(optimizer.param_groups):
+        found |= {name: value for name, value in group.items() if name != "params"}
+    return found
+
+
+def states(scene: Any) -> dict[str, Any]:
+    """Whether the moments of what is projected are fewer than Adam's two for every trained number."""
+    trainer = scene.trainer
+    trainer.train()
+    optimizer = trainer.optimizer.optimizer
+    parts = [part for group in optimizer.param_groups if "rank" in group for part in group["params"]]
+    kept = [optimizer.state[part] for part in parts if part in optimizer.state]
+    moments = sum(one[name].numel() for one in kept for name in ("exp_avg", "exp_avg_sq"))
+    whole = 2 * sum(part.numel() for part in parts if part.requires_grad)
+    return {"moments": moments, "whole": whole, "fewer": moments < whole}
 
 
 def rates(scene: Any) -> dict[str, Any]:

@@ -11,3 +11,15 @@ def final(scene: Any) -> dict[str, Any]:
     folder = scene.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
+
+
+def resumed(scene: Any) -> dict[str, Any]:
+    """Steps that Adam has counted at the end of two, the second of which was resumed from the first's checkpoint."""
+    trainer = scene.trainer
+    trainer.train()
+    first = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
+    del scene.trainer
+    again = scene.trainer
+    again.train(resume_from_checkpoint=first)
+    states = again.optimizer.state_dict()["state"]
+    return {"adam": int(max(one["step"] for one in states.values())), "steps": again.state.global_step}

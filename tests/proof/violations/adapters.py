@@ -24,7 +24,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q", "XP456", at="init", measure="losses.gradient", expect={"moves": False}),
     Proof("Q", "XP456", case="XP456-dropout", at="init", measure="losses.gradient", expect={"moves": False},
           variant="dropout"),
-    Proof("Q", "XP459", at="init", warns="use_reentrant. is forced to .True",
+    Proof("D34", "XP459", at="init", warns="use_reentrant. is forced to .True",
           text=on_cpu("lora", "memory {", "  checkpointing(reentrant=false)", "}", **SMALL),
           legal=on_cpu("lora", **SMALL)),
 )  # fmt: skip

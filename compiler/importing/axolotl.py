@@ -1,0 +1,360 @@
+"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype, evaluations
+and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing import axolotl_data, axolotl_keys, sharding, trainer, trlyaml
+from xpc.compiler.importing import model as models
+from xpc.compiler.importing.asked import NEW, Asked, Machines, load
+from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
+from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.outcome import Draft, Fate
+from xpc.compiler.importing.switches import follow
+from xpc.compiler.importing.values import ATTENTION
+from xpc.compiler.kinds import EPOCH, NEVER, Amount
+
+Entries = Mapping[str, Entry]
+
+METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
+OWN = (
+    "rl", "reward_model", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear", "lora_target_modules",
+    "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit", "evals_per_epoch", "saves_per_epoch",
+    "val_set_size", "sample_packing", "eval_sample_packing", "attn_implementation", "flash_attention", "sdp_attention",
+    "flex_attention", "eager_attention", "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs",
+    "activation_offloading", "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb",
+    "use_tensorboard", "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp",
+    "fsdp_config", "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
+    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "batch_size", "ray_num_workers",
+    "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
+    "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
+)  # fmt: skip
+"""Keys that the functions below read."""
+
+
+def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of a file."""
+    rl, reward = entries.get("rl"), entries.get("reward_model")
+    word = "" if rl is None or rl.empty else str(text(rl)).lower()
+    method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    draft = Draft(load(asked.target or NEW), method, asked.stem)
+    trlyaml.given(draft, asked)
+    if rl is not None and word and not METHODS.get(word):
+        draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
+    for one in (rl, reward):
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.mark(one, "mapped", f"method {method}")
+    found = Machines()
+    named = {SAME.get(key, key): one for key, one in entries.items()}
+    models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
+    _model(draft, named)
+    _precision(draft, named)
+    _memory(draft, named)
+    _intervals(draft, named)
+    own = {*OWN, *IMPOSSIBLE, *KEPT, *QUIET, *axolotl_data.READ}
+    trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
+    _adapter(draft, named)
+    _sharding(draft, named, asked, launch, zero, found)
+    _trackers(draft, named)
+    _method(draft, named)
+    axolotl_data.data(draft, named)
+    _defaults(draft, named)
+    follow(draft)
+    draft.put("method", method)
+    trlyaml.finish(draft, asked, found)
+    axolotl_keys.rest(draft, named)
+    draft.settle(entries, [*trlyaml.known(draft.target, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
+    for table in (launch, zero, *draft.read):
+        draft.settle(table or {}, (), {})
+    return draft
+
+
+def _model(draft: Draft, named: Entries) -> None:
+    """Attention and special tokens."""
+    attention = named.get("attn_implementation")
+    if attention is not None and not attention.empty:
+        name = ATTENTION.get(str(attention.value))
+        if name is None:
+            draft.error(attention, "the language has no such attention")
+        else:
+            draft.put("model.attn", name, attention)
+    elif attention is not None:
+        draft.note(attention, "transformers chooses")
+    for key, name in (("flash_attention", "flash2"), ("sdp_attention", "sdpa"), ("flex_attention", "flex"),
+                      ("eager_attention", "eager"), ("xformers_attention", "sdpa")):  # fmt: skip
+        one = named.get(key)
+        if one is not None and boolean(one):
+            draft.put("model.attn", name, one)
+        elif one is not None:
+            draft.note(one, "it is off")
+    tokens = named.get("special_tokens")
+    if tokens is not None and tokens.empty:
+        draft.note(tokens, "null: the tokenizer's own")
+    for key, one in ({} if tokens is None else tokens.mapping).items():
+        path = {"pad_token": "model.pad", "eos_token": "model.eos"}.get(key)
+        if one.empty:
+            draft.note(one, "null: the tokenizer's own")
+        elif path is not None:
+            draft.setting(path, one)
+        else:
+            draft.reserve(one, f"special_tokens.{key}: {text(one)}", "a bundle keeps the tokenizer's other tokens")
+
+
+def _precision(draft: Draft, named: Entries) -> None:
+    for key, name in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16"), ("float16", "fp16")):
+        one = named.get(key)
+        if one is None:
+            continue
+        if one.off:
+            draft.note(one, "it is off")
+        elif boolean(one) or one.value in ("auto", "full"):
+            draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
+        else:
+            draft.error(one, "it takes true, false, auto or full")
+    draft.default("precision", "fp32", "not set: axolotl's own")
+    if draft.settings["precision"].text != "fp32":
+        draft.default("model.dtype", draft.settings["precision"].text, "axolotl loads in the computation's dtype")
+
+
+def _memory(draft: Draft, named: Entries) -> None:
+    entry, kwargs, away = (named.get(key) for key in ("gradient_checkpointing", "gradient_checkpointing_kwargs",
+                                                      "activation_offloading"))  # fmt: skip
+    on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
+    if entry is not None and entry.value in ("offload", "offload_disk", "unsloth"):
+        draft.put("memory.checkpointing", True, entry, "what is recomputed from stays on the GPU")
+        draft.warn(entry, "what is recomputed from stays on the GPU: this changes memory, not the loss")
+    elif entry is not None:
+        draft.setting("memory.checkpointing", entry)
+    inside = {} if kwargs is None else kwargs.mapping
+    for key, one in inside.items():
+        if key == "use_reentrant" and on:
+            draft.setting("memory.checkpointing.reentrant", one)
+        elif not on:
+            draft.note(one, "checkpointing is off")
+        else:
+            draft.error(one, "the language has `reentrant` only")
+    if kwargs is not None and not inside:
+        draft.note(kwargs, "null: axolotl's own")
+    draft.default("memory.checkpointing", on, "not set: axolotl's own")
+    if on:
+        draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's own")
+    if away is not None and away.off:
+        draft.note(away, "it is off")
+    elif away is not None and on and draft.method == "sft":
+        draft.note(away, "activations are recomputed")
+        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
+    elif away is not None:
+        draft.put("memory.offload_activations", True, away)
+
+
+def _intervals(draft: Draft, named: Entries) -> None:
+    """`evals_per_epoch` and `saves_per_epoch` are shares of the run, as axolotl computes them."""
+    length = named.get("num_train_epochs")
+    epochs = (number(length) if length is not None else None) or 1
+    held = named.get("val_set_size")
+    evaluates = held is not None and bool(number(held))
+    for key, path, steps in (("evals_per_epoch", "eval.every", "eval_steps"), ("saves_per_epoch", "save.every", "save_steps")):
+        one = named.get(key)
+        if one is None or one.empty:
+            if one is not None:
+                draft.note(one, "null: axolotl's own")
+            continue
+        times = number(one)
+        if key == "evals_per_epoch" and not evaluates:
+            draft.note(one, "no rows are held out")
+        elif times is None or times < 0:
+            draft.error(one, "it takes a number that is not negative")
+        elif steps in named and not named[steps].empty:
+            draft.error(one, f"`{steps}` on line {named[steps].line} says how often, too", "keep one of the two")
+        elif times == 0:
+            draft.put(path, NEVER, one)
+        elif times == 1 or times * epochs <= 1:
+            draft.put(path, EPOCH, one)
+        else:
+            draft.put(path, Amount("share", 1 / (times * epochs)), one)
+    if evaluates and not any(key in named and not named[key].empty for key in ("eval_steps", "eval_strategy")):
+        draft.default("eval.every", EPOCH, "not set: axolotl evaluates after each epoch")
+    if not any(key in named and not named[key].empty for key in ("save_steps", "save_strategy")):
+        draft.default("save.every", EPOCH, "not set: axolotl saves after each epoch")
+
+
+def _adapter(draft: Draft, named: Entries) -> None:
+    kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
+    word = "" if kind is None or kind.empty else str(text(kind)).lower()
+    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
+    inside = [named[key] for key in ("lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules")
+              if key in named]  # fmt: skip
+    if word not in ("lora", "qlora"):
+        if word:
+            draft.error(kind or inside[0], "the language has lora and qlora")
+        for one in [*([kind] if kind is not None else []), *inside]:
+            draft.note(one, "no adapter is trained")
+        for one in (four, eight):
+            if one is not None and boolean(one):
+                draft.error(one, "quantized weights cannot be trained without an adapter")
+            elif one is not None:
+                draft.note(one, "it is off")
+        return
+    assert kind is not None
+    if word == "qlora" or bits == 4:
+        draft.put("qlora", True, kind)
+        bits = 4
+    else:
+        draft.put("lora", True, kind)
+    for one, width in ((four, 4), (eight, 8)):
+        if one is not None and (one.off or bits != width):
+            draft.note(one, "it is off" if one.off else "the base has 4 bits")
+        elif one is not None and width == 8:
+            draft.put("lora.bits", 8, one)
+        elif one is not None:
+            draft.put("qlora", True, one)
+    for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
+        if key in named:
+            draft.setting(path, named[key])
+    draft.default("lora.dropout", 0.0, "not set: axolotl's own")
+    linear, modules = named.get("lora_target_linear"), named.get("lora_target_modules")
+    if linear is not None and boolean(linear):
+        draft.put("lora.targets", "all-linear", linear)
+        if modules is not None:
+            draft.note(modules, "`lora_target_linear` takes every linear layer")
+    else:
+        if linear is not None:
+            draft.note(linear, "it is off")
+        models.targets(draft, modules)
+    more = named.get("bnb_config_kwargs")
+    for key, one in ({} if more is None else more.mapping).items():
+        if key == "bnb_4bit_use_double_quant" and boolean(one):
+            draft.note(one, "what a bundle writes")
+        else:
+            draft.error(one, "a bundle of 4 bits is nf4 with quantized scales")
+
+
+def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+              found: Machines) -> None:  # fmt: skip
+    shard, replicate, context = (named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size"))
+    config = named.get("fsdp_config")
+    parallel = (integer(context) if context is not None else None) or 1
+    if context is not None and parallel > 1:
+        draft.put("strategy.context_parallel", parallel, context)
+    if replicate is not None and (integer(replicate) or 0) > 1:
+        draft.put("strategy", "hsdp", replicate)
+        if shard is not None and integer(shard):
+            draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
+    for one in (shard, replicate, context):
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.note(one, "it follows the number of processes")
+    workers = named.get("ray_num_workers")
+    if workers is not None:
+        sharding.count(draft, workers, "total", found)
+    for key in ("tensor_parallel_size", "expert_parallel_size"):
+        one = named.get(key)
+        if one is not None and (integer(one) or 1) == 1:
+            draft.note(one, "nothing is split")
+        elif one is not None:
+            draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
+    table = dict(named)
+    if "fsdp" not in table and config is not None and config.mapping:
+        table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
+        draft.fates.setdefault((config.file, "fsdp"), _implied(config))
+    trlyaml.shard(draft, table, asked, launch, zero, found)
+
+
+def _implied(config: Entry) -> Fate:
+    return Fate("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
+
+
+def _trackers(draft: Draft, named: Entries) -> None:
+    on: list[str] = []
+    project, name, run = (named.get(key) for key in ("wandb_project", "wandb_name", "wandb_run_id"))
+    use, board, trackio = (named.get(key) for key in ("use_wandb", "use_tensorboard", "use_trackio"))
+    theirs, called = named.get("trackio_project_name"), named.get("trackio_run_name")
+    if project is not None and not project.empty:
+        on.append("wandb")
+    elif use is not None and boolean(use):
+        on.append("wandb")
+    if (theirs is not None and not theirs.empty) or (trackio is not None and boolean(trackio)):
+        on.append("trackio")
+    if board is not None and boolean(board):
+        on.append("tensorboard")
+    draft.default("track", tuple(on) if on else ("none",), "what the source reports to")
+    if on:
+        draft.put("track", tuple(on))
+    for one, path, needs in ((project, "track.project", "wandb"), (theirs, "track.project", "trackio"),
+                             (name, "track.name", "wandb"), (called, "track.name", "trackio")):  # fmt: skip
+        if one is not None and one.empty:
+            draft.note(one, "null: nothing is tracked")
+        elif one is not None and needs in on:
+            draft.setting(path, one)
+        elif one is not None:
+            draft.note(one, "nothing is tracked")
+    for one in (use, board, trackio):
+        if one is not None:
+            draft.mark(one, "mapped", "track")
+    if run is not None:
+        draft.note(run, "the run's own")
+
+
+def _method(draft: Draft, named: Entries) -> None:
+    """The numbers of preference tuning and of GRPO's `trl` block."""
+    for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
+        one = named.get(key)
+        if one is not None and one.empty:
+            draft.note(one, "null: the default")
+        elif one is not None and draft.method in ("dpo", "kto", "orpo", "grpo"):
+            draft.setting("method.beta", one)
+        elif one is not None:
+            draft.note(one, f"{draft.method} does not read it")
+    longest = named.get("max_prompt_len")
+    if longest is not None:
+        draft.setting("method.max_prompt", longest)
+    if draft.method in ("dpo", "kto", "orpo"):
+        draft.default("method.max_prompt", 512, "not set: axolotl's own")
+    block = named.get("trl")
+    if block is not None and block.mapping and draft.method in ("grpo", "rloo"):
+        trainer.arguments(draft, block.mapping)
+    elif block is not None:
+        for one in block.mapping.values():
+            draft.note(one, f"{draft.method} does not read it")
+
+
+def _defaults(draft: Draft, named: Entries) -> None:
+    why = "not set: axolotl's own"
+    packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
+    on = packed is not None and boolean(packed) is True
+    if packed is not None and draft.method == "sft":
+        draft.put("batch.packing", on, packed)
+    elif packed is not None:
+        draft.note(packed, f"{draft.method} packs nothing")
+    if again is not None and on and draft.method == "sft" and not again.empty:
+        draft.setting("batch.packing.eval", again)
+    elif again is not None:
+        draft.note(again, "nothing is packed")
+    batch = named.get("batch_size")
+    if batch is not None and not batch.empty:
+        draft.setting("batch.gbs", batch)
+    if not draft.has("train.steps"):
+        draft.default("train.epochs", 1.0, why)
+    for path, value in (("batch.seq", 512), ("batch.micro", 1), ("optimizer", "adamw_fused"), ("schedule", "cosine"),
+                        ("save.keep", 4), ("optimizer.lr", 5e-5)):  # fmt: skip
+        draft.default(path, value, why)
+    if not draft.has("batch.gbs"):
+        draft.default("batch.accum", 1, why)
+    draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
+    draft.default("schedule.warmup", Amount("share", 0.03), why)
+    floor = named.get("cosine_min_lr_ratio")
+    if floor is not None and number(floor) is not None and 0 <= (number(floor) or 0) < 1:
+        draft.put("schedule.min_lr", Amount("share", number(floor) or 0), floor)
+    elif floor is not None and floor.empty:
+        draft.note(floor, "null: none")
+    elif floor is not None and number(floor) == 1:
+        draft.settings.pop("schedule", None)
+        draft.put("schedule", "constant", floor, "a cosine that never falls")
+    elif floor is not None:
+        draft.error(floor, "it takes a share of the peak")
+    auto = named.get("auto_resume_from_checkpoints")
+    if auto is not None:
+        draft.put("save.resume", "auto" if boolean(auto) else "never", auto)
+    names = words(named["plugins"]) if "plugins" in named else None
+    if names is not None:
+        axolotl_keys.plugins(draft, named["plugins"], names)

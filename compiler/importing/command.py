@@ -1,0 +1,311 @@
+"""A command line or a script: the launcher's options, the program, and the arguments that transformers would parse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler.importing import jsontext, sharding, trlyaml, yamltext
+from xpc.compiler.importing.asked import NEW, OLD, Asked, Machines, load
+from xpc.compiler.importing.entries import Entry, Unreadable, text
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.shell import Call, Word, calls
+from xpc.compiler.importing.vicuna import VICUNA
+from xpc.compiler.schema import METHODS
+from xpc.grammar.record import evolve, record
+
+Entries = Mapping[str, Entry]
+
+QUIET_LAUNCH = (
+    "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
+    "max_restarts", "monitor_interval", "start_method", "role", "log_dir", "redirects", "tee", "local_addr", "hostfile",
+    "include", "exclude", "launcher", "launcher_args", "main_process_port", "main_process_ip", "machine_rank",
+    "same_network", "rdzv_conf", "main_training_function", "no_python", "bind_cores_to_rank", "local_ranks_filter",
+    "gpu_ids", "mixed_precision", "multi_gpu", "quiet", "debug", "num_cpu_threads_per_process", "enable_cpu_affinity",
+    "logs_specs", "max_train_steps", "save_pid", "elastic_training", "force_multi",
+)  # fmt: skip
+"""Options of launchers that say how processes find each other; `launch.sh` has its own."""
+SWITCHES = ("standalone", "multi_gpu", "use_deepspeed", "use_fsdp", "cpu", "use_cpu", "no_python", "quiet", "debug", "module",
+            "m", "same_network", "enable_cpu_affinity", "tpu", "no_local_rank", "force_multi", "save_pid")  # fmt: skip
+ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
+FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
+@record
+class Line:
+    """A call taken apart: launcher, its options, the program, the program's arguments."""
+
+    launcher: str
+    options: dict[str, Entry]
+    program: str
+    arguments: dict[str, Entry]
+    rest: tuple[Word, ...] = ()
+
+
+def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of the one training command of a script. Raises Unreadable where there is none or more than one."""
+    found = [one for one in calls(text_) if one.words]
+    training = [one for one in found if _trains(one.words)]
+    if len(training) != 1:
+        lines = ", ".join(str(one.words[0].line) for one in training)
+        raise Unreadable(f"it holds {len(training)} training commands, on lines {lines}" if training else
+                         "it holds no training command (torchrun, accelerate launch, deepspeed, python, trl)")  # fmt: skip
+    environment = [word for one in calls(text_) for word in one.environment]
+    line = _taken_apart(training[0], file)
+    return _draft(line, environment, file, asked, launch, zero)
+
+
+def _trains(words: Sequence[Word]) -> bool:
+    name = os.path.basename(words[0].text)
+    if name in ("torchrun", "deepspeed", "trl", "llamafactory-cli", "axolotl"):
+        return True
+    if name in ("accelerate", "accelerate-launch"):
+        return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
+    if name in ("srun", "nohup", "env", "time", "uv", "poetry", "exec"):
+        return len(words) > 1 and any(_trains(words[n:]) for n in range(1, min(len(words), 12)))
+    program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
+    return name.startswith("python") and program and any(one.text.startswith("--") for one in words)
+
+
+def _taken_apart(call: Call, file: str) -> Line:
+    words = list(call.words)
+    while os.path.basename(words[0].text) in ("srun", "nohup", "env", "time", "uv", "poetry", "exec"):
+        words.pop(0)
+        while words and not _trains(words):
+            words.pop(0)
+    launcher = os.path.basename(words.pop(0).text)
+    if launcher == "accelerate":
+        words.pop(0)
+    if launcher.startswith("python"):
+        launcher = "python"
+        if [one.text for one in words[:2]] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+            launcher, words = "torchrun", words[2:]
+        elif [one.text for one in words[:2]] == ["-m", "accelerate.commands.launch"]:
+            launcher, words = "accelerate", words[2:]
+    if launcher in ("trl", "llamafactory-cli", "axolotl"):
+        program = f"{launcher} {words.pop(0).text}" if words else launcher
+        options: dict[str, Entry] = {}
+    else:
+        options, program, words = _options(words, file)
+    arguments, rest = _arguments(words, file)
+    return Line(launcher, options, program, arguments, tuple(rest))
+
+
+def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
+    """The launcher's options up to the program; `-m` names a module."""
+    out: dict[str, Entry] = {}
+    while words:
+        word = words.pop(0)
+        if not word.text.startswith("-"):
+            return out, word.text, words
+        name, equals, value = word.text.lstrip("-").partition("=")
+        key = name.replace("-", "_")
+        if key in ("m", "module"):
+            return out, words.pop(0).text if words else "", words
+        if equals:
+            out[key] = Entry(f"{key}", value, file, word.line, value)
+        elif key in SWITCHES or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
+            out[key] = Entry(key, True, file, word.line)
+        else:
+            one = words.pop(0)
+            out[key] = Entry(key, one.text, file, word.line, one.text)
+    return out, "", words
+
+
+def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Word]]:
+    """`--key value`, `--key=value`, `--key` and `--key a b c`; the words before the first key are returned as they are."""
+    out: dict[str, Entry] = {}
+    rest: list[Word] = []
+    while words and not words[0].text.startswith("--"):
+        rest.append(words.pop(0))
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.text[2:].partition("=")
+        key = name.replace("-", "_")
+        values = [Word(value, word.line, word.open)] if equals else []
+        while words and not words[0].text.startswith("--"):
+            values.append(words.pop(0))
+        if key in out:
+            raise Unreadable(f"`--{key[:60]}` stands twice", word.line)
+        out[key] = _entry(key, values, file, word.line)
+    return out, rest
+
+
+def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
+    if not values:
+        return Entry(key, True, file, line)
+    if len(values) > 1:
+        parts: list[Entry] = [Entry(f"{key}[{n}]", one.text, file, one.line, one.text) for n, one in enumerate(values)]
+        return Entry(key, parts, file, line)
+    typed = values[0].text
+    if typed.startswith("{") and typed.rstrip().endswith("}"):
+        try:
+            table = jsontext.read(typed, file)
+        except Unreadable:
+            return Entry(key, typed, file, line, typed)
+        return Entry(key, {name: _moved(one, f"{key}.{one.key}", line) for name, one in table.items()}, file, line)
+    return Entry(key, typed, file, line, typed)
+
+
+def _moved(entry: Entry, key: str, line: int) -> Entry:
+    value = entry.value
+    if isinstance(value, dict):
+        value = {name: _moved(one, f"{key}.{name}", line) for name, one in value.items()}
+    return Entry(key, value, entry.file, line, entry.typed)
+
+
+def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+           zero: Entries | None) -> Draft:  # fmt: skip
+    found, options = Machines(), line.options
+    entries = dict(line.arguments)
+    config = entries.pop("config", None)
+    if line.program.startswith(("llamafactory-cli", "axolotl")) or line.program == "axolotl.cli.train":
+        raise Unreadable(f"`{line.program}` reads a file: import that file")
+    files: list[Mapping[str, Entry]] = []
+    if config is not None:
+        table = _file(config, asked)
+        files.append({key: one for key, one in table.items() if key in entries})
+        entries = {**table, **entries}
+    method = asked.method or _method(line.program)
+    wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
+             for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
+    entries.update({one.key: one for one in wandb if one.key not in entries})
+    chat = "fastchat" in line.program or any(key in entries for key in FASTCHAT)
+    draft, source = trlyaml.start(evolve(asked, method=method or ("sft" if chat else None)), entries, file)
+    if config is not None:
+        draft.mark(config, "mapped", "the file was read")
+        for table in files:
+            for one in table.values():
+                draft.note(one, f"line {entries[one.key].line} of the command says otherwise")
+    if chat:
+        entries = fastchat(draft, entries, line.program, asked)
+        source = load(OLD)
+    named = options.get("config_file")
+    if named is not None and launch is None:
+        launch = _file(named, asked)
+        draft.mark(named, "mapped", "the file was read")
+        draft.read.append(launch)
+    launch = _launcher(draft, line, found, launch)
+    for path in ("deepspeed", "deepspeed_config"):
+        one = entries.get(path)
+        if one is not None and isinstance(one.value, str) and one.value.startswith("$") and zero is None:
+            draft.error(one, "no variable of the script says which file", "`--deepspeed FILE` names it")
+    trlyaml.arguments(draft, entries, asked, source, launch, zero, found)
+    for word in environment:
+        _environment(draft, word, file)
+    for word in line.rest:
+        draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
+    return draft
+
+
+def _environment(draft: Draft, word: Word, file: str) -> None:
+    name, _, value = word.text.partition("=")
+    entry = Entry(f"${name}", value, file, word.line, value)
+    if name in ENVIRONMENT:
+        draft.mark(entry, "mapped", ENVIRONMENT[name])
+    else:
+        draft.note(entry, "the environment of the launch")
+
+
+def _file(entry: Entry, asked: Asked) -> dict[str, Entry]:
+    """A YAML or JSON file that an option names. Raises Unreadable."""
+    name = text(entry) or ""
+    data = asked.read(name)
+    if data is None:
+        raise Unreadable(f"`{name[:80]}` is not there", entry.line)
+    body = data.decode("utf-8-sig", "replace")
+    return (jsontext if body.lstrip().startswith("{") else yamltext).read(body, name)
+
+
+def _method(program: str) -> str | None:
+    """What the program's name says: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    words = program.lower().replace(".py", "").replace("/", " ").replace("_", " ").replace(".", " ").replace("-", " ").split()
+    return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)
+
+
+def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
+    """The options of the launcher: processes, nodes, and what accelerate's file would say."""
+    table = dict(launch or {})
+    extra: dict[str, Entry] = {}
+    for key, one in line.options.items():
+        if key == "config_file":
+            continue
+        if key in ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines"):
+            slot = {"nproc_per_node": "each", "num_gpus": "each", "num_processes": "total"}.get(key, "nodes")
+            if text(one) in ("gpu", "auto", "-1"):
+                draft.note(one, "as many as there are: `--hardware` says how many")
+            else:
+                sharding.count(draft, one, slot, found)
+                if key in ("num_processes", "num_machines") and key in table:
+                    draft.note(table.pop(key), f"line {one.line} of the command says otherwise")
+        elif line.launcher == "accelerate" and key not in QUIET_LAUNCH:
+            extra[key] = one
+        elif key == "mixed_precision" and line.launcher == "accelerate":
+            table["mixed_precision"] = one
+        elif key in QUIET_LAUNCH:
+            draft.note(one, "launch.sh starts the processes in its own way")
+        else:
+            draft.error(one, f"no option of {line.launcher} that is known here")
+    return _accelerate(draft, extra, table) or None
+
+
+def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
+    """accelerate's options as its file would have them: `--use_fsdp --fsdp_version 2`."""
+    zero = {key: one for key, one in options.items() if key in ZERO}
+    fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
+    for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
+                                        ("use_fsdp", "FSDP", fsdp, "fsdp_config")):  # fmt: skip
+        if switch in options:
+            one = options.pop(switch)
+            table["distributed_type"] = Entry(one.key, kind, one.file, one.line)
+        if inside:
+            first = next(iter(inside.values()))
+            held = table[block].mapping if block in table else {}
+            table[block] = Entry(block, {**held, **inside}, first.file, first.line)
+    for key in ("cpu", "use_cpu"):
+        if key in options:
+            table["use_cpu"] = options.pop(key)
+    for key, one in options.items():
+        if key not in zero and key not in fsdp:
+            table[key] = one
+    return table
+
+
+ZERO = (
+    "zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
+    "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_init_flag",
+    "zero3_save_16bit_model", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter",
+    "deepspeed_multinode_launcher", "deepspeed_config_file", "deepspeed_moe_layer_cls_names",
+)  # fmt: skip
+
+
+def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:
+    """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
+    draft.target = load(asked.target or NEW)
+    out = dict(entries)
+    tuned = "train_lora" in program or "q_lora" in entries
+    low = out.pop("q_lora", None)
+    if tuned:
+        first = low or next(iter(entries.values()))
+        on = Entry("use_peft", True, first.file, first.line)
+        draft.note(on, "train_lora.py trains adapters")
+        out["use_peft"] = on
+        if low is not None:
+            out["load_in_4bit"] = low
+        draft.default("lora.rank", 8, "not set: FastChat's own")
+        draft.default("lora.alpha", 16.0, "not set: FastChat's own")
+    flash = out.pop("flash_attn", None)
+    if flash is not None:
+        draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
+    else:
+        memory = "train_mem" in program
+        draft.put("model.attn", "flash2" if memory else "eager", None,
+                  "train_mem.py puts flash attention in" if memory else "the attention of FastChat's transformers")  # fmt: skip
+    name = f"{draft.stem}.chat_template.jinja"
+    if "chat_template" not in out:
+        draft.files[name] = VICUNA.encode()
+        draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
+        draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
+        draft.put("method.assistant_only", True, None, "FastChat masks the questions")
+        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec says so with a template that is "
+                   "written beside it")  # fmt: skip
+    draft.default("batch.seq", 512, "not set: FastChat's model_max_length") if "model_max_length" not in out else None
+    return out

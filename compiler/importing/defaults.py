@@ -1,0 +1,75 @@
+"""What a TRL configuration leaves out: the defaults of the classes of its own time, where a spec would mean another."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.asked import OLD
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.values import RENAMES, optimizers
+from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.schema import ONLINE, TABLE
+from xpc.compiler.targets import Json, Target
+
+APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
+         "method.vllm.timeout", "method.log_completions")  # fmt: skip
+"""Settings whose default says nothing, or follows another setting."""
+
+
+def native_defaults(draft: Draft, native: Target) -> None:
+    """The settings that no key says, as `native` has them, where the language would choose otherwise."""
+    stated = native.base_arguments(native.config(draft.method))
+    why = f"not set: the default of {native.name}"
+
+    def usual(name: str) -> Json:
+        return stated.get(RENAMES.get(name, name), stated.get(name))
+
+    if not draft.has("train.steps"):
+        draft.default("train.epochs", 3.0, why)
+    for path, name in (("batch.micro", "per_device_train_batch_size"), ("batch.accum", "gradient_accumulation_steps"),
+                       ("optimizer.lr", "learning_rate"), ("batch.seq", "max_length")):  # fmt: skip
+        value = usual(name)
+        if isinstance(value, int | float):
+            draft.default(path, value, why)
+    for path, name in (("save.every", "save_steps"), ("track.every", "logging_steps")):
+        value = usual(name)
+        if isinstance(value, int | float):
+            draft.default(path, Amount("count", int(value)), why)
+    if draft.method not in ONLINE:
+        draft.default("eval.micro", 8, why)
+    draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, why)
+    on = draft.settings.get("memory.checkpointing")
+    if native.name == OLD and on is not None and on.text == "true":
+        draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
+    optimizer = optimizers().get(str(usual("optim")))
+    if optimizer is not None:
+        draft.default("optimizer", optimizer, why)
+    draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
+    if native.name != draft.target.name:
+        _method(draft, native, stated, why)
+
+
+def _method(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> None:
+    """The method's own defaults where the two stacks differ: a spec takes those of its target."""
+    here = draft.target.base_arguments(draft.target.config(draft.method))
+    for row in TABLE:
+        block = row.path.rpartition(".")[0]
+        if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
+            continue
+        name = row.args[0]
+        if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
+            continue
+        value = _value(draft, native, row.path, stated[name])
+        if value is not None and value != _value(draft, draft.target, row.path, here.get(name)):
+            draft.default(row.path, value, why)
+
+
+def _value(draft: Draft, target: Target, path: str, value: Json) -> object:
+    if path == "method.loss":
+        losses = {theirs: ours for ours, theirs in target.losses(draft.method).items()}
+        names = [str(one) for one in (value if isinstance(value, list) else [value])]
+        known = [losses.get(name) for name in names]
+        return None if None in known or not known else tuple(Weighted(str(name)) for name in known)
+    if path == "method.scale_rewards" and isinstance(value, bool):
+        return "group" if value else "none"
+    if path == "method.vllm.gpu_memory" and isinstance(value, float):
+        return Amount("share", value)
+    return value if isinstance(value, bool | int | float | str) else None

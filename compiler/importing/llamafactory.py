@@ -1,0 +1,494 @@
+"""LLaMA-Factory's YAML, of both generations, with its own defaults written out: the loss on answers, alpha twice the
+rank, recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from xpc.compiler.importing import model as models
+from xpc.compiler.importing import trainer, trlyaml
+from xpc.compiler.importing.asked import NEW, Asked, Machines, load
+from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.outcome import Draft, Source
+from xpc.compiler.importing.switches import follow
+from xpc.compiler.importing.values import ATTENTION
+from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.lower.specfile import quoted
+
+Entries = Mapping[str, Entry]
+
+STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
+SAME = {
+    "cutoff_len": "max_length", "preprocessing_num_workers": "dataset_num_proc", "enable_liger_kernel": "use_liger_kernel",
+    "pref_beta": "beta", "dpo_label_smoothing": "label_smoothing", "kto_chosen_weight": "desirable_weight",
+    "kto_rejected_weight": "undesirable_weight", "pref_ftx": "rpo_alpha", "micro_batch_size":
+    "per_device_train_batch_size", "model": "model_name_or_path",
+}  # fmt: skip
+"""Names of its own for what TRL has, too; the last two are the second generation's."""
+QUIET = {
+    "plot_loss": "metrics are written anyway", "overwrite_cache": "a bundle tokenizes its data itself",
+    "sample_backend": "inference only", "max_new_tokens": "inference only", "model_class": "the language trains text models",
+    "kernel_config": "kernels of other hardware", "init_config": "how weights are read, not what they are",
+    "use_v1_kernels": "kernels of other hardware", "infer_backend": "inference only", "print_param_status": "console only",
+    "tokenized_path": "a bundle tokenizes its data itself", "data_shared_file_system": "the launch's",
+    "include_effective_tokens_per_second": "reporting only", "report_to_experiment": "reporting only",
+    "preprocessing_batch_size": "when rows are tokenized, not what they become", "media_dir": "the language trains on text",
+}  # fmt: skip
+IMPOSSIBLE = {
+    **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon", "use_apollo"), "the language has no such optimizer"),
+    "loraplus_lr_ratio": "the language has one learning rate for both matrices of an adapter",
+    "use_llama_pro": "the language has no block expansion", "mixture_of_depths": "the language has no mixture of depths",
+    "use_asft_loss": "the stack has no such loss", "asft_alpha": "the stack has no such loss",
+    "use_eaft_loss": "the stack has no such loss", "use_kt": "the stack has no KTransformers",
+    "kt_config": "the stack has no KTransformers", "kt_cpu_activation": "the stack has no KTransformers",
+    "kt_weight_path": "the stack has no KTransformers", "use_unsloth": "the stack has no Unsloth",
+    "use_unsloth_gc": "the stack has no Unsloth", "use_mca": "the stack has no Megatron",
+    **dict.fromkeys(("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"),
+                    "the stack has no Megatron"),
+    **dict.fromkeys(("oft_block_size", "oft_target", "oft_rank", "module_dropout"), "the language has no orthogonal tuning"),
+    **dict.fromkeys(("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"),
+                    "the language trains all weights or adapters"),
+    "adapter_name_or_path": "a bundle begins with new adapters", "additional_target": "the language trains adapters alone",
+    "pissa_init": "the language starts adapters at zero", "use_rslora": "the language scales adapters by alpha / rank",
+    "use_dora": "the language trains plain low-rank adapters", "rope_scaling": "reserved by the language",
+    "mask_history": "the language has the loss on all answers", "interleave_probs": "the language concatenates its sources",
+    "eval_dataset": "a spec evaluates on a split or a holdout of its data", "neat_packing_v2": "unknown",
+    "simpo_gamma": "neither target trains simpo", "ref_model": "the reference is the model itself",
+    "reward_model": "the language has no ppo", "quantization_device_map": "the runtime places the weights",
+    "shift_attn": "the language has no shifted attention", "streaming": "the runtime reads whole datasets",
+}  # fmt: skip
+
+
+SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
+         "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
+"""How Megatron splits a model over GPUs: 1 splits nothing."""
+MEGATRON = (
+    "use_distributed_optimizer", "overlap_param_gather", "overlap_grad_reduce", "bias_activation_fusion",
+    "apply_rope_fusion", "masked_softmax_fusion", "cross_entropy_loss_fusion", "moe_grouped_gemm",
+    "moe_token_dispatcher_type", "recompute_granularity", "recompute_method", "recompute_num_layers",
+    "export_hf_on_finish", "mixed_precision",
+)  # fmt: skip
+"""Megatron's ways of computing the same."""
+PADDED = "rows are padded: without padding the trainer would not cut them at `cutoff_len`; the loss is the same"
+FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
+
+
+def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of a file of either generation."""
+    stage = entries.get("stage")
+    word = str(text(stage)).lower() if stage is not None else "sft"
+    loss = entries.get("pref_loss")
+    orpo = word == "dpo" and loss is not None and loss.value == "orpo"
+    method = asked.method or ("orpo" if orpo else STAGES.get(word, "sft"))
+    draft = Draft(load(asked.target or NEW), method, asked.stem)
+    trlyaml.given(draft, asked)
+    if stage is not None and word not in STAGES:
+        draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
+    elif stage is not None:
+        draft.mark(stage, "mapped", f"method {method}")
+    found = Machines()
+    named = {SAME.get(key, key): one for key, one in entries.items()}
+    models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
+    rest = {key: one for key, one in named.items() if not _ours(key)}
+    trainer.arguments(draft, rest)
+    _precision(draft, named)
+    _tuning(draft, named)
+    _optimizer(draft, named)
+    trlyaml.shard(draft, named, asked, launch, zero, found)
+    _second(draft, named, asked)
+    _megatron(draft, named)
+    _kernels(draft, named)
+    _loss(draft, named, word, orpo)
+    _data(draft, named, asked, word)
+    _defaults(draft, named, word)
+    follow(draft)
+    draft.put("method", method)
+    trlyaml.finish(draft, asked, found)
+    for key, why in QUIET.items():
+        if key in entries:
+            _quiet(draft, entries[key], why)
+    draft.settle(entries, [*trlyaml.known(draft.target, method), *SAME, *OURS, *IMPOSSIBLE, *QUIET], IMPOSSIBLE)
+    for table in (launch, zero, *draft.read):
+        draft.settle(table or {}, (), {})
+    return draft
+
+
+OURS = (
+    "stage", "finetuning_type", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "quantization_bit",
+    "quantization_method", "quantization_type", "double_quantization", "template", "dataset", "dataset_dir",
+    "max_samples", "val_size", "packing", "neat_packing", "flash_attn", "pure_bf16", "disable_gradient_checkpointing",
+    "use_reentrant_gc", "train_on_prompt", "pref_loss", "use_dft_loss", "use_galore", "galore_layerwise", "galore_target",
+    "galore_rank", "galore_scale", "galore_update_interval", "train_dataset", "peft_config", "quant_config", "dist_config",
+    "optim_config", "batching_strategy", "global_batch_size", "upcast_layernorm", "use_swanlab", "default_system",
+    "disable_shuffling", "data_seed", "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
+)  # fmt: skip
+
+
+def _ours(key: str) -> bool:
+    return key in (*OURS, *SPLIT, *MEGATRON, *FP8) or key in QUIET or key in IMPOSSIBLE or key in trlyaml.MODEL or key in trlyaml.SHARD
+
+
+def _quiet(draft: Draft, entry: Entry, why: str) -> None:
+    for one in entry.mapping.values() or [entry]:
+        draft.note(one, why)
+
+
+def _precision(draft: Draft, named: Entries) -> None:
+    pure, half = named.get("pure_bf16"), named.get("bf16")
+    for one in (half, pure):
+        if one is not None and boolean(one):
+            draft.put("precision", "bf16", one)
+        elif one is not None:
+            draft.note(one, "it is off")
+    if pure is not None and boolean(pure):
+        draft.put("model.dtype", "bf16", pure)
+    second = "train_dataset" in named
+    draft.default("precision", "bf16" if second else "fp32", "not set: LLaMA-Factory's own")
+
+
+def _tuning(draft: Draft, named: Entries) -> None:
+    kind = named.get("finetuning_type")
+    word = "lora" if kind is None else str(text(kind)).lower()
+    second = named.get("peft_config")
+    if "train_dataset" in named or "dist_config" in named:
+        word = "full"
+        if second is not None and not second.empty:
+            word = str(text(second.mapping["name"]) if "name" in second.mapping else "").lower()
+            kind = second.mapping.get("name", second)
+    if word not in ("lora", "full"):
+        draft.error(kind or second or next(iter(named.values())), f"the language has no {word} tuning", "it has full and lora")
+        return
+    if kind is not None:
+        draft.mark(kind, "mapped", word)
+    bit = named.get("quantization_bit")
+    bits = None if bit is None or bit.empty else integer(bit)
+    if bit is not None and bit.empty:
+        draft.note(bit, "nothing is quantized")
+    if bit is not None and bits is not None and (bits not in (4, 8) or word != "lora"):
+        draft.error(bit, "the language trains adapters over a base of 4 or 8 bits")
+    way = named.get("quantization_method")
+    if way is not None and str(way.value).lower() in ("bnb", "bitsandbytes"):
+        draft.note(way, "bitsandbytes, as a bundle quantizes")
+    elif way is not None:
+        draft.error(way, "a bundle quantizes by bitsandbytes", "write `quantization_method: bnb`")
+    for key, usual in (("double_quantization", True), ("quantization_type", "nf4")):
+        one = named.get(key)
+        if one is not None and (one.value == usual or bits != 4):
+            draft.note(one, "what a bundle writes")
+        elif one is not None:
+            draft.error(one, "a bundle of 4 bits is nf4 with quantized scales")
+    inside = {"lora_rank": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout"}
+    given = {one: named[key] for key, one in inside.items() if key in named}
+    target = named.get("lora_target")
+    if second is not None and word == "lora":
+        table = second.mapping
+        theirs = {"r": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout"}
+        given = {one: table[key] for key, one in theirs.items() if key in table}
+        target = table.get("target_modules")
+    if word == "full":
+        for one in [*given.values(), *([target] if target is not None else [])]:
+            draft.note(one, "all weights are trained")
+        return
+    place = kind or next(iter(given.values()), None)
+    switch = "qlora" if bits == 4 else "lora"
+    draft.put(switch, True, bit if bits == 4 else place, "" if place else "not set: LLaMA-Factory trains adapters")
+    if bits == 8:
+        draft.put("lora.bits", 8, bit)
+    for name, one in given.items():
+        draft.setting(f"lora.{name}", one)
+    draft.default("lora.rank", 8, "not set: LLaMA-Factory's own")
+    rank = int(draft.settings["lora.rank"].text)
+    draft.default("lora.alpha", float(2 * rank), "not set: LLaMA-Factory takes twice the rank")
+    draft.default("lora.dropout", 0.0, "not set: LLaMA-Factory's own")
+    if target is not None and not target.empty:
+        models.targets(draft, target)
+    else:
+        draft.default("lora.targets", "all-linear", "not set: LLaMA-Factory takes every linear layer")
+
+
+def _optimizer(draft: Draft, named: Entries) -> None:
+    use = named.get("use_galore")
+    inside = [named[key] for key in ("galore_layerwise", "galore_target", "galore_rank", "galore_scale",
+                                     "galore_update_interval") if key in named]  # fmt: skip
+    if use is None or use.off:
+        for one in [*([use] if use is not None else []), *inside]:
+            draft.note(one, "`use_galore` is not on")
+        return
+    layer = named.get("galore_layerwise")
+    layerwise = layer is not None and boolean(layer) is True
+    base = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
+    old = draft.settings.pop("optimizer", None)
+    name = base.get(old.text if old is not None else "", "galore_adamw") + ("_layerwise" if layerwise else "")
+    for one in (use, layer):
+        if one is not None:
+            draft.put("optimizer", name, one)
+    target = named.get("galore_target")
+    if target is not None:
+        names = words(target) or []
+        draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
+    for key, path in (("galore_rank", "optimizer.rank"), ("galore_scale", "optimizer.scale"),
+                      ("galore_update_interval", "optimizer.update_proj_gap")):  # fmt: skip
+        if key in named:
+            draft.setting(path, named[key])
+    draft.default("optimizer.targets", "all-linear", "not set: LLaMA-Factory's own")
+    draft.default("optimizer.rank", 16, "not set: LLaMA-Factory's own")
+    draft.default("optimizer.scale", 2.0, "not set: LLaMA-Factory's own")
+
+
+def _second(draft: Draft, named: Entries, asked: Asked) -> None:
+    """What only the second generation has: `dist_config`, `optim_config`, `batching_strategy`."""
+    dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
+    if dist is not None:
+        for key, one in dist.mapping.items():
+            if key == "name" and one.value in ("fsdp2", "ddp"):
+                draft.settings.pop("strategy", None)
+                draft.put("strategy", "fsdp" if one.value == "fsdp2" else "ddp", one)
+            elif key == "name" and one.value == "deepspeed":
+                draft.mark(one, "mapped", "strategy")
+            elif key == "config_file":
+                from xpc.compiler.importing.sharding import named_file
+
+                draft.settings.pop("strategy", None)
+                named_file(draft, one, asked)
+            elif one.off:
+                draft.note(one, "it is off")
+            else:
+                draft.error(one, "the language has no such thing")
+    if optim is not None:
+        for one in optim.mapping.values():
+            draft.error(one, "the language has no such optimizer or names it by `optim`")
+    if batching is not None:
+        word = str(batching.value)
+        if word == "normal":
+            draft.note(batching, "padded micro-batches")
+        elif word == "padding_free":
+            draft.note(batching, PADDED)
+            draft.warn(batching, PADDED)
+        else:
+            draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
+    if "global_batch_size" in named:
+        draft.setting("batch.gbs", named["global_batch_size"])
+    quant = named.get("quant_config")
+    if quant is not None and quant.empty:
+        draft.note(quant, "nothing is quantized")
+    elif quant is not None:
+        for one in quant.mapping.values():
+            draft.error(one, "the second generation's quantization is not read", "write `quantization_bit: 4`")
+
+
+def _megatron(draft: Draft, named: Entries) -> None:
+    """Megatron's and fp8's switches: of no effect where they split nothing, kept in a comment where they wait."""
+    for key in SPLIT:
+        one = named.get(key)
+        if one is not None and integer(one) in (None, 0, 1):
+            draft.note(one, "nothing is split")
+        elif one is not None:
+            draft.error(one, "the stack has no Megatron", "`--deepspeed` or `--accelerate` says how states are sharded")
+    for key in MEGATRON:
+        if key in named:
+            draft.note(named[key], "Megatron's way of computing the same")
+    eight = named.get("fp8")
+    for key in FP8:
+        one = named.get(key)
+        if one is not None and (one.off or eight is None or eight.off):
+            draft.note(one, "fp8 is off")
+        elif one is not None:
+            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8: bf16 is computed in")
+
+
+def _kernels(draft: Draft, named: Entries) -> None:
+    flash, off, again = (named.get(key) for key in ("flash_attn", "disable_gradient_checkpointing", "use_reentrant_gc"))
+    word = None if flash is None else str(text(flash)).lower()
+    if flash is not None and word in ("auto", "none"):
+        draft.note(flash, "sdpa, as transformers chooses")
+    elif flash is not None and word in ATTENTION:
+        draft.put("model.attn", ATTENTION[word], flash)
+    elif flash is not None:
+        draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
+    if off is not None:
+        draft.put("memory.checkpointing", not boolean(off), off)
+    if not (off is not None and boolean(off)):
+        if again is not None:
+            draft.setting("memory.checkpointing.reentrant", again)
+        draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
+    elif again is not None:
+        draft.note(again, "checkpointing is off")
+    for key in ("upcast_layernorm", "use_swanlab", "eval_on_each_dataset"):
+        one = named.get(key)
+        if one is not None and one.off:
+            draft.note(one, "it is off")
+        elif one is not None:
+            draft.error(one, "the language has no such setting")
+
+
+def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
+    prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
+    if draft.method == "sft" and stage != "pt":
+        whole = prompt is not None and boolean(prompt) is True
+        if prompt is not None:
+            draft.put("method.assistant_only", not whole, prompt)
+        draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
+    elif prompt is not None:
+        draft.note(prompt, "there are no answers apart" if stage == "pt" else f"{draft.method} does not read it")
+    if dft is not None and boolean(dft):
+        if "dft" in draft.target.losses("sft"):
+            draft.put("method.loss", (Weighted("dft"),), dft)
+        else:
+            draft.error(dft, f"{draft.target.name} has no such loss")
+    elif dft is not None:
+        draft.note(dft, "it is off")
+    share = named.get("rpo_alpha")
+    weight = number(share) if share is not None else None
+    if loss is not None and orpo:
+        draft.mark(loss, "mapped", "method orpo")
+    elif draft.method == "dpo":
+        word = "sigmoid" if loss is None else str(loss.value)
+        losses = draft.target.losses("dpo")
+        if word not in losses:
+            draft.error(loss or next(iter(named.values())), f"{draft.target.name} has no such loss", ", ".join(losses))
+        else:
+            more = (Weighted("sft", weight),) if weight and "sft" in losses else ()
+            value = (Weighted(word, 1.0), *more) if more else (Weighted(word),)
+            if loss is not None:
+                draft.put("method.loss", value, loss)
+            elif more:
+                draft.put("method.loss", value, share)
+            if share is not None and more:
+                draft.mark(share, "mapped", "method.loss")
+    elif loss is not None:
+        draft.note(loss, f"{draft.method} does not read it")
+    if share is not None and not weight:
+        draft.note(share, "it is off")
+    draft.default("method.beta", 0.1, "not set: LLaMA-Factory's own")
+
+
+def _data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
+    folder, listed, limit, template = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples", "template"))
+    base = (text(folder) if folder is not None else None) or "data"
+    take = None
+    if limit is not None and not limit.empty:
+        value = integer(limit)
+        if value is None or value < 1:
+            draft.error(limit, "it takes a whole number above 0")
+        else:
+            take = Amount("count", value)
+            draft.mark(limit, "mapped", f"take = {value}")
+            draft.warn(limit, "`take` wants as many rows in each source; LLaMA-Factory takes what is there")
+    if folder is not None:
+        draft.mark(folder, "mapped", "data")
+    info = _information(asked, base)
+    second = named.get("train_dataset")
+    if draft.sources:
+        for one in (listed, second):
+            if one is not None:
+                draft.note(one, "`--data` names another")
+        draft.sources = [Source(one.ref, one.columns, take or one.take) for one in draft.sources]
+    elif second is not None and not second.empty:
+        name = text(second) or ""
+        path = name.removesuffix(".yaml").removesuffix(".yml") + (".jsonl" if name.endswith((".yaml", ".yml")) else "")
+        ref = models.reference(draft, Entry(second.key, path, second.file, second.line), "dataset")
+        if ref is not None:
+            draft.sources.append(Source(ref, (), take))
+            draft.mark(second, "mapped", f"data {{ {ref} }}")
+            draft.warn(second, f"the rows are looked for in {ref}, as messages", "`--data` names them")
+    elif listed is not None and not listed.empty:
+        for name in words(listed) or []:
+            _source(draft, listed, name, base, info, take)
+    else:
+        draft.warn(listed, "no data is named", "`--data` names it")
+    if stage == "pt":
+        draft.put("data.format", "text")
+    if template is not None:
+        draft.note(template, "the tokenizer's own chat template")
+        draft.warn(template, "the tokenizer's own chat template takes the place of LLaMA-Factory's",
+                   '`model(chat_template=file("x.jinja"))` names another')  # fmt: skip
+    _holdout(draft, named)
+    system = named.get("default_system")
+    if system is not None and not system.empty:
+        from xpc.compiler.importing.corpus import said
+
+        said(draft, system)
+    order = named.get("disable_shuffling")
+    if order is not None:
+        draft.put("data.shuffle", not boolean(order), order)
+    if "data_seed" in named:
+        draft.setting("data.seed", named["data_seed"])
+    thinking = named.get("enable_thinking")
+    if thinking is not None:
+        draft.note(thinking, "the chat template's own switch, a column of the rows")
+        draft.warn(thinking, "the template's switch is a column `chat_template_kwargs` of the rows")
+
+
+def _holdout(draft: Draft, named: Entries) -> None:
+    size = named.get("val_size")
+    value = number(size) if size is not None else None
+    if size is not None and not value:
+        draft.note(size, "nothing is held out")
+    elif size is not None and value is not None and value > 0:
+        draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), size)
+    elif size is not None:
+        draft.error(size, "it takes a share below 1 or a number of rows")
+    every = draft.settings.get("eval.every")
+    if every is not None and every.text != "never" and not draft.has("data.holdout"):
+        draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
+        del draft.settings["eval.every"]
+
+
+def _information(asked: Asked, folder: str) -> Mapping[str, object]:
+    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source."""
+    data = asked.read(f"{folder}/dataset_info.json")
+    try:
+        found = None if data is None else json.loads(data)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, object], take: Amount | None) -> None:
+    """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
+    known = info.get(name)
+    about: Mapping[str, object] = known if isinstance(known, dict) else {}
+    hub, file = about.get("hf_hub_url"), about.get("file_name")
+    if isinstance(hub, str):
+        config, split = about.get("subset"), about.get("split")
+        ref = hub + (f":{config}" if isinstance(config, str) else "") + (f"[{split}]" if isinstance(split, str) else "")
+    elif "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
+        ref = name
+    else:
+        ref = quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")
+    draft.sources.append(Source(ref, (), take))
+    draft.mark(entry, "mapped", f"data {{ {ref} }}")
+    form = about.get("formatting", "alpaca")
+    if form == "sharegpt" and draft.method == "sft":
+        draft.put("data.format", "conversations", entry)
+    elif draft.method == "sft":
+        draft.warn(entry, f"{ref}: the runtime reads messages, and alpaca's instruction, input and output are none",
+                   "`--data` names rows of messages")  # fmt: skip
+
+
+def _defaults(draft: Draft, named: Entries, stage: str) -> None:
+    why = "not set: LLaMA-Factory's own"
+    if not draft.has("train.steps"):
+        draft.default("train.epochs", 3.0, why)
+    packing, neat = named.get("packing"), named.get("neat_packing")
+    on = stage == "pt" if packing is None or packing.empty else boolean(packing) is True
+    on = on or (neat is not None and boolean(neat) is True)
+    for one in (packing, neat):
+        if one is not None and draft.method == "sft" and not one.empty:
+            draft.put("batch.packing", on, one)
+        elif one is not None:
+            draft.note(one, "it says nothing" if one.empty else f"{draft.method} packs nothing")
+    if draft.method == "sft":
+        draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
+    for path, value in (("batch.seq", 2048), ("batch.micro", 8), ("optimizer.lr", 5e-5), ("eval.micro", 8),
+                        ("save.every", Amount("count", 500)), ("track.every", Amount("count", 500))):  # fmt: skip
+        draft.default(path, value, why)
+    if not draft.has("batch.gbs"):
+        draft.default("batch.accum", 1, why)
+    draft.default("optimizer", "adamw_torch", why)
+    strategy = draft.settings.get("strategy")
+    sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
+    tuned = draft.has("lora") or draft.has("qlora")
+    if (tuned or sharded) and draft.settings["precision"].text != "fp32":
+        draft.default("model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads in the computation's dtype")

@@ -1,0 +1,78 @@
+"""Spec to the part of the `README.md` that other versions disagree with: names that moved, and defaults that moved.
+
+A bundle states every argument, so that a default which moves from one version to the next does not move the run. What
+would have moved is told here, by the tables of the other targets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from xpc.compiler.lower.arguments import arguments
+from xpc.compiler.schema import BY_PATH
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import TARGETS, Json, Target, load
+
+QUIET = frozenset(
+    ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
+     "include_tokens_per_second")
+)  # fmt: skip
+"""Arguments whose default stands nowhere (the precision is derived, the names are the spec's), or only reports."""
+
+
+def drift(spec: Spec, cell: Callable[[str], str]) -> list[str]:
+    """The section's lines, or none where the versions agree. `cell` makes a text safe for a table."""
+    found = [load(name) for name in TARGETS if name != spec.target.name]
+    others = [other for other in found if other is not None and _config(spec, other) in other.configs]
+    named = [line for other in others for line in _names(spec, other, cell)]
+    moved = [line for other in others for line in _defaults(spec, other, cell)]
+    if not named and not moved:
+        return []
+    lines = ["", "## Against other versions"]
+    if named:
+        lines += ["", "What this spec writes under other names elsewhere:", "", "| elsewhere | here |", "|---|---|"]
+        lines += named
+    if moved:
+        lines += ["", "Defaults that moved, and what this run has, whatever they move to:", ""]
+        lines += ["| argument | this run | the default elsewhere | the default here |", "|---|---|---|---|", *moved]
+    return lines
+
+
+def _names(spec: Spec, other: Target, cell: Callable[[str], str]) -> Iterator[str]:
+    """The names that another target has for the settings that are written, where this one has them no more."""
+    here, there = spec.target.base_arguments(spec.config), other.fields(_config(spec, other))
+    written = dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args)
+    both = [one for name in written for one in (name, other.rename(name)) if one is not None]
+    for name in dict.fromkeys(both):
+        if name in here or not (name in there or name == other.arguments["dtype"]):
+            continue
+        new = spec.target.rename(name)
+        gone = spec.target.removed.get(name) or spec.target.omitted(spec.config).get(name)
+        if new is not None and new != name:
+            yield f"| {cell(other.name)}: {cell(name)} | {cell(new)} |"
+        elif gone is not None and name in written:
+            yield f"| {cell(other.name)}: {cell(name)} | {cell(gone)} |"
+
+
+def _defaults(spec: Spec, other: Target, cell: Callable[[str], str]) -> Iterator[str]:
+    here, there, stated = spec.fields(), other.fields(_config(spec, other)), arguments(spec)
+    for name, value in stated.items():
+        old = there.get(name) or there.get(other.rename(name) or "")
+        if old is None or name in QUIET or here[name].machine or _same(old.effective, here[name].effective):
+            continue
+        texts = (_text(value), f"{_text(old.effective)} ({other.name})", _text(here[name].effective))
+        label = name if old.name == name else f"{name} ({other.name}: {old.name})"
+        yield "| " + " | ".join(cell(text) for text in (label, *texts)) + " |"
+
+
+def _config(spec: Spec, other: Target) -> str:
+    return other.config(spec.text("method"))
+
+
+def _same(one: Json, other: Json) -> bool:
+    return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
+
+
+def _text(value: Json) -> str:
+    return "unset" if value is None else json.dumps(value)

@@ -1,0 +1,41 @@
+"""Names of repositories of the hub: what one may be. Loaded only for a spec that pushes."""
+
+from __future__ import annotations
+
+LONGEST = 96
+
+
+def fault(name: str) -> str:
+    """Why the hub has no repository of this name, or an empty text.
+
+    Source: huggingface_hub 0.36 and 2.4 `utils/_validators.py` (`validate_repo_id`).
+    """
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):
+        return "it is `model` or `owner/model`"
+    if len(parts[-1]) > LONGEST:
+        return f"it has {len(parts[-1])} characters, and {LONGEST} are the most"
+    strange = next((one for one in name if not (one.isascii() and (one.isalnum() or one in "-_./"))), None)
+    if strange is not None:
+        return f"it has {strange!r}, and letters, digits, `-`, `_` and `.` are all there is"
+    if any(one[0] in "-." or one[-1] in "-." for one in parts):
+        return "it begins or ends with `-` or `.`"
+    if "--" in name or ".." in name:
+        return "it has `--` or `..`"
+    return "it ends with `.git`" if name.endswith(".git") else ""
+
+
+def nearest_name(name: str) -> str:
+    """A name that is legal and looks like this one; `model` where nothing of it is left."""
+    parts = []
+    for part in [one for one in name.split("/") if one][-2:]:
+        kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
+        while "--" in kept or ".." in kept:
+            kept = kept.replace("--", "-").replace("..", ".")
+        parts.append(kept[:LONGEST].removesuffix(".git").strip("-."))
+    return "/".join(one for one in parts if one) or "model"
+
+
+def of_folder(path: str) -> str:
+    """The repository that a run pushes to when none is named: the last part of its output folder, as transformers."""
+    return path.rstrip("/").rpartition("/")[2]

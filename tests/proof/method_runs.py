@@ -1,0 +1,204 @@
+"""Small runs of every method on the CPU: their data, their specs, and what each has left."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+from emitted import NEW, OLD, compiled
+from stacks import REPOSITORY, environment, interpreter
+from tiny_runs import lines, spec
+
+from xpc.compiler.schema import METHODS, ONLINE
+
+sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
+
+from forks import Forks
+
+STEPS, KEPT = 4, 2
+"""Steps of a run, and the step of the checkpoint that it goes on from."""
+REWARDS = """\
+def even(prompts, completions, completion_ids, row, colour, **given):
+    for prompt, one in zip(prompts, colour, strict=True):
+        assert f" {one} " in prompt[-1]["content"], "the columns belong to their prompts"
+    return [sum(token % 2 == 0 for token in ids) / len(ids) for ids in completion_ids]
+
+
+def short(completions, **columns):
+    return [-len(completion[0]["content"]) / 50 for completion in completions]
+"""
+WRONG = {"role": "assistant", "content": "I will not say anything about it."}
+ONLINE_SETTINGS = "generations=4, max_completion=12, beta=0.04"
+DATA = {
+    "sft": "messages", "dpo": "preferences", "orpo": "preferences", "reward": "preferences", "kto": "judged",
+    "grpo": "prompts", "rloo": "prompts",
+}  # fmt: skip
+TWO = {
+    "sft": ("ddp", "zero2"), "dpo": ("zero3", "ddp"), "orpo": ("zero2", "zero3"), "kto": ("ddp", "zero2"),
+    "reward": ("zero2", "zero3"), "grpo": ("zero2", "zero3"), "rloo": ("zero3", "ddp"),
+}  # fmt: skip
+"""How two processes train: all weights, and adapters."""
+
+
+def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
+    """Questions in the shape of each method: right and wrong answers, judged ones, or none; every fourth is long."""
+    more = "Think first. " * 8
+    long = [{**row[0], "content": more * (i % 4 == 0) + row[0]["content"]} for i, row in enumerate(turns)]
+    return {
+        "preferences.jsonl": lines([{"chosen": row, "rejected": [row[0], WRONG]} for row in turns]),
+        "ragged.jsonl": lines(
+            [{"chosen": [ask, row[1]], "rejected": [ask, WRONG]} for ask, row in zip(long, turns, strict=True)]
+        ),
+        "judged.jsonl": lines(
+            [{"prompt": [row[0]], "completion": [row[1] if i % 2 else WRONG], "label": i % 2 == 1}
+             for i, row in enumerate(turns)]
+        ),
+        "prompts.jsonl": lines(
+            [{"prompt": row[0]["content"], "row": i, "colour": row[0]["content"].split()[-2], "solution": "$4$"}
+             for i, row in enumerate(turns)]
+        ),
+        "rewards.py": REWARDS,
+    }  # fmt: skip
+
+
+@frozen
+class Small:
+    """A run of a method: on what stack, how spread, and whether all weights or adapters are trained."""
+
+    method: str
+    target: str = NEW
+    strategy: str = "one"
+    adapter: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the run is called, and its files."""
+        old = "old" if self.target == OLD else ""
+        return "-".join(part for part in (old, self.method, self.strategy, self.adapter) if part)
+
+    @property
+    def world(self) -> int:
+        """Processes."""
+        return 1 if self.strategy == "one" else 2
+
+    @property
+    def text(self) -> str:
+        """The spec."""
+        settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if self.method in ONLINE else ""
+        return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
+                     strategy=self.strategy, save=f'save "out" every={KEPT}')  # fmt: skip
+
+
+def small(*more: str, method: str, target: str = NEW, strategy: str = "one", data: str = "", **around: str) -> str:
+    """A spec of four steps of the method."""
+    sizes = "gbs=8 micro=4" if method in ONLINE else "gbs=8 micro=2 seq=64"
+    one = strategy == "one"
+    return spec(*more, data=f'"{data or DATA[method]}.jsonl"', length=f"{STEPS} steps", target=target, sizes=sizes,
+                hardware="cpu" if one else "2 x cpu", strategy="ddp" if one else strategy, **around)  # fmt: skip
+
+
+RUNS = (
+    *(Small(method) for method in METHODS),
+    *(Small(method, strategy=TWO[method][0]) for method in METHODS),
+    *(Small(method, strategy=TWO[method][1], adapter="lora") for method in METHODS),
+    *(Small(method, adapter="qlora") for method in METHODS),
+    Small("dpo", strategy="zero3", adapter="qlora"),
+    *(Small(method, OLD) for method in METHODS if method != "rloo"),
+    *(Small(method, OLD, TWO[method][0]) for method in METHODS if method != "rloo"),
+    *(Small(method, OLD, TWO[method][1], "lora") for method in METHODS if method != "rloo"),
+)
+"""trl-0.18 has no rloo as the language means it, and loads no quantized model on a CPU; both are refused."""
+
+
+@frozen
+class Trained:
+    """A run that ended, and what it said; with ``again`` the same run, gone on from its first checkpoint."""
+
+    folder: str
+    out: str
+    status: list[int]
+    said: str
+    complained: str
+    events: list[dict[str, Any]]
+
+    def values(self, name: str) -> list[float]:
+        """A number of each step's event."""
+        return [event[name] for event in self.events if name in event]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """summary.json."""
+        with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
+            return dict(json.load(handle))
+
+
+class Warm:
+    """The warm interpreters, one a target, started when they are asked for."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.servers: dict[str, Forks] = {}
+
+    def of(self, target: str) -> Forks:
+        """The one of a target; skips the test where there is none."""
+        if target not in self.servers:
+            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRL_EXPERIMENTAL_SILENCE="1")
+            self.servers[target] = Forks(interpreter(target), variables)
+        return self.servers[target]
+
+    def compiled(self, text: str, name: str) -> str:
+        """The text's bundle, beside the tiny model."""
+        return compiled(text, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
+
+    def run(self, bundle: str, cwd: str, target: str, world: int = 1, **variables: str) -> Trained:
+        """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well."""
+        answer = self.of(target).run(bundle, cwd, world=world, **variables)
+        said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
+        assert answer["status"] == [0] * world, said
+        out = os.path.join(cwd, "out")
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
+            events = [json.loads(line) for line in handle]
+        return Trained(bundle, out, answer["status"], answer["out"], answer["err"], events)
+
+    def train(self, text: str, name: str, target: str, cwd: str, world: int = 1, **variables: str) -> Trained:
+        """Compiles a text and runs it."""
+        return self.run(self.compiled(text, name), cwd, target, world, **variables)
+
+    def close(self) -> None:
+        """Ends the interpreters."""
+        for server in self.servers.values():
+            server.close()
+
+
+def cut(trained: Trained) -> None:
+    """Leaves what a run leaves that was killed between its two checkpoints."""
+    shutil.rmtree(os.path.join(trained.out, f"checkpoint-{STEPS}"))
+    for name in os.listdir(trained.out):
+        if name != "metrics.jsonl" and name != "xpc_run.json" and not name.startswith("checkpoint-"):
+            path = os.path.join(trained.out, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+def tensors(path: str) -> dict[str, bytes]:
+    """The bytes of each tensor of a safetensors file (8 bytes length, a header in JSON, data)."""
+    with open(path, "rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header, data = json.loads(handle.read(length)), handle.read()
+    return {
+        name: data[slice(*entry["data_offsets"])] for name, entry in header.items() if name != "__metadata__"
+    }  # fmt: skip
+
+
+def finite(weights: Mapping[str, bytes]) -> bool:
+    """Whether every float32 is a number."""
+    return all(math.isfinite(value) for data in weights.values() for value in array("f", data))
+
+
+Runs = Callable[[Small], tuple[Trained, Trained]]

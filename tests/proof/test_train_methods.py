@@ -1,0 +1,257 @@
+"""Every method of the language, trained for real from a compiled bundle, on both targets.
+
+All weights, adapters, and adapters over a quantized base; one process and two; each goes on from a checkpoint. A run is
+a fork of a warm interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from emitted import NEW, OLD, put
+from method_runs import ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, cut, files, finite, small, tensors
+from stacks import Run, payload
+
+from xpc.compiler.schema import METHODS, ONLINE
+from xpc.compiler.schema import REWARDS as REGISTERED
+
+pytestmark = pytest.mark.slow
+
+KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
+every = pytest.mark.parametrize("small", RUNS, ids=[run.name for run in RUNS])
+
+
+@pytest.fixture(scope="module")
+def ground(place: str) -> str:
+    """The tiny model with the data of every method beside it."""
+    from tiny import conversations
+
+    return put(place, files(conversations(64)))
+
+
+@pytest.fixture(scope="module")
+def warm(ground: str) -> Iterator[Warm]:
+    """The interpreters that runs are forked from."""
+    made = Warm(ground)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run of each kind, trained once; then once more from its first checkpoint, in a copy of what it left."""
+    kept: dict[Small, tuple[Trained, Trained]] = {}
+
+    def run(small: Small) -> tuple[Trained, Trained]:
+        if small not in kept:
+            cwd = str(tmp_path_factory.mktemp(small.name))
+            first = warm.train(small.text, small.name, small.target, cwd, small.world)
+            whole = os.path.join(cwd, "whole")
+            os.rename(first.out, whole)
+            os.mkdir(first.out)
+            for name in os.listdir(whole):  # hard links: nothing here is written to in place
+                _link(os.path.join(whole, name), os.path.join(first.out, name))
+            cut(first)
+            again = warm.run(first.folder, cwd, small.target, small.world, XPC_PREFLIGHT="passed")
+            kept[small] = Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again
+        return kept[small]
+
+    return run
+
+
+def _link(source: str, target: str) -> None:
+    import shutil
+
+    if os.path.isdir(source):
+        shutil.copytree(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+@every
+def test_a_method_trains(runs: Runs, small: Small) -> None:
+    done, _ = runs(small)
+    assert f"64 rows to train on, world size {small.world}, {KINDS.get(small.strategy, 'DEEPSPEED')}" in done.said
+    losses = done.values("loss")
+    assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
+    assert all(map(math.isfinite, losses))
+    assert min(done.values("grad_norm")) > 0
+    if small.method in ONLINE:  # a loss around zero; what rises is the reward, in more steps than these
+        assert all(0 < value < 1 for value in done.values("reward"))
+        assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"))
+    else:
+        assert losses[-1] < losses[0]
+    assert (done.summary["steps"], done.summary["sequences"]) == (STEPS, STEPS * 8)
+    assert sorted(name for name in os.listdir(done.out) if name.startswith("checkpoint")) == [
+        "checkpoint-2", "checkpoint-4",
+    ]  # fmt: skip
+
+
+@every
+def test_it_goes_on_from_its_checkpoint_to_the_same_end(runs: Runs, small: Small) -> None:
+    whole, again = runs(small)
+    assert "going on from checkpoint-2" in again.said
+    assert again.summary["resumed_from"] == "checkpoint-2"
+    assert [event["step"] for event in again.events] == list(range(1, STEPS + 1))
+    assert again.values("loss") == pytest.approx(whole.values("loss"), abs=2e-5)
+    assert again.values("grad_norm") == pytest.approx(whole.values("grad_norm"), rel=1e-3)
+    assert again.values("tokens") == whole.values("tokens")
+
+
+@every
+def test_nothing_warns(runs: Runs, small: Small) -> None:
+    for done in runs(small):
+        assert [line for line in done.complained.splitlines() if "real_accelerator" not in line] == []
+
+
+@pytest.mark.parametrize(
+    "small", [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in ("kto", *ONLINE)],
+    ids=lambda run: run.name,
+)  # fmt: skip
+def test_processes_and_shards_do_not_show(runs: Runs, small: Small) -> None:
+    # kto's baseline is a mean over what its processes hold, and each process draws completions of its own.
+    one, two = runs(Small(small.method, small.target))[0], runs(small)[0]
+    assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)
+
+
+@every
+def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
+    for done in runs(small):
+        names = os.listdir(done.out)
+        assert "tokenizer.json" in names
+        if not small.adapter:
+            before = tensors(os.path.join(ground, "tiny", "model.safetensors"))
+            after = tensors(os.path.join(done.out, "model.safetensors"))
+            if "lm_head.weight" in after:  # under ZeRO-2 tied weights are written twice
+                assert after.pop("lm_head.weight") == after["model.embed_tokens.weight"]
+            new = set(after) - set(before)
+            assert new == ({"score.weight"} if small.method == "reward" else set())
+            assert all(after[name] != weight for name, weight in before.items())
+            assert finite(after)
+            assert done.summary["adapter_of"] is None
+            continue
+        assert not [name for name in names if name.startswith("model")]
+        adapters = tensors(os.path.join(done.out, "adapter_model.safetensors"))
+        trained = {name.split(".")[-2] for name in adapters}
+        assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
+        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # they begin as zeros
+        assert not any("lm_head" in name for name in adapters)
+        assert done.summary["adapter_of"] == "tiny"
+
+
+MERGE = """
+import json, sys, torch
+from peft import AutoPeftModelForCausalLM, AutoPeftModelForSequenceClassification
+from transformers import AutoTokenizer
+ids = torch.arange(3, 60)[None]
+for folder in sys.argv[1:]:
+    settings = json.load(open(folder + "/adapter_config.json"))
+    scored = settings["task_type"] == "SEQ_CLS"
+    kind = AutoPeftModelForSequenceClassification if scored else AutoPeftModelForCausalLM
+    model = kind.from_pretrained(folder, **({"num_labels": 1} if scored else {})).eval()
+    with torch.no_grad():
+        with model.disable_adapter():
+            base = model(input_ids=ids).logits
+        own = model(input_ids=ids).logits
+        merged = model.merge_and_unload()(input_ids=ids).logits
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    print(json.dumps({"moved": float((own - base).abs().max()), "off": float((merged - own).abs().max()),
+                      "template": bool(tokenizer.chat_template), "finite": bool(own.isfinite().all())}))
+"""
+
+
+@pytest.mark.parametrize("target", [NEW, OLD])
+def test_adapters_load_on_their_base_and_merge_into_it(runs: Runs, warm: Warm, tmp_path: object, target: str) -> None:
+    program = os.path.join(str(tmp_path), "merge.py")
+    put(str(tmp_path), {"merge.py": MERGE})
+    chosen = [run for run in RUNS if run.adapter and run.target == target]
+    folders = [done.out for run in chosen for done in runs(run)]
+    done = warm.of(target).run(str(tmp_path), str(tmp_path), *folders, program=program)
+    assert done["status"] == [0], done["err"][-3000:]
+    seen = [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
+    assert len(seen) == len(folders)
+    for facts in seen:
+        assert (facts["template"], facts["finite"]) == (True, True)
+        assert facts["moved"] > 1e-4
+        assert facts["off"] < 1e-4
+
+
+# -- rewards ----------------------------------------------------------------------------------------------------------
+
+WEIGHTS = {
+    "alone": 'rewards="rewards.py:even"',
+    "silent": 'rewards=[file("rewards.py:even", weight=1), file("rewards.py:short", weight=0)]',
+    "heavy": 'rewards=[file("rewards.py:even", weight=1), file("rewards.py:short", weight=2)]',
+}
+
+
+@pytest.mark.parametrize(("method", "target"), [("grpo", NEW), ("rloo", NEW), ("grpo", OLD)])
+def test_weights_of_rewards_reach_the_weights_of_the_model(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
+) -> None:
+    done = {}
+    for name, rewards in WEIGHTS.items():
+        text = small(f"method {method}({rewards}, {ONLINE_SETTINGS})", method=method, target=target)
+        cwd = str(tmp_path_factory.mktemp(name))
+        done[name] = warm.train(text, f"{target}-{method}-{name}", target, cwd)
+    model = {name: tensors(os.path.join(one.out, "model.safetensors")) for name, one in done.items()}
+    assert model["silent"] == model["alone"]
+    assert model["heavy"] != model["alone"]
+    for event in done["heavy"].events:
+        even, short = event["rewards/even/mean"], event["rewards/short/mean"]
+        assert event["reward"] == pytest.approx(even + 2 * short, abs=1e-5)
+        assert short < 0
+
+
+@pytest.mark.parametrize("target", [NEW, OLD])
+def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
+    text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
+    done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
+    called = [name for name in done.events[0] if name.startswith("rewards/") and name.endswith("/mean")]
+    assert len(called) == len({*REGISTERED} - {"len"})  # of one function, `len` is another name
+    assert all(math.isfinite(event["reward"]) for event in done.events)
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["dpo", "orpo"])
+def test_rows_with_too_long_a_prompt_are_left_out(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str
+) -> None:
+    text = small(f"method {method}(max_prompt=30)", method=method, data="ragged")
+    done = warm.train(text, f"{method}-ragged", NEW, str(tmp_path_factory.mktemp("ragged")))
+    assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.said
+    assert "48 rows to train on" in done.said
+
+
+@pytest.mark.parametrize("target", [NEW, OLD])
+def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
+    text = small("method kto", method="kto", data="preferences", target=target)
+    done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))
+    assert "128 rows to train on" in done.said
+    assert done.values("loss")[-1] < done.values("loss")[0]
+
+
+# -- the whole way ----------------------------------------------------------------------------------------------------
+
+
+def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[..., Run]) -> None:
+    chosen = Small("grpo", NEW, "zero2")
+    launched = train(chosen.text, "launched")
+    assert launched.steps == list(range(1, STEPS + 1))
+    assert launched.losses == pytest.approx(runs(chosen)[0].values("loss"), abs=1e-4)
+    plan = payload(os.path.join(ground, "launched.bundle"))
+    assert [reward["file"] for reward in plan["method"]["rewards"]] == ["files/rewards.py"]
+
+
+def test_every_method_is_here() -> None:
+    trained = {(run.target, run.method, run.world, run.adapter) for run in RUNS}
+    for method in METHODS:
+        for world, adapter in ((1, ""), (2, ""), (2, "lora"), (1, "qlora")):
+            assert (NEW, method, world, adapter) in trained
+            assert (OLD, method, world, adapter) in trained or adapter == "qlora" or method == "rloo"

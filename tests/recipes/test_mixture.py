@@ -1,0 +1,150 @@
+"""The mixture of the alignment handbook and Open-R1, row for row: spec to bundle to rows, against the published rule.
+
+The rule (https://github.com/huggingface/alignment-handbook at 925acdf, src/alignment/data.py, get_dataset; Open-R1's
+src/open_r1/utils/data.py is the same) is transcribed in `by_the_rule`, over made data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compile_support import checked, codes, compiled, put
+
+from xpc.runtime import bundle as bundles
+from xpc.runtime import data as runtime
+
+datasets = pytest.importorskip("datasets")
+
+SIZES = {"a": 101, "b": 57, "c": 30, "d": 9}
+Part = tuple[str, float | None]
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """Conversations that say where they come from, with columns that the mixture leaves out."""
+    return [
+        {
+            "id": i, "source": name,
+            "messages": [{"role": "user", "content": f"{name}{i}"}, {"role": "assistant", "content": "yes"}],
+        }
+        for i in range(SIZES[name])
+    ]  # fmt: skip
+
+
+def by_the_rule(parts: list[Part], seed: int, test_split_size: int | float | None) -> tuple[Any, Any]:
+    """get_dataset of the handbook for a dataset_mixture."""
+    kept = []
+    for name, weight in parts:
+        part = datasets.Dataset.from_list(rows(name)).select_columns(["messages"])
+        if weight is not None:
+            part = part.shuffle(seed=seed).select(range(int(len(part) * weight)))
+        kept.append(part)
+    combined = datasets.concatenate_datasets(kept).shuffle(seed=seed)
+    if test_split_size is None:
+        return combined, None
+    split = combined.train_test_split(test_size=test_split_size, seed=seed)
+    return split["train"], split["test"]
+
+
+def percent(share: float) -> str:
+    return f"{round(share * 100, 9):g}%"
+
+
+def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | float | None, more: str = "") -> Any:
+    """What the runtime of the compiled bundle builds from the same data."""
+    lines = ["xpc 1", "", 'train "model" on mix for 1 epochs', "", "hardware cpu", "", "data mix {"]
+    for name, weight in parts:
+        take = "" if weight is None else f"    take = {percent(weight)}\n"
+        lines.append(f'  "{name}.jsonl" {{\n    columns = [messages]\n{take}  }}')
+    lines.append(f"  seed = {seed}")
+    if holdout is not None:
+        lines.append(f"  holdout = {percent(holdout) if isinstance(holdout, float) else holdout}")
+    text = "\n".join([*lines, "}", "", "eval(every=epoch)" if holdout is not None else "", more, ""])
+    config = {
+        "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512,
+    }  # fmt: skip
+    files = {f"{name}.jsonl": "".join(json.dumps(row) + "\n" for row in rows(name)) for name in SIZES}
+    put(folder, {**files, "model/config.json": json.dumps(config)})
+    put(folder / "mix.bundle", compiled(text, str(folder), "mix.xp"))
+    return runtime.build(bundles.read(str(folder / "mix.bundle")))
+
+
+def said(found: Any) -> Any:
+    return None if found is None else [turns[0]["content"] for turns in found["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("parts", "seed", "holdout"),
+    [
+        ([("a", 1.0), ("b", 1.0)], 0, 20),
+        ([("a", 1.0), ("b", 1.0)], 0, None),
+        ([("a", 0.5), ("b", 0.25)], 0, None),
+        ([("a", 0.3), ("b", 1.0), ("c", 0.4), ("d", 1.0)], 42, 7),
+        ([("a", 0.07), ("b", 0.29), ("c", 0.57)], 7, 0.1),
+        ([("a", 1.0)], 0, 11),
+        ([("a", 1.0)], 3, None),
+        ([("a", None), ("b", 0.5)], 0, None),
+        ([("a", 0.5), ("a", 0.5)], 0, 0.05),
+    ],
+)
+def test_the_rows_are_those_of_the_published_rule(
+    tmp_path: Path, parts: list[Part], seed: int, holdout: int | float | None
+) -> None:
+    train, held = by_the_bundle(tmp_path, parts, seed, holdout)
+    wanted, wanted_held = by_the_rule(parts, seed, holdout)
+    assert (said(train), said(held)) == (said(wanted), said(wanted_held))
+    assert train.column_names == ["messages"]
+
+
+def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
+    """Neither the first rows of each part nor a mixture without its last shuffle is the same."""
+    train, _ = by_the_bundle(tmp_path, [("a", 0.5), ("b", 0.25)], 0, None)
+    first = [f"a{i}" for i in range(50)] + [f"b{i}" for i in range(14)]
+    assert sorted(said(train)) != sorted(first)
+    assert said(train)[:50] != [one for one in said(train) if one.startswith("a")]
+
+
+@pytest.mark.parametrize("tenths", range(1, 1000, 7))
+def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
+    """int(n * 0.007) of 1000 rows is 7, and 0.7 / 100 is a little less than 0.007 in binary."""
+    text = f"xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  smoltalk(take={tenths / 10:g}%)\n}}\n"
+    spec = checked(text).spec
+    assert spec is not None
+    take = spec.data[0].take
+    assert take is not None
+    assert take.value == float(f"{tenths}e-3")
+
+
+def test_a_whole_dataset_goes_to_the_trainer_in_its_order(tmp_path: Path) -> None:
+    """As in the handbook and Open-R1 for a dataset_name; the sampler shuffles."""
+    train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
+    assert said(train) == [f"a{i}" for i in range(SIZES["a"])]
+
+
+@pytest.mark.parametrize(("split", "warned"), [("test_sft", True), ("test", True), ("Test", True), ("train", False)])
+def test_training_on_a_split_called_test_is_warned_of(split: str, warned: bool) -> None:
+    text = f"xpc 1\ntrain qwen2.5-3b on ultrachat-200k[{split}] for 1 epochs\nhardware 8 x h100-80gb\n"
+    assert ("XP507" in codes(checked(text), "warning")) is warned
+
+
+def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None:
+    """The cache of datasets knows the seed: another one gives other rows."""
+    one = said(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
+    two = said(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
+    assert one != two
+    assert os.path.exists(tmp_path / "one" / "mix.bundle" / "bundle.toml")
+
+
+@pytest.mark.parametrize(("columns", "left"), [("messages", ["messages"]), ("messages, tools", ["messages", "tools"])])
+def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, left: list[str]) -> None:
+    """select_columns of the rule: also of those that a trainer would read beside the conversation."""
+    put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
+    source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'
+    text = "xpc 1\ntrain qwen2.5-0.5b on mix for 1 epochs\nhardware cpu\n" + source
+    put(tmp_path / "mix.bundle", compiled(text, str(tmp_path), "mix.xp"))
+    train, _ = runtime.build(bundles.read(str(tmp_path / "mix.bundle")))
+    assert sorted(train.column_names) == left

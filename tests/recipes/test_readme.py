@@ -1,0 +1,69 @@
+"""The README of a bundle says which names are gone and which defaults moved, and what the run has instead."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from recipe_support import RECIPES, bundle, published, spec_for, view_of
+from test_published import TAKEN
+
+from xpc.compiler.lower.document import cell
+from xpc.compiler.targets import load
+
+NEWEST = [recipe for recipe, target in TAKEN if target == "trl-1.16"]
+GONE = {
+    "warmup_ratio": "warmup_steps",
+    "torch_dtype": "dtype",
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+    "max_prompt_length": "gone from every trainer; the runtime leaves out rows with a longer prompt",
+    "use_liger_kernel": "deprecated in TRL 1.16; the runtime applies liger-kernel's layer kernels to the model itself",
+}
+"""Names of the recipes that trl 1.16 or transformers 5.23 has no more, and what the page says of them."""
+MOVED = {
+    "optim": "adamw_torch_fused", "average_tokens_across_devices": True, "beta": 0.0, "loss_type": "dapo",
+    "vllm_mode": "colocate", "truncation_mode": "keep_start",
+}  # fmt: skip
+"""Defaults that moved between trl 0.18 and 1.16 and change what is trained, with today's."""
+
+
+def section(recipe: str, target: str) -> str:
+    page = bundle(recipe, target)["README.md"].decode()
+    return page.partition("## Against other versions\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("recipe", NEWEST)
+def test_names_that_are_gone_are_named(recipe: str) -> None:
+    text, keys = section(recipe, "trl-1.16"), published(recipe)
+    # FastChat loads in float32 without saying so
+    for name in (name for name in GONE if keys.get(name) is not None):
+        assert f"| trl-0.18: {cell(name)} | {cell(GONE[name])} |" in text
+
+
+@pytest.mark.parametrize("recipe", NEWEST)
+def test_defaults_that_moved_stand_with_what_the_run_has(recipe: str) -> None:
+    payload = json.loads(bundle(recipe, "trl-1.16")["trainer_args.json"])
+    old = load("trl-0.18")
+    assert old is not None
+    then, text = old.fields(payload["config"]), section(recipe, "trl-1.16")
+    for name, today in MOVED.items():
+        if name not in then or (name in ("beta", "loss_type") and "GRPO" not in payload["config"]):
+            continue
+        stated, was = payload["arguments"][name], then[name].effective
+        wanted = [name, json.dumps(stated), f"{json.dumps(was)} (trl-0.18)", json.dumps(today)]
+        assert "| " + " | ".join(cell(one) for one in wanted) + " |" in text
+        assert stated != today or published(recipe).get(name) == today or RECIPES[recipe]["defaults"] != "trl-0.18"
+
+
+def test_an_older_target_says_it_the_other_way_round() -> None:
+    text = section("mistral-7b-ultrachat-8xh100", "trl-0.18")
+    assert "| trl-1.16: dtype | torch\\_dtype |" in text
+    assert '| optim | "adamw\\_torch" | "adamw\\_torch\\_fused" (trl-1.16) | "adamw\\_torch" |' in text
+    assert "max\\_prompt" not in text
+
+
+def test_what_is_not_written_has_no_other_name() -> None:
+    text = spec_for("mistral-7b-ultrachat-8xh100", "trl-1.16")
+    page = view_of(text.replace("  warmup = 10%\n", "  min_lr = 1%\n"), "t.xp")["files"]["README.md"].decode()
+    assert "warmup\\_ratio" not in page

@@ -1,0 +1,225 @@
+"""A stand-in for the hub on this machine: enough of its API to push a model to. `with Hub() as hub: hub.url`.
+
+It speaks what huggingface_hub 0.36 and 2.4 ask for `whoami`, `create_repo`, `list_repo_commits`, `create_branch` and
+`upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON). What was pushed stands in
+`hub.repositories`, what was asked in `hub.asked`. `HF_HUB_DISABLE_XET=1` keeps the client to LFS.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from attrs import define, field
+
+WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
+"""Tokens of the account `me`, a member of `team`; the last may write to its own repositories alone."""
+
+
+@define
+class Commit:
+    """The files of a branch after one push."""
+
+    id: str
+    title: str
+    files: dict[str, bytes]
+
+
+@define
+class Repository:
+    """Its visibility, and the commits of each branch, oldest first."""
+
+    private: bool | None
+    branches: dict[str, list[Commit]]
+
+    def files(self, branch: str = "main") -> dict[str, bytes]:
+        """What stands on a branch now."""
+        return self.branches[branch][-1].files
+
+    def titles(self, branch: str = "main") -> list[str]:
+        """The messages of its commits, oldest first."""
+        return [one.title for one in self.branches[branch]]
+
+
+@define
+class Hub:
+    """The server. `closed` are repositories that nobody may write to, `broken` branches whose commits fail."""
+
+    repositories: dict[str, Repository] = field(factory=dict)
+    objects: dict[str, bytes] = field(factory=dict)
+    asked: list[str] = field(factory=list)
+    closed: set[str] = field(factory=set)
+    broken: set[str] = field(factory=set)
+    server: Any = None
+
+    def __enter__(self) -> Hub:
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def environment(self, token: str = WRITE) -> dict[str, str]:
+        """What sends a client here."""
+        return {"HF_ENDPOINT": self.url, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+
+    def make(self, name: str, private: bool | None = None) -> None:
+        """A new repository, with the one commit that the hub makes."""
+        self.repositories[name] = Repository(private, {"main": [_commit("initial commit", {".gitattributes": b""})]})
+
+
+def _commit(title: str, files: dict[str, bytes]) -> Commit:
+    return Commit(sha256(repr((title, sorted(files.items()))).encode()).hexdigest()[:40], title, files)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. Paths are those of the hub's public API."""
+
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is printed."""
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = unquote(urlsplit(self.path).path)
+        self.hub.asked.append(f"{self.command} {path}")
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        status, answer, code = self._answer(path, body, token)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if code:
+            self.send_header("X-Error-Code", code)
+        if status >= 400:
+            self.send_header("X-Error-Message", answer["error"])
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _answer(self, path: str, body: bytes, token: str) -> tuple[int, Any, str]:
+        parts = path.strip("/").split("/")
+        if parts[0] == "lfs":
+            self.hub.objects[parts[1]] = body
+            return 200, {}, ""
+        if path.endswith(".git/info/lfs/objects/batch"):
+            return 200, self._batch(json.loads(body)), ""
+        if path == "/api/validate-yaml":
+            return 200, {"errors": [], "warnings": []}, ""
+        if token not in (WRITE, READ, SCOPED):
+            return 401, {"error": "Invalid credentials in Authorization header"}, ""
+        if path == "/api/whoami-v2":
+            return 200, _who(token), ""
+        if path == "/api/repos/create":
+            return self._create(json.loads(body), token)
+        if parts[:2] == ["api", "models"] and len(parts) >= 4:
+            return self._model("/".join(parts[2:4]), parts[4:], body, token)
+        return 404, {"error": "Not Found"}, ""
+
+    def _create(self, said: dict[str, Any], token: str) -> tuple[int, Any, str]:
+        name = f"{said.get('organization') or 'me'}/{said['name']}"
+        made = {"url": f"{self.hub.url}/{name}", "name": name}
+        if name in self.hub.repositories:
+            return 409, {"error": "You already created this model repo", **made}, ""
+        if token != WRITE or name.partition("/")[0] not in ("me", "team"):
+            return 403, {"error": f"You don't have the rights to create a model under {name.partition('/')[0]}"}, ""
+        private = {"private": True, "public": False}.get(said.get("visibility", ""), said.get("private"))
+        self.hub.make(name, private)
+        return 200, made, ""
+
+    def _model(self, name: str, rest: list[str], body: bytes, token: str) -> tuple[int, Any, str]:
+        repository = self.hub.repositories.get(name)
+        if repository is None:
+            return 404, {"error": "Repository not found"}, "RepoNotFound"
+        ask = rest[0] if rest else "info"
+        if (self.command == "POST" or rest == ["auth-check", "write"]) and (
+            token == READ or name in self.hub.closed or (token == SCOPED and not name.startswith("me/"))
+        ):
+            return 403, {"error": "Forbidden: you must use a write token"}, ""
+        branch = "/".join(rest[1:]) or "main"
+        if ask == "auth-check":
+            return 200, {}, ""
+        if ask == "branch":
+            return self._branch(repository, branch, json.loads(body))
+        if branch not in repository.branches:
+            return 404, {"error": f"Invalid rev id: {branch}"}, "RevisionNotFound"
+        commits = repository.branches[branch]
+        if ask == "commits":
+            told = {"authors": [], "date": "2026-01-01T00:00:00.000Z", "message": ""}
+            return 200, [{"id": one.id, "title": one.title, **told} for one in reversed(commits)], ""
+        if ask == "preupload":
+            files = json.loads(body)["files"]
+            modes = [(one["path"], "lfs" if one["path"].endswith(".safetensors") else "regular") for one in files]
+            return 200, {"files": [{"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes]}, ""
+        if ask == "commit" and branch in self.hub.broken:
+            return 403, {"error": "Private repository storage limit reached"}, ""
+        if ask == "commit":
+            commits.append(self._pushed(commits[-1], body))
+            return 200, {"commitOid": commits[-1].id, "commitUrl": f"{self.hub.url}/{name}/commit/{commits[-1].id}"}, ""
+        siblings = [{"rfilename": one} for one in commits[-1].files]
+        return 200, {"id": name, "private": bool(repository.private), "sha": commits[-1].id, "siblings": siblings}, ""
+
+    def _branch(self, repository: Repository, branch: str, said: dict[str, Any]) -> tuple[int, Any, str]:
+        if branch in repository.branches:
+            return 409, {"error": "Reference already exists"}, ""
+        start = said.get("startingPoint")
+        known = [one for commits in repository.branches.values() for one in commits]
+        found = next((one for one in known if one.id == start), repository.branches["main"][-1])
+        repository.branches[branch] = [found]
+        return 200, {}, ""
+
+    def _batch(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Where each object goes; nothing to do for one that is here."""
+        told = []
+        for one in said["objects"]:
+            oid, size = one["oid"], one["size"]
+            href = {"upload": {"href": f"{self.hub.url}/lfs/{oid}", "header": {}}}
+            told.append({"oid": oid, "size": size, **({} if oid in self.hub.objects else {"actions": href})})
+        return {"transfer": "basic", "objects": told}
+
+    def _pushed(self, before: Commit, body: bytes) -> Commit:
+        files, title = dict(before.files), ""
+        for line in body.splitlines():
+            said = json.loads(line)
+            value = said["value"]
+            if said["key"] == "header":
+                title = value["summary"]
+            elif said["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif said["key"] == "lfsFile":
+                content = self.hub.objects[value["oid"]]
+                assert sha256(content).hexdigest() == value["oid"], "the object is not the file that was hashed"
+                files[value["path"]] = content
+            else:
+                raise ValueError(f"nobody here pushes a {said['key']}")
+        return _commit(title, files)
+
+
+def _who(token: str) -> dict[str, Any]:
+    role: dict[str, Any] = {"role": {WRITE: "write", READ: "read", SCOPED: "fineGrained"}[token]}
+    if token == SCOPED:
+        role["fineGrained"] = {"scoped": [{"entity": {"type": "user", "name": "me"}, "permissions": ["repo.write"]}]}
+    organizations = [{"type": "org", "name": "team", "roleInOrg": "write"}]
+    return {"type": "user", "name": "me", "orgs": organizations, "auth": {"accessToken": role}}
