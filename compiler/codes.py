@@ -112,6 +112,18 @@ CODES: dict[str, tuple[str, str, str]] = {
         "Each training method reads its own settings: `generations` means nothing to dpo, packing nothing to grpo. "
         "The trainer's own class would refuse the name, or nothing would read it.",
     ),
+    "XP128": (
+        "encoder-decoder",
+        "error",
+        "The trainers of the stack train causal language models. A model with an encoder and a decoder, such as T5, "
+        "has no class among them: transformers ends with `Unrecognized configuration class` when it is loaded.",
+    ),
+    "XP129": (
+        "task-file",
+        "error",
+        "A file of `tasks` is a task of lm-evaluation-harness: it names itself by `task:`, and what it names stands "
+        "beside it or below, so that a copy of all of it can go into the bundle.",
+    ),
     "XP190": (
         "assumed",
         "note",

@@ -322,6 +322,7 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "repository": _repository,
     "reals": _reals,
     "names": _names,
+    "tasks": _names,
     "weighted": _of_methods,
     "targets": _of_methods,
     "share": _of_methods,

@@ -28,6 +28,8 @@ MEANT: dict[str, str] = {
     "lora.targets": "target modules; lora target; lora modules; lora target modules; lora target linear; lora attn "
     "modules; lora layers",
     "lora.bits": "load in 8bit; quantization bit; bits; quantize",
+    "lora.double_quant": "double quant; nested quant; use bnb nested quant; bnb 4bit use double quant; double "
+    "quantization",
     "qlora": "load in 4bit; bnb 4bit; quantize 4bit",
     "data.seed": "data random seed; mixture seed; dataset seed",
     "data.workers": "dataset num proc; dataset processes; preprocessing workers; map workers; data workers; tokenize "

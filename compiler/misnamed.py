@@ -227,7 +227,7 @@ def _value(row: Setting, said: Said) -> str:
 def meant_value(row: Setting, said: Said) -> str | None:
     """The value that was typed where it is legal, the one that its own finding writes instead, or None."""
     node, text = said.node, (said.typed or "").strip('"')
-    if node is None:
+    if node is None or row.kind is BLOCK:
         return None
     if row.path == "hardware":
         return _machines(node, text)
@@ -263,8 +263,7 @@ def typed(row: Setting, value: str | None) -> str:
     outer = row.path.rpartition(".")[0].split(".")
     for part in reversed(outer):
         form = f"{part}({form})"
-    flag = schema.BY_PATH.get(".".join(outer))  # `checkpointing(...)` stands anywhere, `save(hub(...))` in its clause
-    return form.partition("(")[2][:-1] if len(outer) > 1 and flag is not None and not flag.inner else form
+    return form.partition("(")[2][:-1] if len(outer) > 1 else form
 
 
 def example(row: Setting) -> str:

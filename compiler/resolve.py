@@ -57,6 +57,11 @@ class _Resolver:
 
             read = self.workspace.read_beside
             MethodCheck(loaded, self.values, target, read, self._bundle, self.problems).run()
+        if "eval.tasks" in self.values:
+            from xpc.compiler.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
+
+            item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
+            resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()

@@ -34,6 +34,10 @@ def find_model(
         facts, said, problem = _facts(config.name, config.data, label)
         known = config.name
         problems += problem
+    family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
+    if isinstance(node, Ref) and family is not None and not problems:
+        problems.append(_encoder_decoder(node.name, family, label))
+        return Model(label, node.name, None, revision, None, "registry"), problems
     if isinstance(node, String):
         wrong = plain_text(node.value)
         if wrong:
@@ -154,6 +158,10 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
         return _no_facts(label, f"`{name}` is not JSON", "give the config.json of a transformers model")
     if not isinstance(config, dict):
         return _no_facts(label, f"`{name}` is not a JSON object", "give a model's config.json")
+    kind = config.get("model_type")
+    family = registry.encoder_decoder(kind) if isinstance(kind, str) else None
+    if family is not None:
+        return None, {}, [_encoder_decoder(name, family, label)]
     try:
         why = registry.uncounted(config)
         facts = registry.facts_from_config(config, name, name) if why is None else None
@@ -168,6 +176,15 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     if max(sizes) > LARGEST:
         return _no_facts(label, f"`{name}` states a model too large to be one", "give a real config.json")
     return facts, config, []
+
+
+def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
+    return report(
+        "XP128",
+        f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders alone",
+        label,
+        help="write a causal language model, such as `qwen2.5-3b`",
+    )
 
 
 def _no_facts(label: Label, why: str, help: str) -> tuple[None, dict[str, object], list[Diagnostic]]:

@@ -1,8 +1,8 @@
 """Pushing to the hub: what is asked before anything is loaded, what is pushed at each save, and what at the end.
 
 The arguments say where and what, as they do for transformers (``push_to_hub``, ``hub_model_id``, ``hub_strategy``,
-``hub_private_repo``, ``hub_always_push``); what is pushed is what it pushes. The pushing itself is done here, because in
-transformers 4.52 and 5.23 (executed, and read in ``Trainer._push_from_checkpoint``, ``PushInProgress``)
+``hub_private_repo``, ``hub_always_push``); what is pushed is what it pushes. The pushing itself is done here, because
+in transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgress``)
 
 - a push that fails in the background is never told of,
 - ``save_total_limit`` deletes a checkpoint while it is being uploaded,
@@ -16,9 +16,11 @@ import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from fnmatch import fnmatch
+from importlib import import_module
 from typing import Any
 
 from .bundle import Bundle
+from .checkpoints import weights_whole
 from .errors import RunError, say
 
 FOLDER = "_hub"
@@ -64,8 +66,8 @@ def problems(bundle: Bundle) -> list[str]:
 
     if get_token() is None:
         return [
-            f"this run pushes to {asked}, and no token was found; set HF_TOKEN, or log in with `hf auth login` (a token "
-            f"that may write: {constants.ENDPOINT}/settings/tokens)"
+            f"this run pushes to {asked}, and no token was found; set HF_TOKEN, or log in with `hf auth login` (a "
+            f"token that may write: {constants.ENDPOINT}/settings/tokens)"
         ]
     api = HfApi()
     try:
@@ -114,10 +116,10 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
 
 def _no_entry(api: Any, full: str) -> list[str]:
     """Whether a repository that is there may be written to. One that is not there is made when the run starts."""
-    from huggingface_hub.utils import build_hf_headers, get_session
-
+    client = import_module("huggingface_hub.utils")
     try:
-        answer = get_session().get(f"{api.endpoint}/api/models/{full}/auth-check/write", headers=build_hf_headers())
+        url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
+        answer = client.get_session().get(url, headers=headers)
     except Exception as error:  # the network library's
         return [_unanswered(full, error)]
     if answer.status_code == 200:
@@ -154,7 +156,7 @@ def branch(api: Any, repository: str, name: str) -> None:
 
 
 def card(bundle: Bundle, trainer: Any) -> None:
-    """Writes the model card of the weights in the output folder, as the recipes do; every checkpoint has written one."""
+    """Writes the model card of the final weights, as the recipes do; every checkpoint has written one, too."""
     assert bundle.repository is not None
     named = [source["id"] for source in bundle.data["sources"]]
     data = named[0] if len(named) == 1 else None
@@ -166,9 +168,8 @@ class Publisher:
 
     def __init__(self, bundle: Bundle) -> None:
         from huggingface_hub import HfApi
-        from huggingface_hub.utils import disable_progress_bars
 
-        disable_progress_bars()
+        import_module("huggingface_hub.utils").disable_progress_bars()
         assert bundle.repository is not None
         self.api, self.repository, self.revision = HfApi(), bundle.repository, _revision(bundle)
         self.output_dir = bundle.output_dir
@@ -195,7 +196,9 @@ class Publisher:
         """Takes a checkpoint that is whole, and pushes it in the background. ``message`` is that of the commit."""
         busy = any(not one.done() for one in self.jobs)
         model = self.strategy != "end" and (self.always or not busy)
-        if model or self.branches:
+        if not weights_whole(checkpoint):  # FSDP's shards: the model can be had at the end only
+            say(f"{os.path.basename(checkpoint)} holds no weights that can be loaded from the hub: not pushed")
+        elif model or self.branches:
             folder = self._staged(checkpoint)
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 

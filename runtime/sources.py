@@ -106,7 +106,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     others, as with the handbook's ``select_columns``.
     """
     if source["shape"] != "prompt":
-        kept = (*KEPT, "margin") if method == "reward" else KEPT
+        kept: tuple[str, ...] = (*KEPT, "margin") if method == "reward" else KEPT
         if source.get("only"):
             kept = tuple(one for one in kept if one in source["columns"])
         return [one for one in present if one not in kept]

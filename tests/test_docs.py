@@ -11,11 +11,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rule_evidence import evidence
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.pipeline import check_text
+from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.reference import reference
 from xpc.compiler.render import render
 from xpc.compiler.rules.evidence import PATH
 from xpc.compiler.rules_page import page as rules_page
+from xpc.compiler.schema import METHODS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -65,6 +66,23 @@ def test_changelog_shows_real_output():
 
 
 def test_links_of_the_pages_exist():
-    for page in ("README.md", "CONTRIBUTING.md", os.path.join("docs", "language.md")):
+    pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
+    for page in ("README.md", "CONTRIBUTING.md", *pages):
         for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
+
+
+MACHINE = 'hardware 8 x h100-80gb\nsave "out/run"\n'
+
+
+def test_specs_of_the_methods_page_compile():
+    specs = re.findall(r"```\n(.*?)```", _read("docs", "methods.md"), re.S)
+    seen = []
+    for spec in specs:
+        text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")
+        files, found = compile_text(text.encode(), "page.xp", Workspace(ROOT))
+        told = [one for one in found.problems if one.severity != "note"]
+        assert files is not None, render(found.problems, "full")
+        assert not told, render(told, "full")
+        seen.append(str(found.spec.get("method")))
+    assert set(seen) == set(METHODS)

@@ -1,5 +1,5 @@
-"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype, evaluations
-and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype,
+evaluations and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.importing.asked import NEW, Asked, Machines, load
 from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
 from xpc.compiler.importing.outcome import Draft, Fate
-from xpc.compiler.importing.switches import follow
+from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.kinds import EPOCH, NEVER, Amount
 
@@ -19,13 +19,14 @@ Entries = Mapping[str, Entry]
 
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
 OWN = (
-    "rl", "reward_model", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear", "lora_target_modules",
-    "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit", "evals_per_epoch", "saves_per_epoch",
-    "val_set_size", "sample_packing", "eval_sample_packing", "attn_implementation", "flash_attention", "sdp_attention",
-    "flex_attention", "eager_attention", "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs",
-    "activation_offloading", "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb",
-    "use_tensorboard", "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp",
-    "fsdp_config", "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
+    "rl", "reward_model", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
+    "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
+    "evals_per_epoch", "saves_per_epoch", "val_set_size", "sample_packing", "eval_sample_packing",
+    "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
+    "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
+    "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
+    "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
+    "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
     "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "batch_size", "ray_num_workers",
     "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
     "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
@@ -61,6 +62,8 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     axolotl_data.data(draft, named)
     _defaults(draft, named)
     follow(draft)
+    if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
+        router(draft)
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
     axolotl_keys.rest(draft, named)
@@ -154,7 +157,10 @@ def _intervals(draft: Draft, named: Entries) -> None:
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
     evaluates = held is not None and bool(number(held))
-    for key, path, steps in (("evals_per_epoch", "eval.every", "eval_steps"), ("saves_per_epoch", "save.every", "save_steps")):
+    for key, path, steps in (
+        ("evals_per_epoch", "eval.every", "eval_steps"),
+        ("saves_per_epoch", "save.every", "save_steps"),
+    ):
         one = named.get(key)
         if one is None or one.empty:
             if one is not None:
@@ -183,18 +189,18 @@ def _adapter(draft: Draft, named: Entries) -> None:
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
-    inside = [named[key] for key in ("lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules")
-              if key in named]  # fmt: skip
+    theirs = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules")
+    inside = [named[key] for key in theirs if key in named]
     if word not in ("lora", "qlora"):
         if word:
             draft.error(kind or inside[0], "the language has lora and qlora")
         for one in [*([kind] if kind is not None else []), *inside]:
             draft.note(one, "no adapter is trained")
-        for one in (four, eight):
-            if one is not None and boolean(one):
-                draft.error(one, "quantized weights cannot be trained without an adapter")
-            elif one is not None:
-                draft.note(one, "it is off")
+        for said in (four, eight):
+            if said is not None and boolean(said):
+                draft.error(said, "quantized weights cannot be trained without an adapter")
+            elif said is not None:
+                draft.note(said, "it is off")
         return
     assert kind is not None
     if word == "qlora" or bits == 4:
@@ -202,13 +208,13 @@ def _adapter(draft: Draft, named: Entries) -> None:
         bits = 4
     else:
         draft.put("lora", True, kind)
-    for one, width in ((four, 4), (eight, 8)):
-        if one is not None and (one.off or bits != width):
-            draft.note(one, "it is off" if one.off else "the base has 4 bits")
-        elif one is not None and width == 8:
-            draft.put("lora.bits", 8, one)
-        elif one is not None:
-            draft.put("qlora", True, one)
+    for said, width in ((four, 4), (eight, 8)):
+        if said is not None and (said.off or bits != width):
+            draft.note(said, "it is off" if said.off else "the base has 4 bits")
+        elif said is not None and width == 8:
+            draft.put("lora.bits", 8, said)
+        elif said is not None:
+            draft.put("qlora", True, said)
     for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
         if key in named:
             draft.setting(path, named[key])
@@ -224,15 +230,21 @@ def _adapter(draft: Draft, named: Entries) -> None:
         models.targets(draft, modules)
     more = named.get("bnb_config_kwargs")
     for key, one in ({} if more is None else more.mapping).items():
-        if key == "bnb_4bit_use_double_quant" and boolean(one):
+        if key == "bnb_4bit_use_double_quant" and bits == 4:
+            draft.setting("lora.double_quant", one)
+        elif bits != 4 or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
             draft.note(one, "what a bundle writes")
         else:
-            draft.error(one, "a bundle of 4 bits is nf4 with quantized scales")
+            draft.error(one, "a bundle of 4 bits is nf4, and computes in the run's precision")
+    if bits == 4:
+        draft.default("lora.double_quant", True, "not set: axolotl's own")
 
 
 def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
               found: Machines) -> None:  # fmt: skip
-    shard, replicate, context = (named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size"))
+    shard, replicate, context = (
+        named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
+    )
     config = named.get("fsdp_config")
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
@@ -269,9 +281,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
     project, name, run = (named.get(key) for key in ("wandb_project", "wandb_name", "wandb_run_id"))
     use, board, trackio = (named.get(key) for key in ("use_wandb", "use_tensorboard", "use_trackio"))
     theirs, called = named.get("trackio_project_name"), named.get("trackio_run_name")
-    if project is not None and not project.empty:
-        on.append("wandb")
-    elif use is not None and boolean(use):
+    if (project is not None and not project.empty) or (use is not None and boolean(use)):
         on.append("wandb")
     if (theirs is not None and not theirs.empty) or (trackio is not None and boolean(trackio)):
         on.append("trackio")

@@ -13,19 +13,35 @@ from xpc.compiler.shapes import METHOD_SHAPES, SHAPES
 
 Entries = Mapping[str, Entry]
 
-READ = ("datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja", "default_system_message",
-        "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets", "dataset_shard_num",
-        "dataset_shard_idx", "streaming", "data_seed")  # fmt: skip
+READ = (
+    "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
+    "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
+    "dataset_shard_num", "dataset_shard_idx", "streaming", "data_seed", "curriculum_sampling",
+)  # fmt: skip
 """The keys that this module reads."""
-INSTRUCTION = ("alpaca", "alpaca_chat", "alpaca_w_system", "gpteacher", "reflection", "explainchoice", "jeopardy",
-               "summarizetldr", "creative_acr", "context_qa", "oasst", "input_output", "stepwise_supervised")  # fmt: skip
-COLUMNS = {"intel": ("question", "chosen", "rejected"), "argilla": ("instruction", "chosen_response", "rejected_response")}
+INSTRUCTION = (
+    "alpaca", "alpaca_chat", "alpaca_w_system", "gpteacher", "reflection", "explainchoice", "jeopardy",
+    "summarizetldr", "creative_acr", "context_qa", "oasst", "input_output", "stepwise_supervised",
+)  # fmt: skip
+COLUMNS = {
+    "intel": ("question", "chosen", "rejected"),
+    "argilla": ("instruction", "chosen_response", "rejected_response"),
+}
 QUIET_SOURCE = {
-    "ds_type": "the file says what it is", "roles": "the runtime knows the speakers", "train_on_eos": "the end of an answer "
-    "is in the loss", "roles_to_train": "", "preprocess_shards": "how rows are read", "trust_remote_code": "no code of a "
-    "dataset is run", "conversation": "the chat template decides", "message_property_mappings": "", "train_on_eot":
-    "the end of an answer is in the loss", "chat_template": "", "shards": "", "field_system": "", "strategy": "",
-}  # fmt: skip
+    "ds_type": "the file says what it is",
+    "roles": "the runtime knows the speakers",
+    "train_on_eos": "the end of an answer is in the loss",
+    "roles_to_train": "",
+    "preprocess_shards": "how rows are read",
+    "trust_remote_code": "no code of a dataset is run",
+    "conversation": "the chat template decides",
+    "message_property_mappings": "",
+    "train_on_eot": "the end of an answer is in the loss",
+    "chat_template": "",
+    "shards": "",
+    "field_system": "",
+    "strategy": "",
+}
 
 
 def data(draft: Draft, named: Entries) -> None:
@@ -51,6 +67,9 @@ def data(draft: Draft, named: Entries) -> None:
             draft.put("data.shuffle", boolean(one), one)
         elif one is not None:
             draft.note(one, "each part is read whole")
+    order = named.get("curriculum_sampling")
+    if order is not None and not order.empty:
+        draft.put("data.shuffle", not boolean(order), order)
     stream = named.get("streaming")
     if stream is not None and stream.off:
         draft.note(stream, "it is off")
@@ -71,7 +90,9 @@ def _source(draft: Draft, entry: Entry, raw: bool) -> None:
         draft.error(entry, "a dataset needs a `path`")
         return
     kind = table.get("type")
-    word = "completion" if raw and (kind is None or kind.value == "pretrain") else "" if kind is None else str(text(kind))
+    word = (
+        "completion" if raw and (kind is None or kind.value == "pretrain") else "" if kind is None else str(text(kind))
+    )
     files = table.get("data_files")
     name = path
     if files is not None and path.value in ("json", "csv", "parquet", "text") and len(files.items) == 1:
@@ -112,7 +133,9 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if draft.method == "kto":
         return "unpaired", ()
     if draft.method in ("grpo", "rloo"):
-        draft.warn(place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another")
+        draft.warn(
+            place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another"
+        )
         return "prompt", ()
     if word in ("completion", "pretrain") or word.startswith("completion"):
         name = (text(field) if field is not None else None) or "text"
@@ -157,7 +180,9 @@ def _mapped(table: Entries, key: str, older: str) -> str:
 def _custom(draft: Draft, kind: Entry) -> tuple[str, tuple[str, ...]]:
     """A type of the user's own: `field_instruction` and `field_output`."""
     asked, answer = (kind.mapping.get(key) for key in ("field_instruction", "field_output"))
-    names = tuple((text(one) if one is not None else None) or usual for one, usual in ((asked, "instruction"), (answer, "output")))
+    names = tuple(
+        (text(one) if one is not None else None) or usual for one, usual in ((asked, "instruction"), (answer, "output"))
+    )
     draft.warn(kind, "the words around the columns are left out: the spec reads the two columns alone")
     return "prompt_completion", names
 
@@ -208,7 +233,9 @@ def _template(draft: Draft, named: Entries) -> None:
         draft.note(body, "null: none of its own")
     if entry is not None and (not word or word in ("tokenizer_default", "jinja") or own):
         draft.note(entry, "the tokenizer's own" if not own else "the source's own")
-    elif entry is not None and word.removeprefix("tokenizer_default_fallback_") in TEMPLATES and draft.method != "reward":
+    elif (
+        entry is not None and word.removeprefix("tokenizer_default_fallback_") in TEMPLATES and draft.method != "reward"
+    ):
         draft.files[name] = TEMPLATES[word.removeprefix("tokenizer_default_fallback_")].encode()
         draft.put("model.chat_template", name, entry)
     elif entry is not None:

@@ -10,82 +10,174 @@ from xpc.compiler.importing.outcome import Draft
 Entries = Mapping[str, Entry]
 
 SAME = {
-    "base_model": "model_name_or_path", "revision_of_model": "model_revision", "model_revision": "model_revision",
-    "micro_batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size",
-    "num_epochs": "num_train_epochs", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type",
-    "sequence_len": "max_length", "dataset_processes": "dataset_num_proc", "dataset_num_proc": "dataset_num_proc",
-    "kto_desirable_weight": "desirable_weight", "kto_undesirable_weight": "undesirable_weight",
-    "rpo_alpha": "rpo_alpha", "evaluation_strategy": "eval_strategy",
-}  # fmt: skip
+    "base_model": "model_name_or_path",
+    "revision_of_model": "model_revision",
+    "model_revision": "model_revision",
+    "micro_batch_size": "per_device_train_batch_size",
+    "eval_batch_size": "per_device_eval_batch_size",
+    "num_epochs": "num_train_epochs",
+    "optimizer": "optim",
+    "lr_scheduler": "lr_scheduler_type",
+    "sequence_len": "max_length",
+    "dataset_processes": "dataset_num_proc",
+    "dataset_num_proc": "dataset_num_proc",
+    "kto_desirable_weight": "desirable_weight",
+    "kto_undesirable_weight": "undesirable_weight",
+    "rpo_alpha": "rpo_alpha",
+    "evaluation_strategy": "eval_strategy",
+}
 """Its names for what TRL has, too."""
 KERNEL = "a kernel: the same arithmetic in another build"
 QUIET = {
-    **dict.fromkeys((
-        "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "experts_implementation", "use_scattermoe", "use_sonicmoe",
-        "use_kernels", "fused_attn_kernel", "flex_attn_compile_kwargs", "gemma4_hybrid_attn_impl", "use_glm_dsa_kernels",
-        "flash_attn_fuse_qkv", "flash_attn_fuse_mlp", "flash_attn_cross_entropy", "flash_attn_rms_norm", "flash_optimum",
-        "s2_attention", "cut_cross_entropy", "unsloth_lora_mlp", "unsloth_lora_qkv", "unsloth_lora_o",
-        "unsloth_cross_entropy_loss", "unsloth_rms_norm", "unsloth_rope", "tiled_mlp", "liger_rms_norm_gated",
-    ), KERNEL),
-    "model_type": "the model says its class", "tokenizer_type": "the model says its tokenizer's class",
-    "cls_model_config": "the model says its class", "is_llama_derived_model": "the model says its class",
-    "is_mistral_derived_model": "the model says its class", "is_falcon_derived_model": "the model says its class",
-    "is_qwen_derived_model": "the model says its class", "num_labels": "a reward is one number",
-    "strict": "how the model's own files are read", "dataset_prepared_path": "a bundle tokenizes its data itself",
-    "dataset_keep_in_memory": "how rows are held", "pad_to_sequence_len": "padding is not in the loss",
-    "sample_packing_group_size": "how packing searches", "sample_packing_bin_size": "how packing searches",
-    "sample_packing_eff_est": "how packing searches", "sample_packing_sequentially": "packing orders rows its own way",
-    "total_num_tokens": "counted anew", "wandb_watch": "reporting only", "wandb_log_model": "reporting only",
-    "wandb_mode": "WANDB_MODE says it at the launch", "trackio_space_id": "where a tracker publishes",
-    "debug": "debugging aid", "low_cpu_mem_usage": "how weights are read, not what they are",
-    "experimental_skip_move_to_device": "how weights are read, not what they are", "use_ray": "launch.sh starts the run",
-    "ray_run_name": "launch.sh starts the run", "loss_watchdog_threshold": "it watches the loss, and changes nothing",
-    "loss_watchdog_patience": "it watches the loss, and changes nothing", "eot_tokens": "the template marks the answers",
-    "eta_min": "axolotl does not read it", "test_value": "axolotl does not read it", "device": "the hardware is `hardware`",
-    "resize_token_embeddings_to_32x": "no token is added", "lora_model_dir": "a bundle begins with new adapters",
-    "special_tokens_path": "the tokenizer's own", "fix_untrained_tokens": "the tokenizer's own", "world_size": "the launch's",
-    "streaming_multipack_buffer_size": "how rows are held", "lora_fan_in_fan_out": "PEFT knows the layers",
-    "eval_causal_lm_metrics": "evaluation computes the loss", "do_causal_lm_eval": "evaluation computes the loss",
-    "eval_table_size": "evaluation computes the loss", "eval_max_new_tokens": "evaluation computes the loss",
-    "vllm": "the server's own options: it is started apart", "dataloader_pin_memory": "follows the hardware",
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "lora_mlp_kernel",
+            "lora_qkv_kernel",
+            "lora_o_kernel",
+            "experts_implementation",
+            "use_scattermoe",
+            "use_sonicmoe",
+            "use_kernels",
+            "fused_attn_kernel",
+            "flex_attn_compile_kwargs",
+            "gemma4_hybrid_attn_impl",
+            "use_glm_dsa_kernels",
+            "flash_attn_fuse_qkv",
+            "flash_attn_fuse_mlp",
+            "flash_attn_cross_entropy",
+            "flash_attn_rms_norm",
+            "flash_optimum",
+            "s2_attention",
+            "cut_cross_entropy",
+            "unsloth_lora_mlp",
+            "unsloth_lora_qkv",
+            "unsloth_lora_o",
+            "unsloth_cross_entropy_loss",
+            "unsloth_rms_norm",
+            "unsloth_rope",
+            "tiled_mlp",
+            "liger_rms_norm_gated",
+        ),
+        KERNEL,
+    ),
+    "model_type": "the model says its class",
+    "tokenizer_type": "the model says its tokenizer's class",
+    "cls_model_config": "the model says its class",
+    "is_llama_derived_model": "the model says its class",
+    "is_mistral_derived_model": "the model says its class",
+    "is_falcon_derived_model": "the model says its class",
+    "is_qwen_derived_model": "the model says its class",
+    "num_labels": "a reward is one number",
+    "strict": "how the model's own files are read",
+    "dataset_prepared_path": "a bundle tokenizes its data itself",
+    "dataset_keep_in_memory": "how rows are held",
+    "pad_to_sequence_len": "padding is not in the loss",
+    "sample_packing_group_size": "how packing searches",
+    "sample_packing_bin_size": "how packing searches",
+    "sample_packing_eff_est": "how packing searches",
+    "sample_packing_sequentially": "packing orders rows its own way",
+    "total_num_tokens": "counted anew",
+    "wandb_watch": "reporting only",
+    "wandb_log_model": "reporting only",
+    "wandb_mode": "WANDB_MODE says it at the launch",
+    "trackio_space_id": "where a tracker publishes",
+    "debug": "debugging aid",
+    "low_cpu_mem_usage": "how weights are read, not what they are",
+    "experimental_skip_move_to_device": "how weights are read, not what they are",
+    "use_ray": "launch.sh starts the run",
+    "ray_run_name": "launch.sh starts the run",
+    "loss_watchdog_threshold": "it watches the loss, and changes nothing",
+    "loss_watchdog_patience": "it watches the loss, and changes nothing",
+    "eot_tokens": "the template marks the answers",
+    "eta_min": "axolotl does not read it",
+    "test_value": "axolotl does not read it",
+    "device": "the hardware is `hardware`",
+    "resize_token_embeddings_to_32x": "no token is added",
+    "lora_model_dir": "a bundle begins with new adapters",
+    "special_tokens_path": "the tokenizer's own",
+    "fix_untrained_tokens": "the tokenizer's own",
+    "world_size": "the launch's",
+    "streaming_multipack_buffer_size": "how rows are held",
+    "lora_fan_in_fan_out": "PEFT knows the layers",
+    "eval_causal_lm_metrics": "evaluation computes the loss",
+    "do_causal_lm_eval": "evaluation computes the loss",
+    "eval_table_size": "evaluation computes the loss",
+    "eval_max_new_tokens": "evaluation computes the loss",
+    "vllm": "the server's own options: it is started apart",
+    "dataloader_pin_memory": "follows the hardware",
+}
 IMPOSSIBLE = {
-    **dict.fromkeys(("use_eaft", "eaft_alpha", "eaft_k", "ebft", "diffusion", "kd_trainer", "kd_alpha", "kd_temperature"),
-                    "the stack has no such trainer"),
-    **dict.fromkeys(("qat", "quantization", "nvfp4_merge_aware", "dsv4_fp4_grouped_mode", "use_onebitllms"),
-                    "the stack trains no such weights"),
-    **dict.fromkeys(("expert_parallel_num_nvl_bytes", "expert_parallel_token_capacity"), "the stack has no expert parallelism"),
-    "unfrozen_parameters": "the language trains all weights or adapters",
-    "lora_modules_to_save": "the language trains adapters alone", "lora_target_parameters": "the language puts adapters on "
-    "modules", "lora_layers_to_transform": "the language puts adapters on every layer", "peft_layers_to_transform":
-    "the language puts adapters on every layer", "loraplus_lr_ratio": "the language has one learning rate",
-    "loraplus_lr_embedding": "the language has one learning rate", "peft_use_dora": "the language trains plain low-rank "
-    "adapters", "peft_use_rslora": "the language scales adapters by alpha / rank", "relora_steps": "the stack has no ReLoRA",
-    "relora": "the stack has no ReLoRA", "jagged_restart_steps": "the stack has no ReLoRA", "loftq": "the language starts "
-    "adapters at zero", "peft": "the language starts adapters at zero", "dataset_exact_deduplication": "the language keeps "
-    "every row", "min_sample_len": "the language keeps every row", "curriculum_sampling": "the language shuffles, or keeps "
-    "the order", "tokens": "a bundle adds no tokens", "added_tokens_overrides": "a bundle adds no tokens",
-    "tokenizer_config": "the tokenizer is the model's own", "early_stopping_patience": "the runtime has no early stopping",
-    "test_datasets": "a spec evaluates on a split or a holdout of its data", "neftune_noise_alpha_": "unknown",
-    "noisy_embedding_alpha": "write `neftune_noise_alpha`", "reinit_weights": "the language begins with the weights as they "
-    "are", "cosine_constant_lr_ratio": "the language has no such schedule", "loraplus": "the language has one learning rate",
+    **dict.fromkeys(
+        ("use_eaft", "eaft_alpha", "eaft_k", "ebft", "diffusion", "kd_trainer", "kd_alpha", "kd_temperature"),
+        "the stack has no such trainer",
+    ),
+    **dict.fromkeys(
+        ("qat", "quantization", "nvfp4_merge_aware", "dsv4_fp4_grouped_mode", "use_onebitllms"),
+        "the stack trains no such weights",
+    ),
+    **dict.fromkeys(
+        ("expert_parallel_num_nvl_bytes", "expert_parallel_token_capacity"), "the stack has no expert parallelism"
+    ),
+    "lora_modules_to_save": "the language trains adapters alone",
+    "lora_target_parameters": "the language puts adapters on modules",
+    "lora_layers_to_transform": "the language puts adapters on every layer",
+    "peft_layers_to_transform": "the language puts adapters on every layer",
+    "loraplus_lr_ratio": "the language has one learning rate",
+    "loraplus_lr_embedding": "the language has one learning rate",
+    "peft_use_dora": "the language trains plain low-rank adapters",
+    "peft_use_rslora": "the language scales adapters by alpha / rank",
+    "relora_steps": "the stack has no ReLoRA",
+    "relora": "the stack has no ReLoRA",
+    "jagged_restart_steps": "the stack has no ReLoRA",
+    "loftq": "the language starts adapters at zero",
+    "peft": "the language starts adapters at zero",
+    "dataset_exact_deduplication": "the language keeps every row",
+    "min_sample_len": "the language keeps every row",
+    "tokens": "a bundle adds no tokens",
+    "added_tokens_overrides": "a bundle adds no tokens",
+    "tokenizer_config": "the tokenizer is the model's own",
+    "early_stopping_patience": "the runtime has no early stopping",
+    "test_datasets": "a spec evaluates on a split or a holdout of its data",
+    "neftune_noise_alpha_": "unknown",
+    "noisy_embedding_alpha": "write `neftune_noise_alpha`",
+    "reinit_weights": "the language begins with the weights as they are",
+    "cosine_constant_lr_ratio": "the language has no such schedule",
+    "loraplus": "the language has one learning rate",
     "llama4_linearized_experts": "the stack has no such model",
-    "use_mlflow": "the language has no such tracker", "use_comet": "the language has no such tracker",
+    "use_mlflow": "the language has no such tracker",
+    "use_comet": "the language has no such tracker",
     "multiple_choice": "evaluation computes the loss",
-}  # fmt: skip
+}
 KEPT = {
-    "wandb_entity": "WANDB_ENTITY says it at the launch", "hf_use_auth_token": "HF_TOKEN is set at the launch",
+    "wandb_entity": "WANDB_ENTITY says it at the launch",
+    "hf_use_auth_token": "HF_TOKEN is set at the launch",
     "quantize_moe_experts": "a bundle quantizes linear layers only: experts stay in 16 bits",
     "tokenizer_use_mistral_common": "the runtime reads tokenizers by transformers",
-    **dict.fromkeys(("use_swanlab", "swanlab_project", "swanlab_experiment_name", "swanlab_description", "swanlab_workspace",
-                     "swanlab_log_model", "swanlab_log_completions", "swanlab_completion_log_interval",
-                     "swanlab_completion_max_buffer", "swanlab_mode"), "the language has wandb, trackio and tensorboard"),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "use_swanlab",
+            "swanlab_project",
+            "swanlab_experiment_name",
+            "swanlab_description",
+            "swanlab_workspace",
+            "swanlab_log_model",
+            "swanlab_log_completions",
+            "swanlab_completion_log_interval",
+            "swanlab_completion_max_buffer",
+            "swanlab_mode",
+        ),
+        "the language has wandb, trackio and tensorboard",
+    ),
+}
 """What changes no number: kept in a comment."""
+WHOLE = {"model.language_model.*", "^model.language_model.*", "lm_head.*", "^lm_head.*", "lm_head", "embed_tokens"}
 PLUGINS = {
-    "CutCrossEntropyPlugin": KERNEL, "LigerPlugin": "", "KernelsPlugin": KERNEL, "SwanLabPlugin": "a tracker",
+    "CutCrossEntropyPlugin": KERNEL,
+    "LigerPlugin": "",
+    "KernelsPlugin": KERNEL,
+    "SwanLabPlugin": "a tracker",
     "ExpertParallelPlugin": "see `expert_parallel_size`",
-}  # fmt: skip
+}
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
@@ -113,24 +205,38 @@ def rest(draft: Draft, named: Entries) -> None:
             for one in named[key].mapping.values() or [named[key]]:
                 draft.note(one, why)
     for key, why in KEPT.items():
-        one = named.get(key)
-        if one is not None and one.off:
-            draft.note(one, "it says nothing")
-        elif one is not None:
-            draft.reserve(one, f"{key}: {text(one) or plain(one)}", why)
+        kept = named.get(key)
+        if kept is not None and kept.off:
+            draft.note(kept, "it says nothing")
+        elif kept is not None:
+            draft.reserve(kept, f"{key}: {text(kept) or plain(kept)}", why)
     eight = named.get("fp8")
     for key in ("fp8", "fp8_enable_fsdp_float8_all_gather"):
-        one = named.get(key)
-        if one is not None and (one.off or eight is None or eight.off):
-            draft.note(one, "fp8 is off")
-        elif one is not None:
-            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8: bf16 is computed in")
+        said = named.get(key)
+        if said is not None and (said.off or eight is None or eight.off):
+            draft.note(said, "fp8 is off")
+        elif said is not None:
+            draft.reserve(said, f"{key}: {text(said)}", "this version has no fp8: bf16 is computed in")
     for key, one in named.get("model_config", Entry("", {}, "", 0)).mapping.items():
         if one.off:
             draft.note(one, "it is off")
+        elif key == "output_router_logits" and "router_aux_loss_coef" in draft.target.fields():
+            draft.note(one, "the target adds the router's loss by the model's own coefficient")
         else:
             draft.error(one, f"a key of the model's configuration: set `{key}` in the model's own config.json")
     _mxfp4(draft, named)
+    _unfrozen(draft, named.get("unfrozen_parameters"))
+
+
+def _unfrozen(draft: Draft, entry: Entry | None) -> None:
+    """Patterns of the weights that are trained: all those of the language model are no restriction."""
+    if entry is None:
+        return
+    names = {text(one) for one in entry.items}
+    if entry.empty or (names <= WHOLE and any("language_model" in str(name) for name in names)):
+        draft.note(entry, "every weight of the language model")
+    else:
+        draft.error(entry, "the language trains all weights or adapters")
 
 
 def _mxfp4(draft: Draft, named: Entries) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing import jsontext, sharding, trlyaml, yamltext
 from xpc.compiler.importing.asked import NEW, OLD, Asked, Machines, load
-from xpc.compiler.importing.entries import Entry, Unreadable, text
+from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.shell import Call, Word, calls
 from xpc.compiler.importing.vicuna import VICUNA
@@ -25,10 +25,14 @@ QUIET_LAUNCH = (
     "logs_specs", "max_train_steps", "save_pid", "elastic_training", "force_multi",
 )  # fmt: skip
 """Options of launchers that say how processes find each other; `launch.sh` has its own."""
-SWITCHES = ("standalone", "multi_gpu", "use_deepspeed", "use_fsdp", "cpu", "use_cpu", "no_python", "quiet", "debug", "module",
-            "m", "same_network", "enable_cpu_affinity", "tpu", "no_local_rank", "force_multi", "save_pid")  # fmt: skip
+SWITCHES = (
+    "standalone", "multi_gpu", "use_deepspeed", "use_fsdp", "cpu", "use_cpu", "no_python", "quiet", "debug",
+    "module", "m", "same_network", "enable_cpu_affinity", "tpu", "no_local_rank", "force_multi", "save_pid",
+)  # fmt: skip
 ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
+
+
 @record
 class Line:
     """A call taken apart: launcher, its options, the program, the program's arguments."""
@@ -47,7 +51,7 @@ def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: E
     if len(training) != 1:
         lines = ", ".join(str(one.words[0].line) for one in training)
         raise Unreadable(f"it holds {len(training)} training commands, on lines {lines}" if training else
-                         "it holds no training command (torchrun, accelerate launch, deepspeed, python, trl)")  # fmt: skip
+                         "it holds no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
     environment = [word for one in calls(text_) for word in one.environment]
     line = _taken_apart(training[0], file)
     return _draft(line, environment, file, asked, launch, zero)
@@ -111,7 +115,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Word]]:
-    """`--key value`, `--key=value`, `--key` and `--key a b c`; the words before the first key are returned as they are."""
+    """`--key value`, `--key=value`, `--key` and `--key a b c`; and the words before the first key as they are."""
     out: dict[str, Entry] = {}
     rest: list[Word] = []
     while words and not words[0].text.startswith("--"):
@@ -159,10 +163,10 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     config = entries.pop("config", None)
     if line.program.startswith(("llamafactory-cli", "axolotl")) or line.program == "axolotl.cli.train":
         raise Unreadable(f"`{line.program}` reads a file: import that file")
-    files: list[Mapping[str, Entry]] = []
+    said: list[Entry] = []
     if config is not None:
         table = _file(config, asked)
-        files.append({key: one for key, one in table.items() if key in entries})
+        said += [one for key, one in table.items() if key in entries]
         entries = {**table, **entries}
     method = asked.method or _method(line.program)
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
@@ -172,9 +176,8 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     draft, source = trlyaml.start(evolve(asked, method=method or ("sft" if chat else None)), entries, file)
     if config is not None:
         draft.mark(config, "mapped", "the file was read")
-        for table in files:
-            for one in table.values():
-                draft.note(one, f"line {entries[one.key].line} of the command says otherwise")
+        for over in said:
+            draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
     if chat:
         entries = fastchat(draft, entries, line.program, asked)
         source = load(OLD)
@@ -185,9 +188,9 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
         draft.read.append(launch)
     launch = _launcher(draft, line, found, launch)
     for path in ("deepspeed", "deepspeed_config"):
-        one = entries.get(path)
-        if one is not None and isinstance(one.value, str) and one.value.startswith("$") and zero is None:
-            draft.error(one, "no variable of the script says which file", "`--deepspeed FILE` names it")
+        chosen = entries.get(path)
+        if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
+            draft.error(chosen, "no variable of the script says which file", "`--deepspeed FILE` names it")
     trlyaml.arguments(draft, entries, asked, source, launch, zero, found)
     for word in environment:
         _environment(draft, word, file)
@@ -212,12 +215,20 @@ def _file(entry: Entry, asked: Asked) -> dict[str, Entry]:
     if data is None:
         raise Unreadable(f"`{name[:80]}` is not there", entry.line)
     body = data.decode("utf-8-sig", "replace")
-    return (jsontext if body.lstrip().startswith("{") else yamltext).read(body, name)
+    return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
 
 
 def _method(program: str) -> str | None:
     """What the program's name says: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
-    words = program.lower().replace(".py", "").replace("/", " ").replace("_", " ").replace(".", " ").replace("-", " ").split()
+    words = (
+        program.lower()
+        .replace(".py", "")
+        .replace("/", " ")
+        .replace("_", " ")
+        .replace(".", " ")
+        .replace("-", " ")
+        .split()
+    )
     return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)
 
 
@@ -292,13 +303,15 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked
             out["load_in_4bit"] = low
         draft.default("lora.rank", 8, "not set: FastChat's own")
         draft.default("lora.alpha", 16.0, "not set: FastChat's own")
+        if low is not None and boolean(low):
+            draft.default("lora.double_quant", True, "FastChat's own")
     flash = out.pop("flash_attn", None)
     if flash is not None:
         draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
     else:
         memory = "train_mem" in program
-        draft.put("model.attn", "flash2" if memory else "eager", None,
-                  "train_mem.py puts flash attention in" if memory else "the attention of FastChat's transformers")  # fmt: skip
+        why = "train_mem.py puts flash attention in" if memory else "the attention of FastChat's transformers"
+        draft.put("model.attn", "flash2" if memory else "eager", None, why)
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
         draft.files[name] = VICUNA.encode()

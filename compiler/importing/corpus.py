@@ -31,7 +31,13 @@ def corpus(draft: Draft, named: Entries) -> None:
         named.get(key) for key in ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name")
     )
     if draft.sources:
-        for entry in (mixture, mixer, several, one, *map(named.get, ("data_path", "dataset_config", "dataset_train_split"))):
+        for entry in (
+            mixture,
+            mixer,
+            several,
+            one,
+            *map(named.get, ("data_path", "dataset_config", "dataset_train_split")),
+        ):
             if entry is not None:
                 everything(draft, entry, "`--data` names another")
     elif mixture is not None and not mixture.empty:

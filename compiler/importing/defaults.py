@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from xpc.compiler import extras
 from xpc.compiler.importing.asked import OLD
-from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.outcome import EXTRA, Draft, Fate
 from xpc.compiler.importing.values import RENAMES, optimizers
 from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.lower.specfile import plain as typed
 from xpc.compiler.schema import ONLINE, TABLE
 from xpc.compiler.targets import Json, Target
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
 """Settings whose default says nothing, or follows another setting."""
+REPORTING = (
+    "include_num_input_tokens_seen",
+    "logging_nan_inf_filter",
+    "log_unique_prompts",
+    "num_completions_to_print",
+    "f_alpha_divergence_coef",
+)
+"""Arguments that change what is shown, not what is trained; the last is read with one divergence only."""
 
 
 def native_defaults(draft: Draft, native: Target) -> None:
@@ -45,6 +55,7 @@ def native_defaults(draft: Draft, native: Target) -> None:
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
     if native.name != draft.target.name:
         _method(draft, native, stated, why)
+        _others(draft, native, stated, why)
 
 
 def _method(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> None:
@@ -60,6 +71,20 @@ def _method(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> 
         value = _value(draft, native, row.path, stated[name])
         if value is not None and value != _value(draft, draft.target, row.path, here.get(name)):
             draft.default(row.path, value, why)
+
+
+def _others(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> None:
+    """What no setting decides and the two stacks have otherwise: kept under `extra`."""
+    here = draft.target.base_arguments(draft.target.config(draft.method))
+    known = native.fields(native.config(draft.method))
+    for name in sorted(extras.legal_names(draft.target, "trl", draft.method) & set(stated)):
+        value = stated[name]
+        plain = isinstance(value, bool | int | float | str) and not known[name].machine
+        if name in REPORTING or not plain or value == here.get(name) or name in draft.extra.get("trl", {}):
+            continue
+        if extras.wrong_value(draft.target, "trl", name, value, draft.method) is None:
+            draft.extra.setdefault("trl", {})[name] = typed(value)
+            draft.defaults.append(Fate("", "", "", 0, EXTRA, f"extra trl {{ {name} = {typed(value)} }}", why))
 
 
 def _value(draft: Draft, target: Target, path: str, value: Json) -> object:

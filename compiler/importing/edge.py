@@ -41,14 +41,17 @@ def run(options: argparse.Namespace) -> int:
     """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises Unusable."""
     if (options.file is None) == (options.command_line is None):
         raise Unusable("import takes a FILE, or --command 'torchrun ...'")
-    source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
+    if options.file is not None and os.path.isdir(options.file):
+        source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
+    else:
+        source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
     asked = _asked(options, source)
     try:
         draft = convert(source, options, asked)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise Unusable(f"{place}: {error}") from error
-    text = emit(draft, _origin(source, options))
+    text = draft.text or emit(draft, _origin(source, options))
     out = options.output
     if not draft.wrong:
         write(draft, text, out, options.force)
@@ -121,6 +124,10 @@ def _reference(name: str | None) -> str | None:
 
 def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
     """The draft of a source of any kind. Raises Unreadable and Unusable."""
+    if options.file is not None and os.path.isdir(options.file):
+        from xpc.compiler.importing.bundle import bundle
+
+        return bundle(source.name, lambda name: _inside(source.folder, name), asked)
     launch = None if options.accelerate is None else _table(read(options.accelerate))
     zero = None if options.deepspeed is None else _table(read(options.deepspeed))
     kind = options.kind or kind_of(source, options)
@@ -138,6 +145,15 @@ def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
             from xpc.compiler.importing.axolotl import axolotl as other
         return other(table, source.name, asked, launch, zero)
     return fragment(table, kind, asked)
+
+
+def _inside(folder: str, name: str) -> bytes | None:
+    """A file of a bundle, never one outside of it."""
+    path = os.path.realpath(os.path.join(folder, name))
+    if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
+        return None
+    with open(path, "rb") as handle:
+        return handle.read()
 
 
 def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
@@ -186,8 +202,9 @@ def kind_of(source: Read, options: argparse.Namespace) -> str:
 
 
 def _table(source: Read) -> dict[str, Entry]:
-    reader = jsontext if source.text.lstrip().startswith("{") else yamltext
-    return reader.read(source.text, source.name)
+    if source.text.lstrip().startswith("{"):
+        return jsontext.read(source.text, source.name)
+    return yamltext.read(source.text, source.name)
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
@@ -202,6 +219,7 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
             if os.path.lexists(path) and not force and not _holds(path, data):
                 raise Unusable(f"{path} is there already: --force replaces it")
         for path, data in files.items():
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             with open(path, "wb") as handle:
                 handle.write(data)
     except OSError as error:

@@ -3,75 +3,19 @@ rank, recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
+from xpc.compiler.importing import llamafactory_data, trainer, trlyaml
 from xpc.compiler.importing import model as models
-from xpc.compiler.importing import trainer, trlyaml
 from xpc.compiler.importing.asked import NEW, Asked, Machines, load
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
-from xpc.compiler.importing.outcome import Draft, Source
-from xpc.compiler.importing.switches import follow
+from xpc.compiler.importing.llamafactory_keys import FP8, IMPOSSIBLE, MEGATRON, OURS, PADDED, QUIET, SAME, SPLIT, STAGES
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.kinds import Amount, Weighted
-from xpc.compiler.lower.specfile import quoted
 
 Entries = Mapping[str, Entry]
-
-STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
-SAME = {
-    "cutoff_len": "max_length", "preprocessing_num_workers": "dataset_num_proc", "enable_liger_kernel": "use_liger_kernel",
-    "pref_beta": "beta", "dpo_label_smoothing": "label_smoothing", "kto_chosen_weight": "desirable_weight",
-    "kto_rejected_weight": "undesirable_weight", "pref_ftx": "rpo_alpha", "micro_batch_size":
-    "per_device_train_batch_size", "model": "model_name_or_path",
-}  # fmt: skip
-"""Names of its own for what TRL has, too; the last two are the second generation's."""
-QUIET = {
-    "plot_loss": "metrics are written anyway", "overwrite_cache": "a bundle tokenizes its data itself",
-    "sample_backend": "inference only", "max_new_tokens": "inference only", "model_class": "the language trains text models",
-    "kernel_config": "kernels of other hardware", "init_config": "how weights are read, not what they are",
-    "use_v1_kernels": "kernels of other hardware", "infer_backend": "inference only", "print_param_status": "console only",
-    "tokenized_path": "a bundle tokenizes its data itself", "data_shared_file_system": "the launch's",
-    "include_effective_tokens_per_second": "reporting only", "report_to_experiment": "reporting only",
-    "preprocessing_batch_size": "when rows are tokenized, not what they become", "media_dir": "the language trains on text",
-}  # fmt: skip
-IMPOSSIBLE = {
-    **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon", "use_apollo"), "the language has no such optimizer"),
-    "loraplus_lr_ratio": "the language has one learning rate for both matrices of an adapter",
-    "use_llama_pro": "the language has no block expansion", "mixture_of_depths": "the language has no mixture of depths",
-    "use_asft_loss": "the stack has no such loss", "asft_alpha": "the stack has no such loss",
-    "use_eaft_loss": "the stack has no such loss", "use_kt": "the stack has no KTransformers",
-    "kt_config": "the stack has no KTransformers", "kt_cpu_activation": "the stack has no KTransformers",
-    "kt_weight_path": "the stack has no KTransformers", "use_unsloth": "the stack has no Unsloth",
-    "use_unsloth_gc": "the stack has no Unsloth", "use_mca": "the stack has no Megatron",
-    **dict.fromkeys(("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"),
-                    "the stack has no Megatron"),
-    **dict.fromkeys(("oft_block_size", "oft_target", "oft_rank", "module_dropout"), "the language has no orthogonal tuning"),
-    **dict.fromkeys(("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"),
-                    "the language trains all weights or adapters"),
-    "adapter_name_or_path": "a bundle begins with new adapters", "additional_target": "the language trains adapters alone",
-    "pissa_init": "the language starts adapters at zero", "use_rslora": "the language scales adapters by alpha / rank",
-    "use_dora": "the language trains plain low-rank adapters", "rope_scaling": "reserved by the language",
-    "mask_history": "the language has the loss on all answers", "interleave_probs": "the language concatenates its sources",
-    "eval_dataset": "a spec evaluates on a split or a holdout of its data", "neat_packing_v2": "unknown",
-    "simpo_gamma": "neither target trains simpo", "ref_model": "the reference is the model itself",
-    "reward_model": "the language has no ppo", "quantization_device_map": "the runtime places the weights",
-    "shift_attn": "the language has no shifted attention", "streaming": "the runtime reads whole datasets",
-}  # fmt: skip
-
-
-SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
-         "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""How Megatron splits a model over GPUs: 1 splits nothing."""
-MEGATRON = (
-    "use_distributed_optimizer", "overlap_param_gather", "overlap_grad_reduce", "bias_activation_fusion",
-    "apply_rope_fusion", "masked_softmax_fusion", "cross_entropy_loss_fusion", "moe_grouped_gemm",
-    "moe_token_dispatcher_type", "recompute_granularity", "recompute_method", "recompute_num_layers",
-    "export_hf_on_finish", "mixed_precision",
-)  # fmt: skip
-"""Megatron's ways of computing the same."""
-PADDED = "rows are padded: without padding the trainer would not cut them at `cutoff_len`; the loss is the same"
-FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 
 
 def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
@@ -100,9 +44,10 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     _megatron(draft, named)
     _kernels(draft, named)
     _loss(draft, named, word, orpo)
-    _data(draft, named, asked, word)
+    llamafactory_data.data(draft, named, asked, word)
     _defaults(draft, named, word)
     follow(draft)
+    router(draft)
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
     for key, why in QUIET.items():
@@ -114,19 +59,14 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     return draft
 
 
-OURS = (
-    "stage", "finetuning_type", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "quantization_bit",
-    "quantization_method", "quantization_type", "double_quantization", "template", "dataset", "dataset_dir",
-    "max_samples", "val_size", "packing", "neat_packing", "flash_attn", "pure_bf16", "disable_gradient_checkpointing",
-    "use_reentrant_gc", "train_on_prompt", "pref_loss", "use_dft_loss", "use_galore", "galore_layerwise", "galore_target",
-    "galore_rank", "galore_scale", "galore_update_interval", "train_dataset", "peft_config", "quant_config", "dist_config",
-    "optim_config", "batching_strategy", "global_batch_size", "upcast_layernorm", "use_swanlab", "default_system",
-    "disable_shuffling", "data_seed", "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
-)  # fmt: skip
-
-
 def _ours(key: str) -> bool:
-    return key in (*OURS, *SPLIT, *MEGATRON, *FP8) or key in QUIET or key in IMPOSSIBLE or key in trlyaml.MODEL or key in trlyaml.SHARD
+    return (
+        key in (*OURS, *SPLIT, *MEGATRON, *FP8)
+        or key in QUIET
+        or key in IMPOSSIBLE
+        or key in trlyaml.MODEL
+        or key in trlyaml.SHARD
+    )
 
 
 def _quiet(draft: Draft, entry: Entry, why: str) -> None:
@@ -157,7 +97,9 @@ def _tuning(draft: Draft, named: Entries) -> None:
             word = str(text(second.mapping["name"]) if "name" in second.mapping else "").lower()
             kind = second.mapping.get("name", second)
     if word not in ("lora", "full"):
-        draft.error(kind or second or next(iter(named.values())), f"the language has no {word} tuning", "it has full and lora")
+        draft.error(
+            kind or second or next(iter(named.values())), f"the language has no {word} tuning", "it has full and lora"
+        )
         return
     if kind is not None:
         draft.mark(kind, "mapped", word)
@@ -172,12 +114,15 @@ def _tuning(draft: Draft, named: Entries) -> None:
         draft.note(way, "bitsandbytes, as a bundle quantizes")
     elif way is not None:
         draft.error(way, "a bundle quantizes by bitsandbytes", "write `quantization_method: bnb`")
-    for key, usual in (("double_quantization", True), ("quantization_type", "nf4")):
-        one = named.get(key)
-        if one is not None and (one.value == usual or bits != 4):
-            draft.note(one, "what a bundle writes")
-        elif one is not None:
-            draft.error(one, "a bundle of 4 bits is nf4 with quantized scales")
+    kind4, twice = named.get("quantization_type"), named.get("double_quantization")
+    if kind4 is not None and (kind4.value == "nf4" or bits != 4):
+        draft.note(kind4, "what a bundle writes")
+    elif kind4 is not None:
+        draft.error(kind4, "4 bits are nf4")
+    if twice is not None and bits == 4:
+        draft.setting("lora.double_quant", twice)
+    elif twice is not None:
+        draft.note(twice, "the base has no 4 bits")
     inside = {"lora_rank": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout"}
     given = {one: named[key] for key, one in inside.items() if key in named}
     target = named.get("lora_target")
@@ -195,6 +140,8 @@ def _tuning(draft: Draft, named: Entries) -> None:
     draft.put(switch, True, bit if bits == 4 else place, "" if place else "not set: LLaMA-Factory trains adapters")
     if bits == 8:
         draft.put("lora.bits", 8, bit)
+    elif bits == 4:
+        draft.default("lora.double_quant", True, "not set: LLaMA-Factory's own")
     for name, one in given.items():
         draft.setting(f"lora.{name}", one)
     draft.default("lora.rank", 8, "not set: LLaMA-Factory's own")
@@ -361,110 +308,6 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
     if share is not None and not weight:
         draft.note(share, "it is off")
     draft.default("method.beta", 0.1, "not set: LLaMA-Factory's own")
-
-
-def _data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
-    folder, listed, limit, template = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples", "template"))
-    base = (text(folder) if folder is not None else None) or "data"
-    take = None
-    if limit is not None and not limit.empty:
-        value = integer(limit)
-        if value is None or value < 1:
-            draft.error(limit, "it takes a whole number above 0")
-        else:
-            take = Amount("count", value)
-            draft.mark(limit, "mapped", f"take = {value}")
-            draft.warn(limit, "`take` wants as many rows in each source; LLaMA-Factory takes what is there")
-    if folder is not None:
-        draft.mark(folder, "mapped", "data")
-    info = _information(asked, base)
-    second = named.get("train_dataset")
-    if draft.sources:
-        for one in (listed, second):
-            if one is not None:
-                draft.note(one, "`--data` names another")
-        draft.sources = [Source(one.ref, one.columns, take or one.take) for one in draft.sources]
-    elif second is not None and not second.empty:
-        name = text(second) or ""
-        path = name.removesuffix(".yaml").removesuffix(".yml") + (".jsonl" if name.endswith((".yaml", ".yml")) else "")
-        ref = models.reference(draft, Entry(second.key, path, second.file, second.line), "dataset")
-        if ref is not None:
-            draft.sources.append(Source(ref, (), take))
-            draft.mark(second, "mapped", f"data {{ {ref} }}")
-            draft.warn(second, f"the rows are looked for in {ref}, as messages", "`--data` names them")
-    elif listed is not None and not listed.empty:
-        for name in words(listed) or []:
-            _source(draft, listed, name, base, info, take)
-    else:
-        draft.warn(listed, "no data is named", "`--data` names it")
-    if stage == "pt":
-        draft.put("data.format", "text")
-    if template is not None:
-        draft.note(template, "the tokenizer's own chat template")
-        draft.warn(template, "the tokenizer's own chat template takes the place of LLaMA-Factory's",
-                   '`model(chat_template=file("x.jinja"))` names another')  # fmt: skip
-    _holdout(draft, named)
-    system = named.get("default_system")
-    if system is not None and not system.empty:
-        from xpc.compiler.importing.corpus import said
-
-        said(draft, system)
-    order = named.get("disable_shuffling")
-    if order is not None:
-        draft.put("data.shuffle", not boolean(order), order)
-    if "data_seed" in named:
-        draft.setting("data.seed", named["data_seed"])
-    thinking = named.get("enable_thinking")
-    if thinking is not None:
-        draft.note(thinking, "the chat template's own switch, a column of the rows")
-        draft.warn(thinking, "the template's switch is a column `chat_template_kwargs` of the rows")
-
-
-def _holdout(draft: Draft, named: Entries) -> None:
-    size = named.get("val_size")
-    value = number(size) if size is not None else None
-    if size is not None and not value:
-        draft.note(size, "nothing is held out")
-    elif size is not None and value is not None and value > 0:
-        draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), size)
-    elif size is not None:
-        draft.error(size, "it takes a share below 1 or a number of rows")
-    every = draft.settings.get("eval.every")
-    if every is not None and every.text != "never" and not draft.has("data.holdout"):
-        draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
-        del draft.settings["eval.every"]
-
-
-def _information(asked: Asked, folder: str) -> Mapping[str, object]:
-    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source."""
-    data = asked.read(f"{folder}/dataset_info.json")
-    try:
-        found = None if data is None else json.loads(data)
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
-
-
-def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, object], take: Amount | None) -> None:
-    """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
-    known = info.get(name)
-    about: Mapping[str, object] = known if isinstance(known, dict) else {}
-    hub, file = about.get("hf_hub_url"), about.get("file_name")
-    if isinstance(hub, str):
-        config, split = about.get("subset"), about.get("split")
-        ref = hub + (f":{config}" if isinstance(config, str) else "") + (f"[{split}]" if isinstance(split, str) else "")
-    elif "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
-        ref = name
-    else:
-        ref = quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")
-    draft.sources.append(Source(ref, (), take))
-    draft.mark(entry, "mapped", f"data {{ {ref} }}")
-    form = about.get("formatting", "alpaca")
-    if form == "sharegpt" and draft.method == "sft":
-        draft.put("data.format", "conversations", entry)
-    elif draft.method == "sft":
-        draft.warn(entry, f"{ref}: the runtime reads messages, and alpaca's instruction, input and output are none",
-                   "`--data` names rows of messages")  # fmt: skip
 
 
 def _defaults(draft: Draft, named: Entries, stage: str) -> None:

@@ -14,7 +14,9 @@ from xpc.compiler.lower.specfile import quoted
 Entries = Mapping[str, Entry]
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
-WHOLE = re.compile(r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?")
+WHOLE = re.compile(
+    r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
+)
 """A pattern that takes modules of every layer alike, by their last name."""
 FILES = (".json", ".jsonl", ".csv", ".parquet", ".txt")
 SECRETS = "the language has no environment: name the path itself"
@@ -181,12 +183,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
         draft.error(kind, "4 bits are nf4", "write `bnb_4bit_quant_type: nf4`")
     if bits == 4:
         if nested is not None:
-            draft.note(
-                nested, "a bundle quantizes the scales, too" + (" (0.4 bits a weight less)" if nested.off else "")
-            )
-        if nested is None or nested.off:
-            draft.warn(nested, "a bundle of 4 bits quantizes the scales, too (double quantization), and the "
-                       "source does not")  # fmt: skip
+            draft.setting("lora.double_quant", nested)
+        draft.default("lora.double_quant", False, "not set: TRL's own")
     elif nested is not None:
         draft.note(nested, "the base has no 4 bits")
 

@@ -69,9 +69,9 @@ def _loss(draft: Draft, named: Entries) -> None:
         draft.note(entry, f"the one loss of {draft.target.name}")
     if weights is not None and (weights.file, weights.key) not in draft.fates and weights.empty:
         draft.note(weights, NULL)
-    if rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses:
-        if number(rpo) and "rpo_alpha" not in _fields(draft):
-            draft.put("method.loss", (Weighted("sigmoid", 1.0), Weighted("sft", number(rpo))), rpo)
+    unsaid = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
+    if unsaid and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
+        draft.put("method.loss", (Weighted("sigmoid", 1.0), Weighted("sft", number(rpo))), rpo)
 
 
 def _fields(draft: Draft) -> Mapping[str, Field]:

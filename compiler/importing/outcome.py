@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 
 from attrs import field
@@ -73,7 +72,7 @@ class Source:
 @mutable
 class Draft:
     """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
-    `read` are the files that a source named."""
+    `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
 
     target: Target
     method: str = "sft"
@@ -84,6 +83,7 @@ class Draft:
     extra: dict[str, dict[str, str]] = field(factory=dict)
     files: dict[str, bytes] = field(factory=dict)
     later: dict[str, str] = field(factory=dict)
+    text: str = ""
     read: list[Mapping[str, Entry]] = field(factory=list)
     fates: dict[tuple[str, str], Fate] = field(factory=dict)
     defaults: list[Fate] = field(factory=list)
@@ -207,8 +207,6 @@ class Draft:
         if value is None:
             self.note(entry, NULL)
             return True
-        if name == "accelerator_config" and isinstance(value, dict):
-            value = json.dumps(value)
         value = self._as_typed(escape, name, entry, value)
         if default is not None and value == default:
             self.note(entry, f"{self.target.name} states the same")
@@ -248,7 +246,9 @@ class Draft:
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        if any(name.startswith((f"{entry.key}.", f"{entry.key}[")) for file, name in self.fates if file == entry.file):
+        begun = (f"{entry.key}.", f"{entry.key}[")
+        told = any((one.file, one.key) in self.fates for one in inside)
+        if told or any(name.startswith(begun) for file, name in self.fates if file == entry.file):
             for one in inside:
                 self._settle(one, known, impossible)
             return

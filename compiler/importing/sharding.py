@@ -40,6 +40,7 @@ KNOWN = {
     "zero3_bf16_cpuoffload_params.json": ("zero3", "cpu"),
 }  # fmt: skip
 """The files that LLaMA-Factory (examples/deepspeed) and axolotl (deepspeed_configs) bring: strategy and offloading."""
+BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_config": "FSDP"}
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
@@ -103,11 +104,10 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
     """Blocks of another kind of run than the file asks for."""
-    for key, kinds in (("deepspeed_config", ("DEEPSPEED",)), ("fsdp_config", ("FSDP",)),
-                       ("parallelism_config", ("FSDP",)), ("megatron_lm_config", ()), ("fp8_config", ()), ("dynamo_config", ()), ("mpirun_config", ()),
-                       ("ipex_config", ())):  # fmt: skip
+    for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
+                "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
-        if block is None or name in kinds:
+        if block is None or name == BLOCKS.get(key):
             continue
         for one in block.mapping.values() or [block]:
             if key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
@@ -134,7 +134,9 @@ def _mixed(draft: Draft, entry: Entry) -> None:
         draft.put("precision", "fp32", entry)
     else:
         if decided is not None and decided.entry is not None:
-            draft.warn(entry, f"it decides where {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers")
+            draft.warn(
+                entry, f"it decides where {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
+            )
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]
         draft.put("precision", word, entry)

@@ -1,4 +1,4 @@
-"""The words of a shell script, with their lines: quotes, continuations, comments, and variables that the script sets."""
+"""The words of a shell script, with their lines: quotes, continuations, comments, variables that the script sets."""
 
 from __future__ import annotations
 

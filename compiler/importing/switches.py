@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing.entries import Entry, boolean, number, plain, text, words
-from xpc.compiler.importing.outcome import MAPPED, NULL, Draft
-from xpc.compiler.importing.values import ATTENTION, DTYPES, RENAMES, TRACKERS
+from xpc.compiler import extras, registry
+from xpc.compiler.importing.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.outcome import MAPPED, NULL, Draft, Fate
+from xpc.compiler.importing.values import ATTENTION, DTYPES, TRACKERS
 from xpc.compiler.kinds import EPOCH, NEVER, Amount
-from xpc.compiler.schema import BY_PATH
+from xpc.compiler.schema import BY_PATH, ONLINE
 
 Entries = Mapping[str, Entry]
 
@@ -166,6 +167,11 @@ def switches(draft: Draft, named: Entries) -> None:
     mean = named.get("average_tokens_across_devices")
     if mean is not None and boolean(mean) is not None:
         draft.put("batch.mean", "global_tokens" if boolean(mean) else "local_tokens", mean)
+    order = named.get("shuffle_dataset")
+    if order is not None and not order.empty and draft.method in ONLINE:
+        draft.setting("data.shuffle", order)
+    elif order is not None:
+        draft.note(order, "rows are shuffled before they are read: `data.shuffle`")
     grouped = named.get("group_by_length")
     if grouped is not None:
         if grouped.off:
@@ -209,31 +215,39 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """What is pushed to the hub."""
-    push, name, folder = (named.get(one) for one in ("push_to_hub", "hub_model_id", "output_dir"))
-    ways = ("hub_strategy", "hub_revision", "hub_private_repo", "hub_always_push")
-    rest = [named[one] for one in ways if one in named]
+    """What is pushed to the hub, and where. Unset, the repository is named after the output folder."""
+    push = named.get("push_to_hub")
+    inside = {
+        "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
+        "hub_revision": "save.hub.revision",
+    }  # fmt: skip
     if push is None or push.off:
-        for one in (push, name, *rest):
+        for one in (push, *map(named.get, (*inside, "hub_always_push"))):
             if one is not None:
                 draft.note(one, "nothing is pushed: `push_to_hub` is not on")
         return
-    path = text(folder) if folder is not None else None
-    repo = text(name) if name is not None else path.rstrip("/").rpartition("/")[2] if path else None
-    if repo is None:
-        draft.error(push, "no repository is named", "write `hub_model_id`")
+    draft.put("save.hub", True, push)
+    for name, path in inside.items():
+        one = named.get(name)
+        if one is None:
+            continue
+        if path == "save.hub.strategy" and not one.empty and one.value not in BY_PATH[path].choices:
+            draft.error(one, "it takes " + ", ".join(BY_PATH[path].choices))
+        else:
+            draft.setting(path, one)
+
+
+def precision(draft: Draft, why: str) -> None:
+    """The precision where nothing turns one on: 32 bits, or that of narrower weights, which compute as they are."""
+    held, said = draft.settings.get("model.dtype"), draft.settings.get("precision")
+    if held is None or held.text == "fp32" or (said is not None and said.text != "fp32"):
+        draft.default("precision", "fp32", why)
         return
-    for one in (push, name):
-        if one is not None:
-            draft.put("save.hub", repo, one)
-    for one in rest:
-        if plain(one) is None:
-            draft.note(one, NULL)
-        elif BY_PATH["save.hub"].pending:
-            known = RENAMES.get(one.key, one.key)
-            draft.reserve(one, f"{known} = {plain(one)}", "nothing is pushed by this version")
-        elif not draft.escape("trl", RENAMES.get(one.key, one.key), one):
-            draft.error(one, f"{draft.target.name} has no such argument")
+    if said is not None and said.entry is not None:
+        draft.warn(said.entry, f"weights of {held.text} compute in {held.text} all the same: the spec says so")
+        draft.mark(said.entry, MAPPED, f"precision = {held.text}")
+    draft.settings.pop("precision", None)
+    draft.put("precision", held.text, None, "the weights compute in their own dtype")
 
 
 def follow(draft: Draft) -> None:
@@ -243,5 +257,17 @@ def follow(draft: Draft) -> None:
     if packed is None or packed.text != "true" or apart or draft.has("batch.packing.isolate"):
         return
     draft.put("batch.packing.isolate", "mask", None, "packed rows are kept apart without flash attention, too")
-    draft.warn(packed.entry, "without flash attention packed documents see each other in the source's run; the spec keeps "
-               "them apart")  # fmt: skip
+    draft.warn(packed.entry, "without flash attention packed documents see each other in the source's run, and not in "
+               "the spec's")  # fmt: skip
+
+
+def router(draft: Draft) -> None:
+    """The target adds a router's balancing loss on its own; transformers' Trainer does not unless the model asks."""
+    facts = registry.find_model(draft.model)
+    if (
+        facts is not None
+        and facts.experts
+        and "router_aux_loss_coef" in extras.legal_names(draft.target, "trl", draft.method)
+    ):
+        draft.extra.setdefault("trl", {}).setdefault("router_aux_loss_coef", "0")
+        draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not asked for"))

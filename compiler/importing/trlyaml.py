@@ -9,7 +9,7 @@ from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
 from xpc.compiler.importing.asked import OLD, Asked, Machines, load, machines, native
-from xpc.compiler.importing.entries import Entry, boolean, text
+from xpc.compiler.importing.entries import Entry, boolean, text, words
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.schema import METHODS, TABLE
@@ -30,7 +30,6 @@ IMPOSSIBLE = {
 }
 KEPT = {
     "benchmarks": "evaluation after training comes with a later version",
-    "callbacks": "a bundle has the callbacks of its own runtime",
     "wandb_entity": "WANDB_ENTITY says it at the launch",
     "wandb_run_group": "WANDB_RUN_GROUP says it at the launch",
 }
@@ -92,6 +91,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
             draft.note(one, "it says nothing")
         elif one is not None:
             draft.reserve(one, f"{key}: {one.typed or models.shown_plain(one)}", why)
+    _callbacks(draft, named.get("callbacks"))
     project = named.get("wandb_project")
     if project is not None:
         draft.setting("track.project", project)
@@ -104,7 +104,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
     if source.name != OLD:
         draft.default("precision", "bf16", f"not set: the default of {source.name}")
     shard(draft, named, asked, launch, zero, found)
-    draft.default("precision", "fp32", f"not set: the default of {source.name}")
+    switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
     defaults.native_defaults(draft, source)
@@ -114,6 +114,20 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
     draft.settle(entries, known(draft.target, draft.method), IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
         draft.settle(table or {}, (), {})
+
+
+def _callbacks(draft: Draft, entry: Entry | None) -> None:
+    """Open-R1's own: each checkpoint to a branch of its own."""
+    names = [] if entry is None or entry.empty else words(entry) or []
+    if entry is None:
+        return
+    if names == ["push_to_hub_revision"]:
+        draft.put("save.hub", True, entry)
+        draft.put("save.hub.checkpoint_branches", True, entry)
+    elif names:
+        draft.reserve(entry, f"callbacks: {models.shown_plain(entry)}", "a bundle has the callbacks of its own runtime")
+    else:
+        draft.note(entry, "it says nothing")
 
 
 def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
@@ -143,7 +157,7 @@ def finish(draft: Draft, asked: Asked, found: Machines) -> None:
 
 def _others(name: str) -> bool:
     """Whether a key is read by another module than the trainer's."""
-    return name in corpus.READ or name in MODEL or name in SHARD or name in KEPT or name == "wandb_project"
+    return name in (*corpus.READ, *MODEL, *SHARD, *KEPT, "wandb_project", "callbacks")
 
 
 MODEL = (

@@ -47,6 +47,7 @@ def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenc
         f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
+        *([f"| hub | {_hub(spec)} |"] if spec.flag("save.hub") else []),
         f"| target | {spec.target.name}: {cell(spec.target.title)} |",
         "",
         "## Written",
@@ -129,6 +130,15 @@ def _method(spec: Spec) -> str:
         kept = "cut to" if "max_prompt_length" in spec.fields() else "left out when longer than"
         parts.append(f"prompts {kept} {limit} tokens")
     return "; ".join(parts)
+
+
+def _hub(spec: Spec) -> str:
+    """Where the model is pushed, and what the machine needs for it."""
+    name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
+    parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if isinstance(revision, str) else "")]
+    if spec.flag("save.hub.checkpoint_branches"):
+        parts.append("each checkpoint to a branch of its own")
+    return "; ".join([*parts, "needs the network, and a token that may write (HF\\_TOKEN, or hf auth login)"])
 
 
 def _share(one: Weighted) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "ModelFacts",
     "alias_key",
     "dataset_names",
+    "encoder_decoder",
     "facts_from_config",
     "families",
     "find_dataset",
@@ -82,6 +83,18 @@ def find_family(model_type: str) -> Family | None:
     """Return what the target's stack can do with this `model_type`, or None for one that is not in the table."""
     row = _row(_table("families"), model_type)
     return None if row is None else Family(**row)
+
+
+def encoder_decoder(name: str) -> str | None:
+    """Return the family of a model with an encoder, by hub id, its last part, or `model_type`; None for another."""
+    table = _table("seq2seq")
+    if name in table["types"]:
+        return name
+    short = name.lower()
+    for id, kind in table["ids"].items():
+        if name == id or short == id.partition("/")[2].lower():
+            return str(kind)
+    return None
 
 
 def model_names() -> tuple[str, ...]:

@@ -81,6 +81,8 @@ def tables() -> str:
         "gpus": _compact(Gpu, "name", [_plain(g) for g in gpus]),
         "models": _compact(ModelFacts, "alias", [_plain(m) for m in models()]),
     }
+    seq2seq = read("seq2seq.toml")
+    parts["seq2seq"] = {"types": sorted(seq2seq), "ids": {id: kind for kind, ids in seq2seq.items() for id in ids}}
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).replace('],"', '],\n"') + "\n"
 
 

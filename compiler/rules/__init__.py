@@ -18,7 +18,7 @@ PREFERENCE = ("dpo", "orpo", "kto", "reward")
 ONLINE = ("grpo", "rloo")
 FEW = range(2**16)
 """Rows that a batch may be larger than."""
-LATER = ("polynomial", "reduce_lr_on_plateau", "greedy")
+LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 """Schedules that not every strategy, target or run can have."""
 TRACKING = ("track", "track.name", "track.project")
 OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
@@ -64,6 +64,7 @@ GROUPS: tuple[Group, ...] = (
     Group("data_tokens", lambda spec: any(map(spec.written, TOKENS))),
     Group("evaluation"),
     Group("saving"),
+    Group("publishing", lambda spec: spec.get("save.hub") is True),
     Group("launch"),
     Group("tracking", lambda spec: any(map(spec.written, TRACKING))),
     Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),

@@ -200,20 +200,17 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """Names of the hub say how to push, and this version pushes nothing: `hub` is reserved.
+    """`hub_always_push` says how to push, and nothing is pushed without `hub`.
 
-    Today, silently: they are read only where `push_to_hub` is on. Source: transformers 5.23 and 4.52 `trainer.py`.
+    Today, silently: it is read only where `push_to_hub` is on. Source: transformers 5.23 and 4.52 `trainer.py`.
     """
-    trackers = spec.get("track")
-    for name in ("hub_strategy", "hub_always_push", "hub_private_repo", "hub_revision"):
-        if name not in spec.extra["trl"]:
-            continue
-        if name == "hub_private_repo" and isinstance(trackers, tuple) and "trackio" in trackers:
-            continue  # trackio's own space follows it
+    name = "hub_always_push"
+    if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
         yield Finding(
             spec.extra_place("trl", name, "never read"),
             f"`{name}`, and nothing is pushed to the hub",
-            f"leave `{name}` out",
+            f"write `hub`, or leave `{name}` out",
+            replace=f"{name} = false",
         )
 
 

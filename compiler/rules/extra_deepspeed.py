@@ -24,6 +24,7 @@ ONLY_STAGE1_AND_2 = (
     f"{ZERO}.parameter_alignment",
     f"{ZERO}.ignore_unused_parameters",
     f"{ZERO}.use_multi_rank_bucket_allreduce",
+    f"{ZERO}.elastic_checkpoint",
 )
 
 
@@ -354,26 +355,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP495", "elastic-checkpoint-of-zero3")
-def elastic_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """Elastic checkpoints are those of ZeRO-1 and 2; ZeRO-3 has universal checkpoints in their place.
-
-    Today: NotImplementedError at the first checkpoint, inside `train()`. Source: deepspeed 0.19.8 and 0.16.8
-    `zero/stage3.py` (`state_dict`); executed.
-    """
-    name = f"{ZERO}.elastic_checkpoint"
-    if spec.zero_stage == 3 and _on(spec, name):
-        yield Finding(
-            spec.extra_place("deepspeed", name, "for ZeRO-1 and 2"),
-            "zero3 does not write elastic checkpoints",
-            f"write `{name} = false`",
-            (spec.label("strategy", "the strategy"),),
-            f"{name} = false",
-        )
-
-
 RULES = (
-    elastic_checkpoint,
     gpu_storage,
     deepspeed_not_used,
     key_of_another_stage,

@@ -39,9 +39,9 @@ EXAMPLES = {"proj_type": "std", "proj": "random", "bf16_stochastic_round": "true
 def optimizer_words(spec: Spec) -> Iterator[Finding]:
     """`optim_args` is a text of `name=number` with commas between, of names that the optimizer reads.
 
-    Today: ValueError ("not enough values to unpack", "could not convert") in train(), after the data is tokenized; a
-    name that the optimizer does not read is dropped in silence. Source: transformers 5.23 `trainer_optimizer.py`,
-    4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Today: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a momentum") in
+    train(), after the data is tokenized; a name that the optimizer does not read is dropped in silence. Source:
+    transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
     text = spec.extra_value("trl", "optim_args")
     if not isinstance(text, str):
@@ -69,6 +69,14 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
                 example,
                 (spec.label("optimizer", "the optimizer"),),
                 better,
+            )
+            return
+        if word == "nesterov" and value.lower() in ("true", "1", "yes") and not spec.get("optimizer.momentum"):
+            yield Finding(
+                place,
+                "`nesterov` without momentum",
+                "write `optimizer sgd(momentum=0.9)`, or leave it out",
+                (spec.label("optimizer", "the optimizer"),),
             )
             return
         if word not in WORDS and not _number(value):

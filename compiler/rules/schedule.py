@@ -1,10 +1,13 @@
-"""Schedules: the target, the settings, the evaluation and the strategy that they need (XP240 to XP247)."""
+"""Schedules: the target, the settings, the evaluation, the strategy and the length that they need (XP240 to XP247)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
-from xpc.compiler.kinds import NEVER
+from xpc.compiler.kinds import NEVER, Amount
+from xpc.compiler.optimizers import WARM_UP
+from xpc.compiler.rules.batch import total_steps
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -165,7 +168,50 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP246", "warm-up-of-a-metric-schedule")
+def metric_warmup(spec: Spec) -> Iterator[Finding]:
+    """reduce_lr_on_plateau and greedy have no warm-up: the run begins at the peak.
+
+    Today: silence; the argument reaches no schedule. Source: transformers 5.23 and 4.52 `optimization.get_scheduler`;
+    executed.
+    """
+    name = spec.text("schedule")
+    if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
+        yield Finding(
+            spec.place("schedule.warmup", "the first step is taken at the peak"),
+            f"`schedule {name}` does not warm up",
+            "write `warmup = 0`, or `schedule cosine`",
+            (spec.label("schedule", "the schedule"),),
+            "warmup = 0",
+        )
+
+
+@rule("XP247", "stages-longer-than-the-run", "warning")
+def stages(spec: Spec) -> Iterator[Finding]:
+    """The warm-up and the decay of `wsd` fit into the run: else the rate drops from the end of the one into the other.
+
+    Nothing says so today, and the peak is never reached. Source: transformers 5.23 and 4.52
+    `optimization.get_wsd_schedule` (the stable steps become negative); executed.
+    """
+    decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
+    if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:
+        return
+    first = ceil(warmup.value * steps) if warmup.unit == "share" else int(warmup.value)
+    last = int(decay.value * steps) if decay.unit == "share" else int(decay.value)
+    if first + last > steps:
+        fitting = max(1, steps - first)
+        yield Finding(
+            spec.place("schedule.decay", f"{first} + {last} > {steps}"),
+            f"the warm-up and the decay are longer than the run of {steps} steps",
+            f"write `decay = {fitting}`",
+            (spec.label("schedule.warmup", f"{first} steps"),),
+            f"decay = {fitting}",
+        )
+
+
 RULES = (
+    metric_warmup,
+    stages,
     schedule_of_the_target,
     setting_of_another_schedule,
     metric_without_evaluation,

@@ -54,7 +54,7 @@ CASES: tuple[Case, ...] = (
         spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
         {"base.xp": "seed 7\n", "t.xp": "seed 7\n"},
     ),
-    Case("XP116", spec(save='save "out/run" hub'), spec()),
+    Case("XP116", spec("sweep {", "  lr = [1e-5, 2e-5]", "}"), spec()),
     Case("XP117", "xpc 1\n\nseed 1\n", spec("seed 1")),
     Case(
         "XP118",
@@ -152,6 +152,18 @@ CASES: tuple[Case, ...] = (
         spec(f"{GRPO}, scale_rewards=batch)", "target trl-0.18", train=PROMPTS),
         spec(f"{GRPO}, scale_rewards=group)", "target trl-0.18", train=PROMPTS),
         variant="scale",
+    ),
+    Case(
+        "XP128",
+        spec(train=trained("google/flan-t5-xl on ultrachat-200k")),
+        spec(train=trained("qwen2.5-3b on ultrachat-200k")),
+    ),
+    Case(
+        "XP128",
+        spec(train=trained('"model" on ultrachat-200k')),
+        spec(train=trained("qwen2.5-3b on ultrachat-200k")),
+        {"model/config.json": '{"model_type": "t5", "d_model": 512, "num_layers": 6}'},
+        variant="local",
     ),
     Case("XP190", spec(save=""), spec()),
     Case(

@@ -19,7 +19,6 @@ def extra(*lines: str) -> str:
 
 CASES: tuple[Case, ...] = (
     # the batch
-    Case("XP107", spec("optimizer sgd(lr=-1)"), spec("optimizer sgd(lr=1)"), variant="sgd"),
     Case(
         "XP203",
         spec("schedule cosine(warmup=99%)", train=STEPS.replace("100", "10")),
@@ -186,11 +185,23 @@ CASES: tuple[Case, ...] = (
         spec("schedule reduce_lr_on_plateau(factor=0.5)", *EVAL),
     ),
     Case("XP245", spec("schedule polynomial", "optimizer sgd"), spec("schedule polynomial", "optimizer adamw")),
+    Case("XP246", spec("schedule greedy(warmup=10)", *EVAL), spec("schedule greedy(warmup=0)", *EVAL)),
+    Case(
+        "XP247",
+        spec("schedule wsd(warmup=20, decay=90)", train=STEPS),
+        spec("schedule wsd(warmup=10, decay=90)", train=STEPS),
+    ),
     # the escape
     Case(
         "XP270",
-        spec("optimizer sgd", extra('optim_args = "nesterov"')),
+        spec("optimizer sgd", extra('optim_args = "dampening"')),
+        spec("optimizer sgd", extra('optim_args = "dampening=0.5"')),
+    ),
+    Case(
+        "XP270",
         spec("optimizer sgd", extra('optim_args = "nesterov=true"')),
+        spec("optimizer sgd(momentum=0.9)", extra('optim_args = "nesterov=true"')),
+        variant="nesterov",
     ),
     Case(
         "XP270",

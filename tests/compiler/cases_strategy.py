@@ -366,7 +366,12 @@ DEEPSPEED: tuple[Case, ...] = (
         spec(strategy="zero2 offload"),
         variant="cpu",
     ),
-    Case("XP495", spec(zero("elastic_checkpoint = true"), strategy="zero3"), spec(zero("elastic_checkpoint = true"))),
+    Case(
+        "XP441",
+        spec(zero("elastic_checkpoint = true"), strategy="zero3"),
+        spec(zero("elastic_checkpoint = true"), strategy="zero2"),
+        variant="elastic",
+    ),
     Case(
         "XP445",
         spec(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true"), strategy="zero2"),

@@ -109,19 +109,20 @@ def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_pat
 
 
 def test_mid_training_example(tmp_path):
-    """As on the page it asks for slurm and the hub, which this version says it cannot do; without them it compiles."""
+    """As on the page it asks for slurm, which this version says it cannot do; without it it compiles, and pushes."""
     with open(os.path.join(REPOSITORY, "tests", "grammar", "examples", "mid-training.xp"), encoding="utf-8") as handle:
         text = handle.read()
     root = put(tmp_path, {"chatml.jinja": CHATML})
     found = checked(text, root)
     assert set(errors(found)) == {"XP116"}, shown(found)
-    text = text.replace("  hub\n", "").replace("launch slurm", "launch local")
+    text = text.replace("launch slurm", "launch local")
     found = checked(text, root)
     assert found.spec is not None, shown(found)
     assert found.spec.hardware.world == 64
     assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [128, 1, 2]
     assert found.spec.get("batch.seq") == 32768
     assert found.spec.get("save.every") == Amount("share", 0.05)
+    assert (found.spec.get("save.hub"), found.spec.get("save.hub.name")) == (True, "SmolLM3-Mid")
     assert [source.split for source in found.spec.data] == [
         "Llama_Nemotron_Post_Training_Dataset_reasoning_r1",
         "OpenThoughts3_1.2M",
@@ -156,6 +157,7 @@ SAMPLES = {
     "text_or_file": ('"be brief"',),
     "share": ("70%",),
     "targets": ("all-linear", "[q_proj, v_proj]"),
+    "repository": ("model", "me/model", '"me/model"'),
 }
 NAMED = {"method.loss": ("dft", "[nll]"), "method.rewards": ("accuracy", "[accuracy(weight=1), format]")}
 

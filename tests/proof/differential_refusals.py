@@ -21,6 +21,10 @@ from xpc.compiler.spec import Spec
 BEFORE = ("launch", "config", "deepspeed")
 """Stages that need no model."""
 
+DECIDED = frozenset({"XP401", "XP444"})
+"""Refused on every target whether or not the library would: FSDP's own activation checkpointing by decision, the
+device of an offload because another setting says it, which other rules read."""
+
 
 @frozen
 class Claim:
@@ -45,8 +49,9 @@ class Claim:
         """Whether it is claimed of a spec."""
         if self.constructs:
             return True
-        # Two processes over gloo have no mesh for context parallelism, and no GPU that memory could be pinned for.
-        gloo = spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
+        # Two processes over gloo have no mesh for context parallelism or copies, and no GPU that memory is pinned for.
+        alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
+        gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
         return alike and (gloo or "fsdp" not in self.keep)
 
@@ -58,8 +63,10 @@ class Claim:
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
     """The claims by code and target."""
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
+    proofs = [one for one in proofs if one.text]
+    silent = {one.code for one in proofs if not one.raises and not one.needs}
     for one in proofs:
-        if one.text:
+        if one.code not in silent and one.code not in DECIDED:
             groups[one.code, _target(one.text)].append(one)
     patterns: dict[str, list[str]] = defaultdict(list)
     for (code, _), members in groups.items():

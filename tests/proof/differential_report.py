@@ -10,7 +10,7 @@ import os
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, define
@@ -99,6 +99,8 @@ def counted(counts: Mapping[str, int]) -> str:
 def published(report: Report) -> dict[str, Any]:
     """The report as JSON has it, with as many examples of a kind as are read."""
     out = {name: getattr(report, name) for name in (field.name for field in Report.__attrs_attrs__)}
+    of_run = ("seed", "wanted", "wanted_steps", "accepted", "stepped", "seconds", "seconds_constructing")
+    out["runs"] = [{name: out[name] for name in of_run}]
     for name in ("false_accepts", "false_refusals", "crashes"):
         out[f"{name}_in_all"] = len(out[name])
         seen: Counter[str] = Counter()
@@ -134,10 +136,12 @@ over gloo.
 def page(report: Mapping[str, Any], found: str = "") -> str:
     """The page of a published report; `found` is the text of found.toml."""
     lines = [INTRODUCTION]
-    command = f"python tests/proof/differential.py --accepted {report['wanted']} --steps {report['wanted_steps']}"
+    command = "python tests/proof/differential.py"
     lines += [
-        f"Command: `{command} --seed {report['seed']}`; {report['seconds'] / 60:.0f} minutes on two cores that were"
-        f" also used otherwise, {report['seconds_constructing'] / 60:.0f} of them for the construction.", "",
+        *(f"`{command} --accepted {run['wanted']} --steps {run['wanted_steps']} --seed {run['seed']}`:"
+          f" {run['accepted']:,} specs constructed in {run['seconds_constructing'] / 60:.0f} minutes,"
+          f" {run['stepped']} steps trained in {(run['seconds'] - run['seconds_constructing']) / 60:.0f}, on two cores"
+          " that had other work to do, too.\n" for run in report["runs"]),
         *(f"- {name}: " + ", ".join(f"{package} {number}" for package, number in pins.items())
           for name, pins in report["versions"].items()), "",
         "| | |", "|---|---|",
@@ -177,15 +181,34 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several published reports as one: numbers are added, lists are joined."""
+    out = dict(reports[0])
+    for other in reports[1:]:
+        for name, value in other.items():
+            if isinstance(value, int | float):
+                out[name] += value
+            elif isinstance(value, list):
+                out[name] = [*out[name], *value]
+            elif isinstance(value, dict) and name not in ("versions", "needs"):
+                out[name] = dict(Counter(out[name]) + Counter(value))
+        out["needs"] = {**out["needs"], **other["needs"]}
+    return out
+
+
 def main(words: list[str]) -> int:
-    """Writes the page of a report: the JSON's path, then the page's."""
-    source, out = words
-    with open(source, encoding="utf-8") as handle:
-        report = json.load(handle)
+    """Writes the JSON and the page: paths of reports, then of the JSON, then of the page."""
+    *sources, published_to, out = words
+    reports = []
+    for source in sources or [published_to]:
+        with open(source, encoding="utf-8") as handle:
+            reports.append(json.load(handle))
+    report = merged(reports)
     with open(FOUND, encoding="utf-8") as handle:
         text = page(report, handle.read())
-    with open(out, "w", encoding="utf-8") as handle:
-        handle.write(text)
+    for path, content in ((published_to, json.dumps(report, indent=1) + "\n"), (out, text)):
+        with open(path, "w", encoding="utf-8") as handle:
+            handle.write(content)
     return 0
 
 

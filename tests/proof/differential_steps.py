@@ -76,7 +76,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
     return spec.target.name, {
-        "id": name, "folder": folder, "at": at, "on_cpu": True, "keep": [*keep, *(["fsdp"] if sharded else [])],
+        "id": name, "folder": folder, "target": spec.target.name, "at": at, "on_cpu": True,
+        "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
         "steps": 1, "stop": True, "measure": "", "port": port(), "timeout": TIMEOUT,
         "processes": spec.hardware.world if own else 2 if sharded or number % 5 == 0 else 1,

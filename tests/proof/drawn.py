@@ -67,7 +67,7 @@ OFTEN: Mapping[str, float] = {
     "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
     "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
     "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.06,
-    "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
+    "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
 """How often a setting that may stand is written; SELDOM for the others."""
 SELDOM = 0.07
@@ -89,6 +89,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "schedule.max_lr": ("1e-4", "100%"), "schedule.warmup_lr": ("0", "1e-7", "10%"), "schedule.cycles": ("1", "3"),
     "schedule.power": ("1", "2"), "schedule.timescale": ("1000",), "schedule.factor": ("0.1", "0.5", "0.95"),
     "schedule.patience": ("0", "3", "10"), "strategy.context_parallel": ("1", "2", "4"),
+    "save.hub.name": ("me/model", '"me/model"'), "save.hub.revision": ("main", "run-1"),
     "model.chat_template": ('file("template.jinja")',), "launch.nccl_timeout": ("30m", "14400s", "2h"),
     "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),
     "lora.targets": ("all-linear", "[q_proj, v_proj]", "[q_proj, k_proj, v_proj, o_proj]"), "lora.bits": ("4", "8"),
@@ -123,7 +124,7 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "optim_args": ('"fused=false"',),
     "metric_for_best_model": ('"loss"', '"eval_loss"', '"accuracy"'), "torch_compile_backend": ('"inductor"',),
     "torch_compile_mode": ('"default"', '"reduce-overhead"'), "torch_empty_cache_steps": ("1", "10"),
-    "dataset_text_field": ('"text"',), "include_num_input_tokens_seen": ("true", "false"), "hub_revision": ('"main"',),
+    "dataset_text_field": ('"text"',), "include_num_input_tokens_seen": ("true", "false"),
     "router_aux_loss_coef": ("0.001",), "length_column_name": ('"length"',), "past_index": ("-1",),
     "optim_target_modules": ('"all-linear"', '["q_proj"]'), "label_names": ('["labels"]',),
     "include_for_metrics": ('["loss"]',), "generation_batch_size": ("64", "128"), "num_completions_to_print": ("4",),

@@ -235,14 +235,14 @@ class Draft:
         return f"{row.name}({', '.join(inner)})" if inner else row.name
 
     def _fits(self, row: schema.Setting) -> bool:
-        if not self.tidy:
-            return not row.methods or self.method in row.methods or self.chance(0.05)
-        if row.methods and self.method not in row.methods:
-            return False
         head = self.heads.get(row.path.partition(".")[0], "")
         for old, (now, _) in schema.OLD_STRATEGIES.items():
             head = now if head == old else head
-        if row.path in FITTING and head not in FITTING[row.path]:
+        fitting = row.path not in FITTING or head in FITTING[row.path]
+        of_method = not row.methods or self.method in row.methods
+        if not self.tidy:
+            return (of_method or self.chance(0.05)) and (fitting or self.chance(0.2))
+        if not of_method or not fitting:
             return False
         old = self.target.name == OLD
         if row.path in ("method.generations", "method.steps_per_generation"):

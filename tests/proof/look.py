@@ -86,9 +86,12 @@ def launched(folder: str) -> dict[str, Any]:
     originals = {name: getattr(launch, name) for name in replaced}
     for name, function in replaced.items():
         setattr(launch, name, function)
+    # Whatever else runs on this machine may hold the port that a launch takes by default.
+    asked, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
     try:
         launch.launch_command(_parser().parse_args(words))
     finally:
+        prepare.is_port_in_use = asked
         for name, function in originals.items():
             setattr(launch, name, function)
     kept = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")

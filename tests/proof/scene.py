@@ -116,11 +116,18 @@ class Scene:
             more["reward_funcs"] = [tiny_models.reward(i) for i, _ in enumerate(rewards)]
         if self.plan.get("lora"):
             more["peft_config"] = tiny_models.adapters(self.plan["lora"], method)
+        elif self._given_a_reference(method):
+            more["ref_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
         made = maker(model=self.model, args=self.args, train_dataset=self.rows, eval_dataset=self.held,
                      processing_class=self.tokenizer, **more)  # fmt: skip
         if self.job.get("stop"):
             made.add_callback(stopping(self.job["steps"]))
         return made
+
+    def _given_a_reference(self, method: str) -> bool:
+        """Whether a bundle's own program hands the trainer a frozen copy of the model (runtime/trainer.py)."""
+        precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
+        return self.job["target"] == "trl-0.18" and method in ("dpo", "kto") and not precomputed
 
     def run(self, stage: str) -> None:
         """One stage; what the libraries raise is let through."""

@@ -180,6 +180,7 @@ MEANINGS: dict[str, dict[str, object]] = {
                 "gradient_checkpointing_kwargs": {"use_reentrant": False}},
     "cosine-floor": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6},
                      "warmup_steps": 40, "max_grad_norm": 0.0},
+    "cosine-zero": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.0}},
     "old-zero2": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
                   "warmup_steps": 40, "warmup_ratio": 0.0, "use_liger_kernel": True, "deepspeed": "deepspeed.json"},
     "constant-warmup": {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 10, "max_steps": 1000},

@@ -27,7 +27,9 @@ LONGEST = 128
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
     """Changes a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
     values, run = plan["arguments"], plan["run"]
-    changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None}
+    changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None, "push_to_hub": False}
+    if job.get("eager"):  # a compilation takes minutes
+        changes.update(torch_compile=False, torch_compile_backend=None, torch_compile_mode=None)
     if not job.get("stop"):
         changes["max_steps"] = job["steps"]
     if isinstance(values.get("max_completion_length"), int):

@@ -148,3 +148,23 @@ def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, l
     put(tmp_path / "mix.bundle", compiled(text, str(tmp_path), "mix.xp"))
     train, _ = runtime.build(bundles.read(str(tmp_path / "mix.bundle")))
     assert sorted(train.column_names) == left
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("prompt = problem", ["answer", "level", "prompt"]),
+        ("prompt = problem\n  format = prompt", ["answer", "level", "prompt"]),
+    ],
+)
+def test_rewards_are_given_the_columns_beside_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
+    """As in Open-R1's grpo.py, which leaves out `messages` alone."""
+    row = {"problem": "1 + 1?", "answer": "2", "level": 3, "messages": rows("a")[0]["messages"]}
+    put(tmp_path, {"math.jsonl": json.dumps(row) + "\n"})
+    text = (
+        'xpc 1\ntrain qwen2.5-0.5b on "math.jsonl" for 1 epochs\nhardware cpu\n'
+        f"method grpo(generations=2, rewards=[format])\nbatch(gbs=2, micro=2)\ndata {{\n  {written}\n}}\n"
+    )
+    put(tmp_path / "math.bundle", compiled(text, str(tmp_path), "math.xp"))
+    train, _ = runtime.build(bundles.read(str(tmp_path / "math.bundle")))
+    assert sorted(train.column_names) == left

@@ -116,6 +116,16 @@ def test_the_copies_are_what_was_published() -> None:
         assert json.loads(text(copied(folder, family)))["files"] == support.family(family)
 
 
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if "qlora" in recipe])
+def test_a_base_of_4_bits_is_the_publishers(recipe: str) -> None:
+    """What the recipe leaves to the loader: TRL's get_quantization_config (0.18 and 0.19.1: no double quantization),
+    and FastChat's train_lora.py (double).
+    """
+    found = support.view(recipe, "trl-1.16")["lora"]
+    assert found["double_quant"] is (RECIPES[recipe]["family"] == "fastchat")
+    assert (found["bits"], found["quant_type"], found["compute_dtype"]) == (4, "nf4", "bfloat16")
+
+
 ON_A_BASE = 'xpc 1\n\nextends "base/{}.xp"\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\ntarget {}\n'
 READ_BY_NOBODY = {"same_network", "gpu_ids", "tpu_env", "tpu_use_cluster", "tpu_use_sudo"}
 

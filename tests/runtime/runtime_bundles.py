@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from hashlib import sha256
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -78,9 +77,6 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
     texts = {"trainer_args.json": json.dumps(facts), "accelerate.yaml": text, "requirements.txt": pins}
     if zero:
         texts["deepspeed.json"] = json.dumps(deepspeed)
-    if facts.get("method", {}).get("rewards"):
-        os.makedirs(os.path.join(folder, "files"))
-        texts["files/rewards.py"] = REWARDS
     for name, content in texts.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
             handle.write(content)
@@ -113,73 +109,8 @@ def launch(folder: str, cwd: str, python: str = sys.executable) -> subprocess.Co
     )
 
 
-CONFIGS = {
-    "sft": "trl.SFTConfig", "dpo": "trl.DPOConfig", "kto": "trl.KTOConfig", "reward": "trl.RewardConfig",
-    "orpo": "trl.experimental.orpo.ORPOConfig", "grpo": "trl.GRPOConfig", "rloo": "trl.RLOOConfig",
-}  # fmt: skip
-EXTRAS: dict[str, dict[str, Any]] = {
-    "sft": {}, "dpo": {"beta": 0.1}, "kto": {"beta": 0.1}, "reward": {}, "orpo": {"remove_unused_columns": False},
-    "grpo": {"num_generations": 4, "max_completion_length": 12, "beta": 0.04, "temperature": 1.0},
-    "rloo": {"num_generations": 4, "max_completion_length": 12, "beta": 0.04, "temperature": 1.0},
-}  # fmt: skip
-SHAPE = {
-    "sft": "messages", "dpo": "preference", "orpo": "preference", "reward": "preference", "kto": "unpaired",
-    "grpo": "prompt", "rloo": "prompt",
-}  # fmt: skip
 LORA: dict[str, Any] = {
     "rank": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "bits": None, "compute_dtype": "bfloat16",
     "storage_dtype": "bfloat16", "double_quant": True, "quant_type": "nf4",
 }  # fmt: skip
-REWARDS = """\
-def even(prompts, completions, completion_ids, row, **_):
-    assert all(isinstance(one, int) for one in row), "the other columns come with the rows"
-    return [sum(token % 2 == 0 for token in ids) / len(ids) for ids in completion_ids]
-"""
-"""The share of even tokens: a reward that a tiny model raises within a few steps."""
-
-
-def method_rows(method: str, conversations: list[list[dict[str, str]]]) -> list[dict[str, Any]]:
-    """The tiny model's questions in the shape of the method: right and wrong answers, or none."""
-    out: list[dict[str, Any]] = []
-    for index, (question, answer) in enumerate(conversations):
-        wrong = {**answer, "content": "I will not say anything about it."}
-        if method == "sft":
-            out.append({"messages": [question, answer]})
-        elif SHAPE[method] == "preference":
-            out.append({"chosen": [question, answer], "rejected": [question, wrong]})
-        elif method == "kto":
-            given = answer if index % 2 else wrong
-            out.append({"prompt": [question], "completion": [given], "label": bool(index % 2)})
-        else:
-            out.append({"prompt": question["content"], "row": index})
-    return out
-
-
-def method_plan(
-    method: str,
-    target: str,
-    model: str,
-    data: str,
-    *,
-    world: int = 1,
-    zero: int = 0,
-    lora: bool = False,
-    steps: int = 8,
-) -> dict[str, Any]:
-    """trainer_args.json of a tiny run of the method."""
-    facts = plan(target, model, [source(data, SHAPE[method])], world=world, zero=zero)
-    old = target == "trl-0.18"
-    facts["config"] = "trl.ORPOConfig" if old and method == "orpo" else CONFIGS[method]
-    facts["method"] = {"name": method, "rewards": []}
-    arguments = facts["arguments"]
-    arguments.update(EXTRAS[method], max_steps=steps, save_steps=steps)
-    if method in ("grpo", "rloo"):
-        del arguments["max_length"]
-        facts["method"]["rewards"] = [{"name": "rewards.py:even", "file": "files/rewards.py", "function": "even",
-                                       "sha256": sha256(REWARDS.encode()).hexdigest()}]  # fmt: skip
-    if old and method in ("kto", "reward"):
-        arguments["remove_unused_columns"] = False
-    arguments["gradient_checkpointing" if old else "activation_checkpointing"] = False
-    if lora:
-        facts["lora"] = dict(LORA)
-    return facts
+"""The `lora` section of trainer_args.json, for adapters beside a base of its own type."""

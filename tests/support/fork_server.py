@@ -8,6 +8,7 @@ JSON object a line (see ``forks.Forks.run``) and answers with one. Standard libr
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -71,6 +72,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
+        atexit._run_exitfuncs()  # trackers write their last lines there
     except BaseException:
         traceback.print_exc()
     finally:

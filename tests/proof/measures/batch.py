@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 
@@ -60,10 +61,8 @@ def shrunk(scene: Any) -> dict[str, Any]:
         return step(*more, **kwargs)
 
     trainer.training_step = training_step
-    try:
+    with contextlib.suppress(torch.OutOfMemoryError):
         trainer.train()
-    except torch.OutOfMemoryError:
-        pass
     return {
         "train": trainer._train_batch_size < train,
         "evaluation": args.per_device_eval_batch_size < evaluation,
@@ -80,12 +79,25 @@ def readers(scene: Any) -> dict[str, Any]:
 
 
 def sums(scene: Any) -> dict[str, Any]:
-    """The sum of as many equal gradients as a step has, in the dtype that DeepSpeed sums in."""
-    import torch
+    """The sum of as many equal gradients as a step has, in the dtype that DeepSpeed's engine says it sums in."""
+    import json
+    import os
+    from types import SimpleNamespace
 
-    scene.trainer.train()
-    dtype = scene.trainer.model_wrapped.get_data_types()[1]
-    accum = scene.args.gradient_accumulation_steps
+    import torch
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    with open(os.path.join(scene.folder, "deepspeed.json"), encoding="utf-8") as file:
+        table = json.load(file)
+    told = table.get("data_types", {}).get("grad_accum_dtype")
+    engine = SimpleNamespace(
+        _config=SimpleNamespace(grad_accum_dtype=told),
+        fp16_enabled=lambda: table["fp16"]["enabled"],
+        bfloat16_enabled=lambda: table["bf16"]["enabled"],
+        zero_optimization=lambda: table["zero_optimization"]["stage"] > 0,
+    )
+    dtype = DeepSpeedEngine.get_data_types(engine)[1]
+    accum = table["gradient_accumulation_steps"]
     total = torch.zeros((), dtype=dtype)
     for _ in range(accum):
         total += torch.ones((), dtype=dtype)

@@ -46,6 +46,11 @@ def version(scene: Any) -> dict[str, Any]:
     return {"asked": asked, "known": hasattr(FullyShardedDataParallelPlugin, "fsdp_version")}
 
 
+def cycles(scene: Any) -> dict[str, Any]:
+    """The number of cycles that the schedule is made with."""
+    return {"cycles": (scene.args.lr_scheduler_kwargs or {}).get("num_cycles")}
+
+
 def mixture(scene: Any) -> dict[str, Any]:
     """Rows of every source's shape in one dataset, as a run puts them together. Raises what the trainer raises."""
     import datasets

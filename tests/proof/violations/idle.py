@@ -10,27 +10,16 @@ MASK = "method sft(completion_only)"
 ALPACA = "qwen2.5-3b on alpaca for 3 epochs"
 KTO = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 
-ELASTIC = "extra deepspeed {\n  zero_optimization.elastic_checkpoint = true\n}"
-
-
-def two_cpus(strategy: str, *more: str) -> str:
-    """A spec of two CPU processes that saves after every step."""
-    return spec(*more, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2",
-                save='save "out/run" every=1')  # fmt: skip
-
-
 PROOFS: tuple[Proof, ...] = (
     Proof("D", "XP404", measure="idle.zero", expect={"allgather": None}),
     Proof("D", "XP405", measure="idle.zero", expect={"offload": None}),
     Proof("D", "XP409", at="launch", measure="idle.version", expect={"asked": 2, "known": False}),
     Proof("D", "XP440", measure="idle.zero", expect={"sub_group": None}),
-    Proof("D", "XP495", at="train", text=two_cpus("zero3", ELASTIC), legal=two_cpus("zero3"), raises="NotImplementedError",
-          match="elastic checkpointing"),
-    Proof("D", "XP495", at="train", text=two_cpus("zero3", ELASTIC, OLD), legal=two_cpus("zero3", OLD),
-          raises="NotImplementedError", match="elastic checkpointing", variant="0.18"),
+    Proof("D", "XP441", case="XP441-elastic", at="deepspeed", warns="elastic checkpointing is deprecated", variant="elastic"),
     Proof("L", "XP802", at="launch", measure="idle.worker", expect={"wanted": True, "bare": False}),
     Proof("A", "XP313", at="init", raises="ValueError", match="packing strategy"),
     Proof("K", "XP334", needs="galore-torch or lomo-optim, which no stack for a CPU has"),
+    Proof("O", "XP241", measure="idle.cycles", expect={"cycles": None}),
     Proof("S", "XP351", at="init", measure="losses.smoothing", expect={"read": False}, text=spec(
           "method dpo", "extra trl {\n  label_smoothing_factor = 0.1\n}",
           train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs")),

@@ -1,0 +1,97 @@
+"""An emitted bundle back to its spec: what was written, without what the compiler filled in, and the files it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from xpc.compiler.importing.asked import Asked, load
+from xpc.compiler.importing.entries import Entry, Unreadable
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.lower.specfile import quoted
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+WRITTEN = re.compile(r".+:\d+")
+"""The origin of a setting that a spec states: `seed.xp:21`; others say `default` or `derived`."""
+
+DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
+
+
+def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draft:
+    """The draft of a bundle's folder, whose files `read` gives. Raises Unreadable for a folder that is none."""
+    said, stated = read("spec.xp"), read("trainer_args.json")
+    if said is None or stated is None:
+        raise Unreadable("it is no bundle: spec.xp and trainer_args.json are what a bundle has")
+    try:
+        payload = json.loads(stated)
+        sources = payload["data"]["sources"]
+        draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreadable("its trainer_args.json is none of this version") from error
+    lines = said.decode("utf-8").split("\n")
+    for source in sources:
+        if source["bundled"]:
+            data = read(source["bundled"])
+            if data is None:
+                raise Unreadable(f"`{source['bundled']}` is not there")
+            plain = _plain(source["bundled"])
+            draft.files[plain] = data
+            lines = [line.replace(quoted(source["path"]), quoted(plain)) for line in lines]
+    kept = [line for number, line in enumerate(lines, 1) if _keeps(draft, line, number, f"{name}/spec.xp")]
+    text = "\n".join(_without_empty(kept))
+    for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
+        data = read(inside)
+        if data is None:
+            raise Unreadable(f"`{inside}` is not there")
+        draft.files[_plain(inside)] = data
+        text = text.replace(inside, _plain(inside))
+    tree, problems = parse(Source("import.xp", text + "\n"))
+    if problems:
+        raise Unreadable(f"its spec.xp cannot be read: {problems[0].message}")
+    draft.text = format_file(tree)
+    return draft
+
+
+def _plain(name: str) -> str:
+    """The name of a bundle's copy without its digest, which compiling puts there again."""
+    return DIGEST.sub("", name)
+
+
+def _keeps(draft: Draft, line: str, number: int, file: str) -> bool:
+    """Whether a line says what the spec said: no default and nothing derived."""
+    code, mark, origin = line.rpartition("  # ")
+    if not mark or line.startswith("train "):
+        return True
+    entry = Entry(code.strip().rstrip(" {"), None, file, number, code.strip())
+    if WRITTEN.fullmatch(origin):
+        draft.mark(entry, "mapped", code.strip(), origin)
+        return True
+    if origin.startswith("registry") or not code.endswith("{"):
+        draft.note(entry, origin)
+        return False
+    draft.note(entry, origin)
+    return True
+
+
+def _without_empty(lines: list[str]) -> list[str]:
+    """The lines without their origins, and without blocks that nothing is left in."""
+    out: list[str] = []
+    for line in lines:
+        code = line.rpartition("  # ")[0] or line
+        if code.strip() == "}" and out and out[-1].endswith("{") and not WRITTEN.fullmatch(line):
+            head = out.pop()
+            if _stands(head, lines):
+                out.append(head.rstrip(" {"))
+            continue
+        out.append(code)
+    return out
+
+
+def _stands(head: str, lines: list[str]) -> bool:
+    """Whether the head of an empty block was written, or names what no default would."""
+    full = next((line for line in lines if line.startswith(head)), head)
+    origin = full.rpartition("  # ")[2] if "  # " in full else ""
+    return bool(WRITTEN.fullmatch(origin)) or head.strip().startswith(("lora", "qlora"))

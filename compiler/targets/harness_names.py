@@ -1,0 +1,93 @@
+"""Writes lm-eval.json: the tasks of lm-evaluation-harness, for an installed version. Run by hand, where it is.
+
+    python compiler/targets/harness_names.py
+
+The harness's own index gives the names of tasks, groups and tags. Unsafe are those that execute what the model wrote:
+what the harness marks `unsafe_code`, what includes such a file, what stands beside code that runs code, and every group
+and tag that has one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm-eval.json")
+MARKED = re.compile(r"^unsafe_code:\s*true", re.MULTILINE)
+INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
+RUNS = re.compile(r"code_eval|\bexec\(")
+
+
+def front_coded(names: list[str]) -> list[str]:
+    """Sorted names, each as the number of characters that it shares with the one before it, and the rest."""
+    out, before = [], ""
+    for name in names:
+        shared = len(os.path.commonprefix((before, name)))
+        out.append(f"{shared} {name[shared:]}")
+        before = name
+    return out
+
+
+def unsafe_files(root: str) -> set[str]:
+    """Absolute paths of the task files below `root` that execute what a model wrote."""
+    found, parents = set[str](), dict[str, str]()
+    for folder, _, names in os.walk(root):
+        texts = {}
+        for name in names:
+            if name.endswith((".yaml", ".py")) or "yaml" in name:
+                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
+                    texts[name] = handle.read()
+        runs = any(name.endswith(".py") and RUNS.search(text) for name, text in texts.items())
+        runs = runs and not any(MARKED.search(text) for text in texts.values())  # where some are marked, the others are safe
+        runs = runs and "metabench" not in folder  # it executes nothing of the model
+        for name, text in texts.items():
+            path = os.path.join(folder, name)
+            if not name.endswith(".py") and (MARKED.search(text) or runs):
+                found.add(path)
+            included = INCLUDES.search(text)
+            if included and not name.endswith(".py"):
+                parents[path] = os.path.normpath(os.path.join(folder, included.group(1).strip("\"'")))
+    grown = -1
+    while grown != len(found):
+        grown = len(found)
+        found |= {path for path, parent in parents.items() if parent in found}
+    return found
+
+
+def table() -> Mapping[str, Any]:
+    """The whole file."""
+    import lm_eval.tasks
+    from lm_eval.tasks import TaskManager
+
+    root = os.path.dirname(os.path.abspath(lm_eval.tasks.__file__))
+    files = unsafe_files(root)
+    index = TaskManager().task_index
+    unsafe = {name for name, entry in index.items() if entry.yaml_path and str(entry.yaml_path) in files}
+    tags = {tag for name in unsafe for tag in index[name].tags}
+    unsafe |= tags & set(index)
+    grown = -1
+    while grown != len(unsafe):
+        grown = len(unsafe)
+        for name, entry in index.items():
+            parts = (entry.cfg or {}).get("task") if entry.kind.name == "GROUP" else None
+            inside = [part if isinstance(part, str) else part.get("task") for part in parts or [] if part]
+            if any(part in unsafe for part in inside if isinstance(part, str)):
+                unsafe.add(name)
+    return {"version": version("lm-eval"), "unsafe": sorted(unsafe), "names": front_coded(sorted(index))}
+
+
+def main() -> int:
+    """Writes the file. Gives the exit status."""
+    with open(PLACE, "w", encoding="utf-8") as handle:
+        json.dump(table(), handle, indent=0, ensure_ascii=False)
+        handle.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""`hub`: its forms, what a bundle states for it on both targets, and what a child makes of its base's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from case_support import spec
+from compile_support import checked, codes, errors, put, shown
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.lower.document import readme
+from xpc.compiler.lower.payload import payload
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.repository import fault, nearest_name
+from xpc.compiler.targets import Json
+
+UNSET = {"push_to_hub": False, "hub_model_id": None, "hub_strategy": "every_save", "hub_private_repo": None}
+
+
+def stated(text: str) -> tuple[dict[str, Json], Json]:
+    """The arguments that speak of the hub, and the bundle's section."""
+    found = checked(text)
+    assert found.spec is not None, shown(found)
+    plan = payload(found.spec)
+    arguments = plan["arguments"]
+    assert isinstance(arguments, dict)
+    return {name: value for name, value in arguments.items() if "hub" in name}, plan["hub"]
+
+
+@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.18"])
+def test_nothing_is_pushed_unless_asked(target: str) -> None:
+    new = {"hub_revision": None} if target == "trl-1.16" else {}
+    for more in ((), ("save(hub=false)",)):
+        arguments, section = stated(spec(f"target {target}", *more))
+        assert arguments == {**UNSET, "hub_always_push": False, **new}
+        assert section is None
+
+
+@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.18"])
+def test_a_bundle_states_where_and_what_is_pushed(target: str) -> None:
+    text = "save(hub(name=me/model, private, revision=v1, strategy=checkpoint, checkpoint_branches))"
+    arguments, section = stated(spec(text, f"target {target}"))
+    assert section == {"revision": "v1", "checkpoint_branches": True}
+    assert arguments.pop("hub_revision", None) == ("v1" if target == "trl-1.16" else None)
+    assert arguments == {
+        "push_to_hub": True, "hub_model_id": "me/model", "hub_strategy": "checkpoint", "hub_private_repo": True,
+        "hub_always_push": False,
+    }  # fmt: skip
+
+
+FORMS = [
+    'save "out/run" {\n  hub = me/model\n}',
+    'save "out/run" {\n  hub = "me/model"\n}',
+    'save "out/run" hub=me/model',
+    'save "out/run" hub(name=me/model)',
+    'save "out/run" {\n  hub {\n    name = "me/model"\n  }\n}',
+    'save "out/run"\nhub(name=me/model)',
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_forms_say_the_same(form: str) -> None:
+    assert stated(spec(save=form)) == stated(spec(save=FORMS[0]))
+    assert stated(spec(save=form))[0]["hub_model_id"] == "me/model"
+
+
+def test_without_a_name_the_folder_gives_it() -> None:
+    for form in ('save "data/SmolLM3-Mid" hub', 'save "data/SmolLM3-Mid/"\nhub'):
+        arguments, section = stated(spec(save=form))
+        assert (arguments["push_to_hub"], arguments["hub_model_id"]) == (True, "SmolLM3-Mid")
+        assert section == {"revision": None, "checkpoint_branches": False}
+    assert codes(checked(spec(save='save "data/SmolLM3-Mid" hub'))) == ["XP756", "XP757"]
+    assert codes(checked(spec(save='save ".." hub'))) == ["XP755", "XP757"]
+
+
+def test_a_name_is_written_once() -> None:
+    for twice in ("hub = a\n  hub = b", "hub = a\n  hub(name=b)", "hub(name=a)\n  hub = b"):
+        found = errors(checked(spec(save=f'save "out/run" {{\n  {twice}\n}}')))
+        assert set(found) == {"XP103"}, twice
+
+
+def test_a_child_pushes_elsewhere_or_not_at_all(tmp_path) -> None:
+    base = spec(save='save "out/run" hub(name=me/base, private)')
+    root = put(tmp_path, {"base.xp": base})
+    for line, name, pushes in (("hub = me/child", "me/child", True), ("hub = false", None, False)):
+        text = f'xpc 1\nextends "base.xp"\nsave {{\n  {line}\n}}\n'
+        found = check_text(text.encode(), "t.xp", Workspace(root))
+        assert found.spec is not None, shown(found)
+        arguments = payload(found.spec)["arguments"]
+        assert (arguments["push_to_hub"], arguments["hub_model_id"]) == (pushes, name)
+        assert arguments["hub_private_repo"] is (True if pushes else None)
+
+
+def test_no_secret_has_a_place() -> None:
+    found = checked(spec('save(hub(name=me/model, token="hf_x"))'))
+    assert errors(found) == ["XP101"]
+    assert codes(checked(spec("extra trl {", '  hub_token = "hf_x"', "}"))) == ["XP121"]
+    assert "hf_" not in json.dumps(stated(spec("save(hub=me/model)")))
+
+
+def test_the_page_says_where_and_what_the_machine_needs() -> None:
+    found = checked(spec("save(hub(name=me/model, revision=v1, checkpoint_branches))"))
+    assert found.spec is not None
+    (row,) = [line for line in readme(found.spec, ()).splitlines() if line.startswith("| hub |")]
+    assert "pushes to me/model, branch v1; each checkpoint to a branch of its own" in row
+    assert "a token that may write (HF\\_TOKEN, or hf auth login)" in row
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a/b/c", "/a", "a/", "-a", "a.", "a--b", "a..b", "a.git", "ä", "a/-b", "x" * 97, ""]
+)
+def test_names_that_the_hub_refuses(name: str) -> None:
+    assert fault(name)
+    assert not fault(nearest_name(name))
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "A_b.c-d", "x" * 96, f"{'x' * 90}/{'y' * 96}", "3b-run", "_a_"])
+def test_names_that_the_hub_takes(name: str) -> None:
+    assert fault(name) == ""
+    assert nearest_name(name) == name

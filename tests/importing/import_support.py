@@ -1,0 +1,133 @@
+"""Shared by the importers' tests: a source in memory to a draft, a spec and a bundle's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.importing import edge, options
+from xpc.compiler.importing.emit import emit
+from xpc.compiler.importing.entries import Entry
+from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.pipeline import compile_text
+from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PUBLISHED = os.environ.get("XPC_PUBLISHED", os.path.join(os.path.dirname(REPOSITORY), "shared", "published"))
+"""The published recipes, which are not part of the repository."""
+ABSENT = not os.path.isdir(PUBLISHED)
+WHERE = "the published files lie elsewhere: XPC_PUBLISHED names their folder"
+
+HEAD = "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n"
+HARDWARE = ("--hardware", "8 x h100-80gb")
+
+
+@frozen
+class Imported:
+    """A draft with its text, and the bundle's files where the spec compiles."""
+
+    draft: Draft
+    text: str
+    errors: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """trainer_args.json; fails the test where the spec does not compile."""
+        assert not self.errors, (self.errors, self.text)
+        loaded: dict[str, Any] = json.loads(self.files["trainer_args.json"])
+        return loaded
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The trainer's arguments."""
+        found: dict[str, Any] = self.payload["arguments"]
+        return found
+
+    @property
+    def fates(self) -> dict[str, str]:
+        """The fate of each key."""
+        return {one.key: one.fate for one in self.draft.fates.values()}
+
+    @property
+    def messages(self) -> list[str]:
+        """Each message with its severity."""
+        return [f"{one.severity}: {one.place} {one.text}" for one in self.draft.messages]
+
+
+def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
+    """The draft of a text, and its spec."""
+    chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
+    source = edge.Read(name, text, folder)
+    draft = edge.convert(source, chosen, edge._asked(chosen, source))
+    spec = draft.text or emit(draft, "a test.")
+    tree, problems = parse(Source("again.xp", spec))
+    assert not problems
+    assert format_file(tree) == spec, "an imported spec is formatted"
+    return draft, spec
+
+
+def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = REPOSITORY) -> Imported:
+    """A text imported and compiled; its own files lie in no folder, so they are put beside it."""
+    draft, spec = convert(text, *arguments, name=name, folder=root)
+    workspace = _Beside(root)
+    workspace.beside.update(draft.files)
+    files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
+    errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
+    return Imported(draft, spec, errors, files or {})
+
+
+class _Beside(Workspace):  # type: ignore[misc]
+    """A workspace in which some files lie that are on no disk."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.beside: dict[str, bytes] = {}
+
+    def read(self, written: str, base: str = "", limit: int = 2**24) -> Any:
+        from hashlib import sha256
+
+        from xpc.compiler.files import Read
+
+        if written in self.beside:
+            data = self.beside[written]
+            return Read(written, data, sha256(data).hexdigest())
+        return super().read(written, base, limit)
+
+
+def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
+    """Every value of a configuration that holds no others; an empty list or mapping is one."""
+    for entry in table.values():
+        yield from _leaves(entry)
+
+
+def _leaves(entry: Entry) -> Iterator[Entry]:
+    inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
+    for one in inside:
+        yield from _leaves(one)
+    if not inside:
+        yield entry
+
+
+def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
+    """The keys of a configuration that no fate speaks of: neither they nor what they stand in."""
+    known = {key for _, key in draft.fates}
+
+    def spoken(key: str) -> bool:
+        while key:
+            if key in known:
+                return True
+            head, dot, _ = key.rpartition(".")
+            bracket = key.rpartition("[")[0]
+            key = bracket if key.endswith("]") else head if dot else ""
+        return False
+
+    return [one.key for one in leaves(table) if not spoken(one.key)]

@@ -1,0 +1,185 @@
+"""`xpc import` as a command: what it writes where, what it reports, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from import_support import HEAD, REPOSITORY
+
+from xpc.compiler.cli import main
+
+RECIPE = HEAD + 'learning_rate: 1.0e-5\nchat_template: "{{ x }}"\n'
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def run(*arguments, capsys):
+    status = main(["import", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_the_spec_goes_to_standard_output(here, capsys):
+    status, out, err = run("r.yaml", "--hardware", "1 x a100-80gb", capsys=capsys)
+    assert status == 0
+    assert out.startswith("xpc 1\n")
+    assert "lr = 1e-05" in out
+    assert (here / "r.chat_template.jinja").read_text() == "{{ x }}"
+    assert "wrote r.chat_template.jinja" in err
+
+
+def test_or_to_a_file_with_its_files_beside_it(here, capsys):
+    status, out, err = run("r.yaml", "-o", "sub/x.xp", capsys=capsys)
+    assert (status, out) == (0, "")
+    assert sorted(os.listdir(here / "sub")) == ["x.chat_template.jinja", "x.xp"]
+    assert "wrote sub/x.xp" in err
+    assert main(["check", "--format", "concise", "sub/x.xp"]) == 0
+
+
+def test_nothing_is_replaced_unless_asked(here, capsys):
+    (here / "x.xp").write_text("mine\n")
+    status, _, err = run("r.yaml", "-o", "x.xp", capsys=capsys)
+    assert status == 2
+    assert "--force" in err
+    assert (here / "x.xp").read_text() == "mine\n"
+    assert not (here / "x.chat_template.jinja").exists()
+    assert run("r.yaml", "-o", "x.xp", "--force", capsys=capsys)[0] == 0
+    assert run("r.yaml", "-o", "x.xp", capsys=capsys)[0] == 0, "the same bytes are no other file"
+
+
+def test_an_error_writes_nothing(here, capsys):
+    (here / "bad.yaml").write_text(HEAD + "learning_rte: 1\n")
+    status, out, err = run("bad.yaml", "-o", "x.xp", capsys=capsys)
+    assert (status, out) == (1, "")
+    assert "bad.yaml:3: error: `learning_rte: 1`" in err
+    assert not (here / "x.xp").exists()
+
+
+def test_the_report_lists_every_key(here, capsys):
+    status, out, _ = run("r.yaml", "--report", "json", "-o", "x.xp", capsys=capsys)
+    found = json.loads(out)
+    assert status == 0
+    assert found["ok"] is True
+    assert {(one["key"], one["line"], one["fate"]) for one in found["keys"]} == {
+        ("model_name_or_path", 1, "mapped"), ("dataset_name", 2, "mapped"), ("learning_rate", 3, "mapped"),
+        ("chat_template", 4, "mapped"),
+    }  # fmt: skip
+    assert found["defaults"]
+    assert found["spec"] == (here / "x.xp").read_text()
+    assert set(found["keys"][0]) == {"key", "value", "file", "line", "fate", "to", "why"}
+    _, _, err = run("r.yaml", "--report", "text", "--force", capsys=capsys)
+    assert "r.yaml:3: learning_rate: mapped: optimizer.lr = 1e-05" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "takes a FILE"),
+        (["r.yaml", "--command", "torchrun x.py --a 1"], "takes a FILE"),
+        (["none.yaml"], "cannot be read"),
+        (["r.yaml", "--hardware", "8 x gpu"], "no GPU of the registry"),
+        (["r.yaml", "--hardware", "eight"], "no GPU of the registry"),
+        (["r.yaml", "--nodes", "0"], "above 0"),
+        (["r.yaml", "--accelerate", "none.yaml"], "cannot be read"),
+        (["twice.yaml"], "stands twice, on line 1 and on line 2"),
+        (["tag.yaml"], "the tag"),
+        (["list.yaml"], "not a mapping"),
+        (["bytes.yaml"], "not UTF-8"),
+        (["."], "no bundle"),
+    ],
+    ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
+)
+def test_wrong_use_is_one_sentence_and_status_2(here, capsys, arguments, said):
+    (here / "twice.yaml").write_text("a: 1\na: 2\n")
+    (here / "tag.yaml").write_text("a: !!python/object/apply:os.system [ls]\n")
+    (here / "list.yaml").write_text("- a\n")
+    (here / "bytes.yaml").write_bytes(b"a: \xff\n")
+    status, out, err = run(*arguments, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.startswith("xpc: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_standard_input(here, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECIPE.encode()), encoding="utf-8"))
+    status, out, _ = run("-", "--hardware", "8 x h100-80gb", capsys=capsys)
+    assert status == 0
+    assert "lr = 1e-05" in out
+
+
+def test_yaml_is_read_as_it_was_meant(here, capsys):
+    (here / "y.yaml").write_text(
+        "base: &b {learning_rate: 2e-5}\nmodel_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: a/b\n<<: *b\n"
+        "save_strategy: no\neval_strategy: no\nbf16: yes\n"
+    )
+    status, _, err = run("y.yaml", capsys=capsys)
+    assert status == 1, "`base` has no place"
+    assert "`base" in err
+    (here / "y.yaml").write_text((here / "y.yaml").read_text().replace("base: &b", "extra_: &b"))
+    (here / "z.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: a/b\nlearning_rate: 2e-5\nsave_strategy: no\nbf16: yes\n"
+    )
+    status, out, _ = run("z.yaml", capsys=capsys)
+    assert status == 0
+    assert "lr = 2e-05" in out
+    assert "every = never" in out
+    assert "precision bf16" in out
+
+
+def test_a_bundle_gives_its_spec_back(here, capsys):
+    specs = os.path.join(REPOSITORY, "specs")
+    for name in ("mistral-7b-ultrachat-8xh100", "qwen2.5-3b-infinity-8xv100", "qwen2.5-1.5b-ioi-grpo-7xh100"):
+        assert main(["compile", os.path.join(specs, f"{name}.xp"), "-o", f"{name}.bundle"]) == 0
+        assert run(f"{name}.bundle", "-o", f"{name}.xp", capsys=capsys)[0] == 0
+        assert main(["compile", f"{name}.xp", "-o", f"{name}.again"]) == 0
+        for file in ("trainer_args.json", "accelerate.yaml", "deepspeed.json"):
+            one, two = ((here / f"{name}.{end}" / file).read_text() for end in ("bundle", "again"))
+            assert two == one.replace("rewards/judged.py", "files/judged.py"), (name, file)
+        text = (here / f"{name}.xp").read_text()
+        assert "default" not in text
+        assert "nccl_timeout" not in text, "what the compiler filled in is not the spec's"
+
+
+def test_local_rows_of_a_bundle_come_along(here, capsys):
+    (here / "rows.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+    (here / "s.xp").write_text('xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nbatch {\n  gbs = 8\n  micro = 1\n}\n')
+    assert main(["compile", "s.xp"]) == 0
+    assert run("s.bundle", "-o", "back/s.xp", capsys=capsys)[0] == 0
+    assert (here / "back" / "data" / "rows.jsonl").read_text() == (here / "rows.jsonl").read_text()
+    assert '"data/rows.jsonl"' in (here / "back" / "s.xp").read_text()
+    assert main(["check", "--format", "concise", "back/s.xp"]) == 0
+
+
+def test_importing_loads_no_training_stack_and_checking_no_importer(here):
+    script = "import sys; from xpc.compiler.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    (here / "s.xp").write_text("xpc 1\n\ntrain qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n")
+
+    def modules(*arguments):
+        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True,
+                              env={**os.environ, "XPC_CACHE": "off"})  # fmt: skip
+        return set(done.stdout.split())
+
+    after = modules("import", "r.yaml", "-o", "x.xp")
+    assert "yaml" in after
+    assert not after & {"torch", "transformers", "trl", "datasets", "accelerate", "numpy"}
+    checked = modules("check", "s.xp")
+    assert "yaml" not in checked
+    assert not [name for name in checked if name.startswith("xpc.compiler.importing")]
+
+
+def test_without_a_reader_of_yaml_it_says_what_to_install(here, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    status, _, err = run("r.yaml", capsys=capsys)
+    assert status == 2
+    assert "pip install 'xpc[import]'" in err

@@ -1,0 +1,157 @@
+"""Command lines and scripts: launchers, quoting, variables, and the arguments that come out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+
+import pytest
+from import_support import ABSENT, PUBLISHED, REPOSITORY, WHERE, convert, imported
+
+from xpc.compiler.importing.entries import Unreadable
+from xpc.compiler.importing.shell import calls
+from xpc.compiler.importing.vicuna import VICUNA
+
+SEED = (
+    "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name BAAI/Infinity-Instruct "
+    "--dataset_config 0625 --do_train --learning_rate 1e-5 --lr_scheduler_type cosine_with_min_lr "
+    "--lr_scheduler_kwargs '{\"min_lr\": 0}' --warmup_steps 40 --weight_decay 0.0 --max_grad_norm 1.0 --adam_beta1 0.9 "
+    "--adam_beta2 0.95 --per_device_train_batch_size 11 --gradient_accumulation_steps 6 --gradient_checkpointing "
+    "--gradient_checkpointing_kwargs '{\"use_reentrant\": false}' --num_train_epochs 3 --use_liger --report_to wandb "
+    "--run_name my-second-sft-exp"
+)
+DS = """{
+  "fp16": {"enabled": false},
+  "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+  "zero_optimization": {"stage": 2, "overlap_comm": false, "allgather_bucket_size": 5e8, "reduce_bucket_size": "auto",
+                        "round_robin_gradients": true},
+  "train_batch_size": "auto"
+}"""
+
+
+def line(text: str, *arguments: str):
+    return imported(text, "--command", text, *arguments, name="--command")
+
+
+def test_the_seed_recipe_with_its_deepspeed_file(tmp_path):
+    (tmp_path / "ds.json").write_text(DS)
+    found = line(SEED, "--hardware", "8 x v100-32gb", "--deepspeed", str(tmp_path / "ds.json"))
+    wanted = {
+        "learning_rate": 1e-5, "warmup_steps": 40, "per_device_train_batch_size": 11, "gradient_accumulation_steps": 6,
+        "adam_beta2": 0.95, "weight_decay": 0.0, "bf16": False, "report_to": ["wandb"], "run_name": "my-second-sft-exp",
+    }  # fmt: skip
+    assert {name: found.arguments[name] for name in wanted} == wanted
+    assert found.payload["run"]["gbs"] == 528
+    assert found.payload["run"]["zero_stage"] == 2
+    zero = json.loads(found.files["deepspeed.json"])
+    assert zero["zero_optimization"]["allgather_bucket_size"] == 500_000_000
+    assert zero["zero_optimization"]["round_robin_gradients"] is True
+    assert zero["optimizer"]["type"] == "AdamW"
+
+
+@pytest.mark.parametrize(
+    ("launch", "hardware", "strategy"),
+    [
+        ("accelerate launch --num_processes 16 --num_machines 2 x/sft.py", "8 x a100-80gb", "ddp"),
+        ("accelerate launch --use_deepspeed --zero_stage 3 --num_processes 4 x/sft.py", "4 x a100-80gb", "zero3"),
+        ("accelerate launch --use_fsdp --fsdp_version 2 --num_processes=4 x/sft.py", "4 x a100-80gb", "fsdp"),
+        ("deepspeed --num_gpus 2 --num_nodes 2 sft.py", "2 x a100-80gb", "ddp"),
+        ("python -m torch.distributed.run --nproc-per-node=2 --nnodes=1 sft.py", "2 x a100-80gb", "ddp"),
+        ("torchrun --nproc_per_node=8 --nnodes=2 --node_rank=0 --master_addr=h --rdzv_backend c10d sft.py",
+         "8 x a100-80gb", "ddp"),
+        ("trl sft", "8 x a100-80gb", "ddp"),
+    ],
+)  # fmt: skip
+def test_launchers(launch, hardware, strategy):
+    found = line(f"{launch} --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b")
+    assert not found.draft.wrong, found.messages
+    assert f"strategy {strategy}" in found.text
+    assert f"hardware {hardware.replace('a100-80gb', 'h100-80gb')}" in found.text
+
+
+def test_a_script_with_variables_continuations_and_comments():
+    script = (
+        "#!/bin/bash\n#SBATCH --nodes=1\nset -e\nexport MODEL=Qwen/Qwen2.5-3B  # the base\nLR=2e-5\n"
+        "WANDB_PROJECT=mine torchrun --nproc_per_node=4 \\\n  dpo.py \\\n  --model_name_or_path \"$MODEL\" \\\n"
+        "  --dataset_name a/b --learning_rate ${LR} --report_to wandb --beta 0.2\n"
+        "  echo done\n"
+    )
+    found = imported(script, name="run.sh")
+    assert found.draft.method == "dpo"
+    assert found.arguments["learning_rate"] == 2e-5
+    assert found.arguments["beta"] == 0.2
+    assert "project = " in found.text
+    lines = {one.key: one.line for one in found.draft.fates.values()}
+    assert (lines["model_name_or_path"], lines["learning_rate"]) == (8, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo hello", "no training command"),
+        ("torchrun a.py --x 1\ntorchrun b.py --x 1", "2 training commands"),
+        ("torchrun a.py --x 'open", "a quote is not closed"),
+        ("torchrun sft.py --learning_rate 1 --learning_rate 2", "stands twice"),
+        ("trl sft --config nowhere.yaml", "is not there"),
+    ],
+)
+def test_what_cannot_be_read(text, said):
+    with pytest.raises(Unreadable, match=said):
+        convert(text, "--command", text, name="--command")
+
+
+def test_an_unset_variable_is_an_error():
+    found = line("torchrun --nproc_per_node=1 sft.py --model_name_or_path $BASE --dataset_name a/b")
+    assert any("no environment" in one for one in found.messages)
+
+
+def test_a_configuration_and_what_overrides_it(tmp_path):
+    (tmp_path / "c.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: a/b\nlearning_rate: 1.0e-5\n")
+    text = f"accelerate launch --num_processes 8 sft.py --config {tmp_path / 'c.yaml'} --learning_rate 3e-5"
+    found = line(text)
+    assert found.arguments["learning_rate"] == 3e-5
+    assert any(one.fate == "irrelevant" and one.key == "learning_rate" for one in found.draft.fates.values())
+
+
+def test_fastchat_masks_questions_with_a_template_of_its_own():
+    found = line(
+        "torchrun --nproc_per_node=4 fastchat/train/train_mem.py --model_name_or_path lmsys/vicuna-7b-v1.5 "
+        "--data_path data/x.json --bf16 True --evaluation_strategy no --fsdp 'full_shard auto_wrap' "
+        "--fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer --tf32 True --model_max_length 2048 "
+        "--gradient_checkpointing True --lazy_preprocess True --learning_rate 2e-5",
+        "--hardware", "4 x a100-80gb",
+    )  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert found.arguments["assistant_only_loss"] is True
+    assert found.arguments["optim"] == "adamw_torch"
+    assert found.payload["data"]["sources"][0]["shape"] == "conversations"
+    with open(os.path.join(REPOSITORY, "specs", "templates", "vicuna.jinja"), encoding="utf-8") as handle:
+        assert handle.read() == VICUNA
+
+
+def test_words_of_a_shell():
+    (call,) = calls("A=1 run 'a b' \"c $A ${B:-d}\" e\\ f # no\n")
+    assert [one.text for one in call.words] == ["run", "a b", "c $A d", "e f"]
+    assert [one.text for one in call.environment] == ["A=1"]
+    known = calls("A=x\nrun $A ${A}y '$A'\n")[-1]
+    assert [one.text for one in known.words] == ["run", "x", "xy", "$A"]
+
+
+@pytest.mark.skipif(ABSENT, reason=WHERE)
+def test_every_published_command_has_a_place_for_every_word(tmp_path):
+    for folder in ("seed", "fastchat"):
+        with open(os.path.join(PUBLISHED, folder, "commands.json"), encoding="utf-8") as handle:
+            commands = json.load(handle)
+        for argv in commands.values():
+            text = shlex.join(argv)
+            extra = ["--data", "./rows.json"] if "$DATA_PATH" in argv else []
+            if "--deepspeed" in argv:
+                (tmp_path / "ds.json").write_text(DS)
+                extra += ["--deepspeed", str(tmp_path / "ds.json")]
+            draft, _ = convert(text, "--command", text, *extra, name="--command")
+            keys = {key.partition(".")[0] for _, key in draft.fates}
+            for word in argv:
+                if word.startswith("--"):
+                    assert word[2:].partition("=")[0] in keys | {"deepspeed"}, (word, keys)
+            assert not draft.wrong, draft.messages

@@ -1,0 +1,126 @@
+"""Every argument of every class that a target has, one at a time: mapped, kept, refused, or of no effect for a reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from import_support import HARDWARE, convert, imported, unaccounted
+
+from xpc.compiler import targets
+from xpc.compiler.importing import yamltext
+
+METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
+CLASSES = [
+    (name, method)
+    for name in targets.names()
+    for method in METHODS
+    if targets.load(name).refused(method) is None  # type: ignore[union-attr]
+]
+UNSTATED = {
+    "dataset_kwargs", "ddp_backend", "eval_packing", "eval_steps", "half_precision_backend", "hub_always_push",
+    "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "packing_strategy", "padding_free",
+    "ref_model_mixup_alpha", "ref_model_sync_steps", "save_safetensors", "use_cpu", "use_legacy_prediction_loop",
+    "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode",
+    "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
+    "shuffle_dataset",
+}  # fmt: skip
+"""Arguments that are of no effect alone: another decides them (`vllm_mode` without `use_vllm`), the machine does
+(`use_cpu`), or they never changed a number (`logging_dir`)."""
+
+ELSEWHERE = {
+    "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
+    "trust_remote_code": ("model", "trust_remote_code"),
+}  # fmt: skip
+"""Arguments that the bundle of a target states outside of the trainer's own: section and name."""
+
+
+def other(field) -> object:
+    """A value that is not the argument's default."""
+    words = {word.strip() for word in field.type.split("|")}
+    if field.choices:
+        return next((one for one in field.choices if one not in (field.declared, field.effective)), field.choices[0])
+    if "bool" in words:
+        return not field.effective
+    if "int" in words:
+        return (field.effective if isinstance(field.effective, int) else 2) + 3
+    if "float" in words:
+        return 0.25
+    if any(word.startswith("list") for word in words):
+        return ["q_proj"]
+    if any(word.startswith("dict") for word in words):
+        return {"inner": 1}
+    return "something"
+
+
+def head(method: str) -> str:
+    rewards = "reward_funcs: [accuracy]\n" if method in ("grpo", "rloo") else ""
+    return f"model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n{rewards}"
+
+
+@pytest.mark.slow  # some thousand imports, most of them compiled
+@pytest.mark.parametrize(("target", "method"), CLASSES, ids=lambda one: str(one))
+def test_every_argument_of_the_class(target, method):
+    table = targets.load(target)
+    assert table is not None
+    base = table.base_arguments(table.config(method))
+    lost: dict[str, object] = {}
+    wrong: dict[str, object] = {}
+    for name, field in table.fields(table.config(method)).items():
+        value = other(field)
+        text = head(method) + f"{name}: {json.dumps(value)}\n"
+        draft, _ = convert(text, *HARDWARE, "--target", target, "--method", method)
+        assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == []
+        fates = {one.key: one for one in draft.fates.values() if one.key.partition(".")[0] == name}
+        fate = {one.fate for one in fates.values()}
+        if fate <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
+            lost[name] = [one.why for one in fates.values()]
+        if not draft.wrong and fate <= {"extra", "mapped"}:
+            wrong.update(_stated(text, target, method, name, value))
+    assert not lost, lost
+    assert not wrong, wrong
+
+
+def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
+    """What the bundle states instead of the value; nothing where it is the value, or a rule refuses the spec."""
+    found = imported(text, *HARDWARE, "--target", target, "--method", method)
+    if found.errors:
+        return {}
+    section, inner = ELSEWHERE.get(name, ("arguments", name))
+    if name == "dataset_text_field":
+        return {} if found.payload["data"]["sources"][0]["columns"] == [value] else {name: value}
+    new = str(targets.load(target).rename(name))  # type: ignore[union-attr]
+    got = found.payload[section].get(inner, found.arguments.get(new))
+    if got is None and section != "arguments":
+        got = found.arguments.get(name)
+    return {} if value in (got, found.arguments.get(name)) else {name: (got, value)}
+
+
+@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("block", ["accelerate", "fsdp_config", "deepspeed_config", "parallelism_config"])
+def test_every_key_of_accelerate(target, block):
+    table = targets.load(target)
+    assert table is not None
+    for name in sorted(table.keys(block)):
+        kind = "DEEPSPEED" if block == "deepspeed_config" else "FSDP"
+        line = f"{name}: 7\n" if block == "accelerate" else f"{block}:\n  {name}: 7\n"
+        text = (f"distributed_type: {kind}\n" if name != "distributed_type" else "") + line
+        draft, _ = convert(text, *HARDWARE, "--target", target, "--from", "accelerate")
+        assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == [], name
+
+
+@pytest.mark.parametrize("target", targets.names())
+def test_every_key_of_deepspeed(target):
+    table = targets.load(target)
+    assert table is not None
+    for name in sorted({*table.launch_keys("deepspeed"), *table.keys("deepspeed"), *table.keys("deepspeed_removed")}):
+        nested: object = 7
+        for part in reversed(name.split(".")):
+            nested = {part: nested}
+        assert isinstance(nested, dict)
+        zero = nested.setdefault("zero_optimization", {})
+        if isinstance(zero, dict):
+            zero.setdefault("stage", 3)
+        draft, _ = convert(json.dumps(nested), *HARDWARE, "--target", target, "--from", "deepspeed", name="ds.json")
+        known = {key for _, key in draft.fates}
+        assert any(key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for key in known), name

@@ -1,0 +1,202 @@
+"""LLaMA-Factory and axolotl: their own defaults written out, and their keys."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from import_support import HARDWARE, imported, unaccounted
+
+from xpc.compiler.importing import yamltext
+from xpc.compiler.importing.templates import TEMPLATES
+
+LF = (
+    "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+    "dataset: identity,other\ntemplate: qwen3_nothink\ncutoff_len: 1024\noutput_dir: saves/x\nbf16: true\n"
+)
+AX = (
+    "base_model: Qwen/Qwen2.5-3B\ndatasets:\n  - path: org/chat\n    type: chat_template\nsequence_len: 2048\n"
+    "micro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 4\nlearning_rate: 0.0002\nbf16: auto\n"
+    "output_dir: ./out\n"
+)
+
+
+def lf(more: str = "", without: str = "", *arguments: str):
+    return imported(LF.replace(without, "") + more, *HARDWARE, *arguments)
+
+
+def ax(more: str = "", *arguments: str):
+    return imported(AX + more, *HARDWARE, *arguments)
+
+
+def test_llamafactory_defaults():
+    found = lf("lora_rank: 8\n")
+    lora = found.payload["lora"]
+    assert (lora["rank"], lora["alpha"], lora["dropout"], lora["targets"]) == (8, 16, 0.0, "all-linear")
+    assert found.arguments["assistant_only_loss"] is True
+    assert found.arguments["max_length"] == 1024
+    assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": True}
+    assert found.payload["model"]["dtype"] == "bfloat16"
+    assert (found.arguments["learning_rate"], found.arguments["per_device_train_batch_size"]) == (5e-5, 8)
+    assert [one["path"] for one in found.payload["data"]["sources"]] == ["data/identity.json", "data/other.json"]
+
+
+def test_llamafactory_full_tuning_trains_weights_of_32_bits_and_pretraining_packs():
+    found = lf("stage: pt\nfinetuning_type: full\nflash_attn: fa2\n", "stage: sft\ndo_train: true\nfinetuning_type: lora\n")
+    assert found.payload["lora"] is None
+    assert found.payload["model"]["dtype"] == "float32"
+    assert found.arguments["packing"] is True
+    assert found.payload["data"]["sources"][0]["shape"] == "text"
+
+
+def test_llamafactory_reads_its_own_list_of_datasets(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset_info.json").write_text(
+        json.dumps({"identity": {"hf_hub_url": "org/identity", "formatting": "sharegpt", "split": "train"}})
+    )
+    found = imported(LF.replace("identity,other", "identity"), *HARDWARE, root=str(tmp_path))
+    assert found.payload["data"]["sources"][0]["id"] == "org/identity"
+    assert found.payload["data"]["sources"][0]["shape"] == "conversations"
+
+
+@pytest.mark.parametrize(
+    ("more", "section", "name", "value"),
+    [
+        ("quantization_bit: 4\n", "lora", "bits", 4),
+        ("quantization_bit: 8\n", "lora", "bits", 8),
+        ("lora_target: q_proj,v_proj\n", "lora", "targets", ["q_proj", "v_proj"]),
+        ("train_on_prompt: true\n", "arguments", "assistant_only_loss", False),
+        ("disable_gradient_checkpointing: true\n", "arguments", "activation_checkpointing", False),
+        ("use_dft_loss: true\n", "arguments", "loss_type", "dft"),
+        ("val_size: 0.1\neval_strategy: steps\neval_steps: 50\n", "data", "holdout", {"fraction": 0.1}),
+        ("deepspeed: examples/deepspeed/ds_z3_config.json\n", "run", "zero_stage", 3),
+    ],
+)
+def test_llamafactory_keys(more, section, name, value):
+    assert lf(more).payload[section][name] == value
+
+
+def test_the_second_generation():
+    found = imported(
+        "model: Qwen/Qwen3-4B\nmodel_class: llm\npeft_config:\n  name: lora\n  r: 16\n  lora_alpha: 32\n"
+        "dist_config:\n  name: fsdp2\n  dcp_path: null\ntrain_dataset: data/demo.yaml\noutput_dir: out\n"
+        "micro_batch_size: 1\ncutoff_len: 2048\nlearning_rate: 1.0e-4\nmax_steps: 10\n", *HARDWARE,
+    )  # fmt: skip
+    assert found.payload["lora"]["rank"] == 16
+    assert found.arguments["max_steps"] == 10
+    assert "strategy fsdp" in found.text
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("loraplus_lr_ratio: 16\n", "loraplus_lr_ratio"),
+     ("cutoff_ln: 3\n", "cutoff_ln"), ("pipeline_model_parallel_size: 2\n", "pipeline_model_parallel_size")],
+)  # fmt: skip
+def test_llamafactory_keys_without_a_place(more, key):
+    text = LF.replace("stage: sft\n", "") + more if key == "stage" else LF + more
+    found = imported(text, *HARDWARE)
+    assert found.fates[key] == "error"
+    assert unaccounted(found.draft, yamltext.read(text, "recipe.yaml")) == []
+
+
+def test_axolotl_defaults():
+    found = ax("gradient_checkpointing: true\nval_set_size: 0.05\nevals_per_epoch: 4\nsaves_per_epoch: 1\n")
+    assert found.arguments["assistant_only_loss"] is True
+    assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": True}
+    assert found.arguments["eval_steps"] == 1 / 16
+    assert found.arguments["save_strategy"] == "epoch"
+    assert found.payload["data"]["holdout"] == {"fraction": 0.05}
+    assert found.payload["model"]["dtype"] == "bfloat16"
+    assert found.arguments["optim"] == "adamw_torch_fused"
+    assert found.arguments["lr_scheduler_type"] == "cosine"
+    assert found.payload["run"]["gbs"] == 64
+
+
+def test_axolotl_without_held_out_rows_evaluates_nothing():
+    found = ax("val_set_size: 0\nevals_per_epoch: 4\n")
+    assert found.arguments["eval_strategy"] == "no"
+    assert found.fates["evals_per_epoch"] == "irrelevant"
+
+
+@pytest.mark.parametrize(
+    ("more", "section", "name", "value"),
+    [
+        ("adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_alpha: 16\nlora_target_linear: true\n", "lora", "bits", 4),
+        ("adapter: lora\nload_in_8bit: true\nlora_r: 32\nlora_alpha: 16\nlora_target_modules: [q_proj]\n", "lora",
+         "targets", ["q_proj"]),
+        ("adapter: lora\nlora_r: 8\nlora_alpha: 8\nlora_target_modules: 'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n",
+         "lora", "targets", ["up_proj", "q_proj"]),
+        ("sample_packing: true\nattn_implementation: flash_attention_2\n", "arguments", "packing", True),
+        ("train_on_inputs: true\n", "arguments", "assistant_only_loss", False),
+        ("deepspeed: deepspeed_configs/zero2.json\n", "run", "zero_stage", 2),
+        ("cosine_min_lr_ratio: 0.1\n", "arguments", "lr_scheduler_type", "cosine_with_min_lr"),
+        ("wandb_project: p\nwandb_name: n\n", "arguments", "report_to", ["wandb"]),
+        ("special_tokens:\n  pad_token: '<|pad|>'\n", "tokenizer", "pad_token", "<|pad|>"),
+    ],
+)  # fmt: skip
+def test_axolotl_keys(more, section, name, value):
+    assert ax(more).payload[section][name] == value
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape", "columns"),
+    [
+        ("  - path: a/b\n    type: chat_template\n    field_messages: conversations\n    message_property_mappings:\n"
+         "      role: from\n      content: value\n", "conversations", None),
+        ("  - path: a/b\n    type: chat_template\n    field_messages: talk\n", "messages", ["talk"]),
+        ("  - path: a/b\n    type: alpaca\n", "prompt_completion", ["instruction", "output"]),
+        ("  - path: a/b\n    type: completion\n    field: body\n", "text", ["body"]),
+        ("  - path: a/b\n    type: chat_template\n    split: train[:20%]\n", "messages", None),
+    ],
+)  # fmt: skip
+def test_axolotl_data(rows, shape, columns):
+    found = imported(AX.replace("  - path: org/chat\n    type: chat_template\n", rows), *HARDWARE)
+    (source,) = found.payload["data"]["sources"]
+    assert (source["shape"], source["columns"]) == (shape, columns)
+    assert source["slice"] == ("20%" if "20%" in rows else None)
+
+
+def test_axolotl_preferences():
+    rows = "  - path: a/b\n    type: chat_template.default\n    field_messages: talk\n    field_chosen: good\n    field_rejected: bad\n"
+    found = imported(AX.replace("  - path: org/chat\n    type: chat_template\n", rows) + "rl: dpo\nrl_beta: 0.3\n", *HARDWARE,
+                     "--hardware", "8 x h100-80gb")  # fmt: skip
+    assert found.draft.method == "dpo"
+    assert "columns = [talk, good, bad]" in found.text
+    assert "beta = 0.3" in found.text
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [("rl: ebft\n", "rl"), ("unfrozen_parameters: [lm_head]\n", "unfrozen_parameters"), ("sequence_ln: 3\n", "sequence_ln"),
+     ("plugins: [x.DiffusionPlugin]\n", "plugins"), ("tensor_parallel_size: 2\n", "tensor_parallel_size")],
+)  # fmt: skip
+def test_axolotl_keys_without_a_place(more, key):
+    found = ax(more)
+    assert found.fates[key] == "error"
+    assert unaccounted(found.draft, yamltext.read(AX + more, "recipe.yaml")) == []
+
+
+CONVERSATIONS = (
+    [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": " Hi "}],
+    [{"role": "system", "content": "S"}, {"role": "user", "content": "a\nb"}, {"role": "assistant", "content": "c"},
+     {"role": "user", "content": "d"}],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", CONVERSATIONS)
+def test_our_templates_say_what_the_tools_say(messages):
+    chatml = "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
+    llama3 = "<s>" + "".join(
+        f"<|start_header_id|>{one['role']}<|end_header_id|>\n\n{one['content'].strip()}<|eot_id|>" for one in messages
+    )
+    assert rendered("chatml", messages) == chatml
+    assert rendered("llama3", messages) == llama3
+
+
+def rendered(name: str, messages: object) -> str:
+    """The template as transformers renders it, its marks of the answers taken for nothing."""
+    jinja2 = pytest.importorskip("jinja2", reason="jinja2 comes with the training stack")
+    text = TEMPLATES[name].replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    out: str = environment.from_string(text).render(messages=messages, bos_token="<s>", add_generation_prompt=False)
+    return out

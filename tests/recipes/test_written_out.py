@@ -1,0 +1,24 @@
+"""The spec that a recipe's bundle carries, with everything written out, compiles to the same bundle again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from compile_support import compiled, put
+from recipe_support import bundle
+from test_published import TAKEN
+
+DIGESTS = re.compile(r"(?:files|rewards)/([\w-]+?)(?:-[0-9a-f]{8})*\.(?=jinja|py)")
+"""A file of the bundle by its name: a copy of a copy has its digest twice."""
+
+
+@pytest.mark.parametrize(("recipe", "target"), TAKEN)
+def test_it_compiles_to_the_same_numbers(recipe: str, target: str, tmp_path: Path) -> None:
+    first = bundle(recipe, target)
+    again = compiled(first["spec.xp"], put(tmp_path, first), recipe + ".xp")
+    for name in ("trainer_args.json", "accelerate.yaml", "deepspeed.json"):
+        assert (name in first) is (name in again)
+        one, other = (DIGESTS.sub(r"\1.", files.get(name, b"").decode()) for files in (first, again))
+        assert one == other

@@ -1,0 +1,37 @@
+"""Encoder-decoder families: the table against the installed library, and what a spec that names one is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from xpc.compiler import registry
+from xpc.compiler.registry import build
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compiler"))
+from compile_support import checked, only
+
+FAMILIES = build.read("seq2seq.toml")
+
+
+@pytest.mark.slow
+def test_no_family_has_a_causal_head_in_transformers():
+    auto = pytest.importorskip("transformers.models.auto.modeling_auto")
+    assert set(FAMILIES) <= set(auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    assert not set(FAMILIES) & set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    assert not set(FAMILIES) & set(registry.families())
+
+
+@pytest.mark.parametrize("name", ["google/flan-t5-xl", "flan-t5-xl", "FLAN-T5-XL", "lmsys/fastchat-t5-3b-v1.0"])
+def test_flan_t5_is_refused_in_one_sentence(name):
+    found = only(checked(f"xpc 1\ntrain {name} on ultrachat-200k for 3 epochs\n"), "XP128")
+    assert found.message == f"`{name}` is a t5 model, with an encoder: the trainers here train decoders alone"
+    assert found.severity == "error"
+
+
+def test_a_model_that_only_sounds_like_one_is_not():
+    assert registry.encoder_decoder("org/flan-t5-llama") is None
+    assert registry.encoder_decoder("Qwen/Qwen2.5-3B") is None
+    assert registry.encoder_decoder("mt5") == "mt5"

@@ -1,0 +1,279 @@
+"""Rewards, adapters and needs of methods, without the libraries that train them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from runtime_bundles import LORA, plan, source, write
+
+from xpc.runtime import lora, needs, rewards, state
+from xpc.runtime.bundle import Bundle, read
+from xpc.runtime.errors import RunError
+
+CODE = """\
+def even(completions, row, **_):
+    return [float(one % 2 == 0) for one in row]
+
+def needs_more(completions, level):
+    return [0.0 for _ in completions]
+
+async def asked(completions, **_):
+    return [0.0 for _ in completions]
+
+LIMIT = 3
+"""
+
+
+def made(
+    tmp_path: Path,
+    method: str = "grpo",
+    target: str = "trl-1.16",
+    code: str = CODE,
+    functions: tuple[str, ...] = (),
+    names: tuple[str | Mapping[str, Any], ...] = (),
+    **changes: Any,
+) -> Bundle:
+    """A bundle of the method; ``functions`` are rewards of its file, ``names`` those that have a name."""
+    facts = plan(target, "tiny", [source("d.jsonl", "prompt")])
+    facts["config"] = {"grpo": "trl.GRPOConfig", "dpo": "trl.DPOConfig", "reward": "trl.RewardConfig"}[method]
+    digest = sha256(code.encode()).hexdigest()
+    own = [{"name": f"r.py:{one}", "file": "files/r.py", "function": one, "sha256": digest} for one in functions]
+    known = [{"name": one, "file": None, "function": None, "sha256": None} for one in names]
+    facts["method"] = {"name": method, "rewards": [*own, *known]}
+    facts["arguments"].update(max_completion_length=64, **changes)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "r.py").write_text(code)
+    return read(write(str(tmp_path), facts))
+
+
+# -- rewards of a file ------------------------------------------------------------------------------------------------
+
+
+def test_functions_of_one_file_come_in_the_order_of_the_bundle(tmp_path: Path) -> None:
+    bundle = made(tmp_path, functions=("needs_more", "even"), names=("format",))
+    found = rewards.functions(bundle)
+    assert [one.__name__ for one in found] == ["needs_more", "even", "format_reward"]
+    assert found[1](completions=["a", "b"], row=[1, 2]) == [0.0, 1.0]
+    assert found[0].__globals__ is found[1].__globals__  # executed once
+
+
+def test_a_file_that_was_changed_is_not_executed(tmp_path: Path) -> None:
+    bundle = made(tmp_path, functions=("even",))
+    (tmp_path / "files" / "r.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CODE}")
+    with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
+        rewards.functions(bundle)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "function", "words"),
+    [
+        (CODE, "odd", "defines no function 'odd'"),
+        (CODE, "LIMIT", "defines no function 'LIMIT'"),
+        ("import no_such_module\n", "even", "cannot be executed: ModuleNotFoundError"),
+        ("def even(:\n", "even", "cannot be executed: SyntaxError"),
+    ],
+)
+def test_a_file_without_the_function_is_one_sentence(tmp_path: Path, code: str, function: str, words: str) -> None:
+    with pytest.raises(RunError, match=words):
+        rewards.functions(made(tmp_path, code=code, functions=(function,)))
+
+
+def test_a_missing_file_and_no_reward_at_all(tmp_path: Path) -> None:
+    bundle = made(tmp_path, functions=("even",))
+    (tmp_path / "files" / "r.py").unlink()
+    with pytest.raises(RunError, match="cannot read the reward functions"):
+        rewards.functions(bundle)
+    bundle.rewards = []
+    with pytest.raises(RunError, match="grpo needs a reward function"):
+        rewards.functions(bundle)
+
+
+def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path: Path) -> None:
+    bundle = made(tmp_path, functions=("even", "needs_more", "asked"))
+    even, more, asked = rewards.functions(bundle)
+    assert rewards.problem(bundle, even, ["prompt", "row"]) is None
+    assert "missing a required argument: 'row'" in str(rewards.problem(bundle, even, ["prompt"]))
+    told = str(rewards.problem(bundle, more, ["prompt", "level"]))
+    assert "the reward needs_more cannot be called" in told  # it takes no more names, and is given prompts
+    assert told.endswith("prompts, completions, completion_ids, trainer_state, log_extra, log_metric, level")
+    assert rewards.problem(bundle, asked, ["prompt"]) is None
+    bundle.target = "trl-0.18"
+    assert "asynchronous" in str(rewards.problem(bundle, asked, ["prompt"]))
+
+
+# -- rewards with a name ----------------------------------------------------------------------------------------------
+
+GOOD = "<think>\nFirst, add.\n</think>\n<answer>\n4\n</answer>"
+
+
+def said(*texts: str) -> list[list[dict[str, str]]]:
+    return [[{"role": "assistant", "content": one}] for one in texts]
+
+
+def test_what_the_plain_rewards_count() -> None:
+    assert rewards.format_reward(said(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
+    assert rewards.tag_count_reward(said(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
+    assert rewards.tag_count_reward([GOOD]) == [1.0]  # texts, of a model without a chat template
+    steps = rewards.reasoning_steps_reward(said("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
+    assert steps == pytest.approx([0, 2 / 3, 1])
+    assert rewards.repetition_penalty(2, -1.0)(said("a b c", "a b a b", "a")) == pytest.approx([0, -1 / 3, 0])
+    code = "<think>\nx\n</think>\n<answer>\n```python\n1\n```\n</answer>"
+    assert rewards.code_format()(said(code, GOOD)) == [1.0, 0.0]
+    assert rewards.code_format()(said(code), language=["rust"]) == [0.0]
+
+
+def test_a_long_answer_is_punished_softly() -> None:
+    punish = rewards.soft_overlong_punishment(max_completion_len=64, soft_punish_cache=16)
+    ids = [[1] * count for count in (10, 48, 56, 64, 65)]
+    assert punish(completions=[], completion_ids=ids) == [0.0, 0.0, -0.5, -1.0, -1.0]
+
+
+def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewards, "verified", lambda answers, _: [one.count("4") * 1.0 for one in answers])
+    assert rewards.len_reward(said("4", "four", "4444444"), ["4"] * 3) == pytest.approx([0.5, 0.0, -0.5])
+    assert rewards.len_reward(said("4", "5"), ["4"] * 2) == [0.0, 0.0]
+    shaped = rewards.cosine(max_len=8)
+    short, long, wrong, worse = shaped(said("4", "4       ", "5", "5       "), ["4"] * 4)
+    assert 0.5 <= long < short <= 1
+    assert -0.5 <= worse < wrong <= 0  # the script's own values: a wrong answer had better be short, too
+    monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
+    assert shaped(said("4"), ["?"]) == [None]
+
+
+def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
+    bundle = made(tmp_path, names=("format", "cosine", "soft_overlong_punishment"))
+    punish = rewards.functions(bundle)[2]
+    # The run's own longest completion, 64 tokens, and the last quarter of it.
+    assert punish(completions=[], completion_ids=[[1] * 48, [1] * 64]) == [0.0, -1.0]
+    for name, words in (("formatt", "is not known; known are accuracy,"), ("ioi_code", "in a sandbox")):
+        bundle.rewards[0]["name"] = name
+        with pytest.raises(RunError, match=words):
+            rewards.functions(bundle)
+    bundle.rewards[0].update(name="format", options={"strict": True})
+    with pytest.raises(RunError, match="has no settings"):
+        rewards.functions(bundle)
+    bundle.rewards[0].update(name="cosine", options={"strict": True})
+    with pytest.raises(RunError, match="does not take these settings"):
+        rewards.functions(bundle)
+
+
+# -- adapters ---------------------------------------------------------------------------------------------------------
+
+
+class Kept(SimpleNamespace):
+    """What a class of another library was called with."""
+
+
+def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", SimpleNamespace(LoraConfig=Kept))
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(BitsAndBytesConfig=Kept))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16", float32="fp32", uint8="u8"))
+
+
+def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries(monkeypatch)
+    bundle = made(tmp_path, "dpo")
+    assert lora.adapter(bundle) is None
+    bundle.lora = {**LORA, "alpha": 16.0, "dropout": 0.05, "targets": ["q_proj", "v_proj"]}
+    assert vars(lora.adapter(bundle)) == {
+        "r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"],
+        "task_type": "CAUSAL_LM", "revision": None,
+    }  # fmt: skip
+    assert isinstance(lora.adapter(bundle).lora_alpha, int)
+    bundle.lora["alpha"] = 0.5
+    bundle.model.update(id="a/b", revision="abc")
+    assert (lora.adapter(bundle).lora_alpha, lora.adapter(bundle).revision) == (0.5, "abc")
+    bundle.method = "reward"
+    assert lora.adapter(bundle).task_type == "SEQ_CLS"
+
+
+def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries(monkeypatch)
+    bundle = made(tmp_path, "dpo")
+    assert lora.quantization(bundle) is None
+    bundle.lora = dict(LORA)
+    assert lora.quantization(bundle) is None
+    bundle.lora.update(bits=8)
+    assert vars(lora.quantization(bundle)) == {"load_in_8bit": True}
+    bundle.lora.update(bits=4, storage_dtype="uint8")
+    assert vars(lora.quantization(bundle)) == {
+        "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True,
+        "bnb_4bit_compute_dtype": "bf16", "bnb_4bit_quant_storage": "u8",
+    }  # fmt: skip
+
+
+# -- needs ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "find_spec", lambda _: None)
+    bundle = made(tmp_path, names=("format", "accuracy"), use_vllm=True, optim="paged_adamw_8bit", report_to=["wandb"])
+    bundle.lora = {**LORA, "bits": 4}
+    told = needs.packages(bundle)
+    assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
+    assert "a base of 4 bits needs it" in told[1]
+    assert told[3].endswith("(pip install -r requirements-vllm.txt)")
+    assert "the reward 'accuracy' needs it" in told[4]
+    bundle.target = "trl-0.18"
+    assert needs.packages(bundle) == ["a quantized base needs a GPU: transformers 4.52 loads none on a CPU", *told]
+    bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
+    assert len(needs.packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
+
+
+@pytest.mark.parametrize(
+    ("mode", "key", "found", "told"),
+    [
+        (None, None, False, True),
+        (None, None, True, False),
+        (None, "k" * 40, False, False),
+        ("offline", None, False, False),
+        ("disabled", None, False, False),
+    ],
+)
+def test_wandb_without_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, key: str | None, found: bool, told: bool
+) -> None:
+    stub = ModuleType("wandb")
+    stub.__spec__ = ModuleSpec("wandb", None)
+    monkeypatch.setattr(stub, "setup", lambda: SimpleNamespace(settings=SimpleNamespace(mode="online")), raising=False)
+    monkeypatch.setattr(stub, "login", lambda prompt, verify: found, raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", stub)
+    for name, value in (("WANDB_MODE", mode), ("WANDB_API_KEY", key), ("WANDB_IDENTITY_TOKEN_FILE", None)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert [one[:29] for one in needs.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
+        ["this run reports to wandb, an"] if told else []
+    )
+
+
+@pytest.mark.parametrize(("method", "vllm", "host"), [("grpo", True, "10.0.0.7"), ("grpo", False, None)])
+def test_the_host_of_the_server_is_the_launchs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, vllm: bool, host: str | None
+) -> None:
+    monkeypatch.setattr(state, "named", lambda _: Kept)
+    monkeypatch.setenv("XPC_VLLM_HOST", "10.0.0.7")
+    made_of = state.build_arguments(made(tmp_path, method, use_vllm=vllm))
+    assert getattr(made_of, "vllm_server_host", None) == host
+    monkeypatch.delenv("XPC_VLLM_HOST")
+    assert not hasattr(state.build_arguments(read(str(tmp_path))), "vllm_server_host")
+
+
+def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
+    with pytest.raises(RunError, match=r"this stack has no json\.NoConfig"):
+        state.named("json.NoConfig")
+
+
+def test_the_method_and_its_class_belong_together(tmp_path: Path) -> None:
+    facts = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts["method"] = {"name": "dpo", "rewards": []}
+    with pytest.raises(RunError, match=r"the method of this bundle is 'dpo', and its arguments are trl\.SFTConfig"):
+        read(write(str(tmp_path), facts))
