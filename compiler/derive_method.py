@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import gcd
 
 from xpc.compiler.derive import Derivation
+from xpc.compiler.fused_experts import adapted
 from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.plan import Need
 from xpc.compiler.schema import ONLINE, TABLE, Setting
@@ -23,11 +24,13 @@ USUAL_PROMPT = 512
 
 def adapter(of: Derivation) -> None:
     """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
+    if "lora.targets" not in of.values:
+        of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
+    if "lora.dropout" not in of.values and adapted(of.target.name, of.model.model_type, of._get("lora.targets")):
+        of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
     for name, value in LORA.items():
         if f"lora.{name}" not in of.values:
             of._set(f"lora.{name}", value, "TRL's own", DEFAULT)
-    if "lora.targets" not in of.values:
-        of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     if of._get("qlora") is True and "lora.bits" not in of.values:
         of._set("lora.bits", 4, "qlora", DEFAULT)
     if of._get("lora.bits") == 4 and "lora.double_quant" not in of.values:

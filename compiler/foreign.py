@@ -133,6 +133,7 @@ MEANT: dict[str, str] = {
     "size; per gpu eval batch size",
     "eval.split": "eval split; val split name; test split; eval dataset split",
     "eval.tasks": "eval tasks; lm eval tasks; benchmarks; lm harness tasks; harness",
+    "eval.allow_code_execution": "confirm run unsafe code; unsafe code; allow code; code execution; hf allow code eval",
     "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run "
     "dir; default root dir; out dir; checkpoint folder; save folder; save to; log dir",
     "save.every": "save steps; save strategy; saves per epoch; checkpoint every; checkpoint steps; save every; "

@@ -9,7 +9,7 @@ from xpc.grammar.tree import Call, Number, Ref, String, Value
 
 YES, NO = ("yes", "on", "1", "enabled", "enable", "y", "t"), ("no", "off", "0", "disabled", "disable", "none", "n", "f")
 NUMBERS = ("int", "tokens", "real", "steps_or_share", "real_or_share", "every", "rows_or_share")
-NAMED = ("text", "file", "text_or_file", "name", "repository", "names", "weighted", "targets")
+NAMED = ("text", "file", "text_or_file", "name", "repository", "names", "tasks", "weighted", "targets")
 """Kinds whose example stands for something that only the author knows."""
 
 
@@ -37,7 +37,7 @@ def _meant(row: Setting, node: Value, typed: str) -> str | None:
         return f"file({typed})"
     if kind == "file" and isinstance(node, Call) and len(node.args) == 1 and isinstance(node.args[0], Ref):
         return f'file("{node.args[0].name}")'
-    if kind == "names" and isinstance(node, Ref | String):
+    if kind in ("names", "tasks") and isinstance(node, Ref | String):
         return f"[{typed}]"
     return None
 

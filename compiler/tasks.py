@@ -93,7 +93,8 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
     if reader is not None and reader.group(1) in READERS:
         wanted += [one for text in texts.values() for one in _listed(text, "data_files") if one.endswith(DATA)]
     for one in dict.fromkeys(wanted):
-        files[_inside(one, name)] = _read(one, main.name, workspace, f"`{name[:60]}` names it, from its own folder")
+        inside = _inside(one, name)
+        files[inside] = _read(one, main.name, workspace, f"`{name[:60]}` names it, from its own folder")
     total = sha256("".join(f"{one} {files[one].digest}\n" for one in sorted(files)).encode()).hexdigest()
     folder = "files/" + bundle_name(main.name, total).rpartition(".")[0]
     for one, read in files.items():
@@ -110,7 +111,8 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
             if one in texts:
                 continue
             if "/" in one:
-                raise Wrong("XP129", f"`{main.name[:60]}` includes `{one[:60]}` of another folder", "put it beside the file")
+                message = f"`{main.name[:60]}` includes `{one[:60]}` of another folder"
+                raise Wrong("XP129", message, "put it beside the file")
             read = _read(one, main.name, workspace, f"`{main.name[:60]}` includes it")
             texts[one] = _text(read)
             out.append(read)

@@ -13,7 +13,7 @@ from xpc.compiler.importing.entries import Entry, boolean, integer, number, text
 from xpc.compiler.importing.outcome import Draft, Fate
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
-from xpc.compiler.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.kinds import EPOCH, NEVER, Amount, Weighted
 
 Entries = Mapping[str, Entry]
 
@@ -315,6 +315,12 @@ def _method(draft: Draft, named: Entries) -> None:
             draft.setting("method.beta", one)
         elif one is not None:
             draft.note(one, f"{draft.method} does not read it")
+    kind, hub = named.get("rl"), named.get("hub_model_id")
+    if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
+        draft.put("method.loss", (Weighted("ipo"),), kind)
+    if hub is not None and not hub.empty and "push_to_hub" not in named:
+        draft.put("save.hub", True, hub, "axolotl pushes where a repository is named")
+        draft.setting("save.hub.name", hub)
     longest = named.get("max_prompt_len")
     if longest is not None:
         draft.setting("method.max_prompt", longest)

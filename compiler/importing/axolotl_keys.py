@@ -25,6 +25,8 @@ SAME = {
     "kto_undesirable_weight": "undesirable_weight",
     "rpo_alpha": "rpo_alpha",
     "evaluation_strategy": "eval_strategy",
+    "noisy_embedding_alpha": "neftune_noise_alpha",
+    "sequence_parallel_degree": "context_parallel_size",
 }
 """Its names for what TRL has, too."""
 KERNEL = "a kernel: the same arithmetic in another build"
@@ -82,6 +84,13 @@ QUIET = {
     "wandb_mode": "WANDB_MODE says it at the launch",
     "trackio_space_id": "where a tracker publishes",
     "debug": "debugging aid",
+    **dict.fromkeys(("tokenizer_use_fast", "tokenizer_legacy"), "the tokenizer's own"),
+    **dict.fromkeys(("lora_on_cpu", "gpu_memory_limit", "embeddings_skip_upcast"), "how weights are read"),
+    **dict.fromkeys(
+        ("gptq", "gptq_disable_exllama", "gptq_groupsize", "gptq_model_v1"), "the checkpoint says so itself"
+    ),
+    **dict.fromkeys(("heads_k_stride", "ring_attn_func"), "the target's own way of splitting a sequence"),
+    "push_dataset_to_hub": "a bundle tokenizes its data itself",
     "low_cpu_mem_usage": "how weights are read, not what they are",
     "experimental_skip_move_to_device": "how weights are read, not what they are",
     "use_ray": "launch.sh starts the run",
@@ -139,7 +148,6 @@ IMPOSSIBLE = {
     "early_stopping_patience": "the runtime has no early stopping",
     "test_datasets": "a spec evaluates on a split or a holdout of its data",
     "neftune_noise_alpha_": "unknown",
-    "noisy_embedding_alpha": "write `neftune_noise_alpha`",
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",
     "loraplus": "the language has one learning rate",

@@ -108,7 +108,7 @@ def _inside(draft: Draft, clause: str) -> list[str]:
     return out
 
 
-NAMED = (kinds.NAME, kinds.NAMES, kinds.TARGETS)
+NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
 
 
 def _bare(typed: str) -> str:

@@ -17,6 +17,9 @@ from xpc.compiler.kinds import Amount, Weighted
 
 Entries = Mapping[str, Entry]
 
+GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
+"""GaLore's kind of an optimizer."""
+
 
 def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a file of either generation."""
@@ -155,32 +158,30 @@ def _tuning(draft: Draft, named: Entries) -> None:
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    use = named.get("use_galore")
-    inside = [named[key] for key in ("galore_layerwise", "galore_target", "galore_rank", "galore_scale",
-                                     "galore_update_interval") if key in named]  # fmt: skip
-    if use is None or use.off:
-        for one in [*([use] if use is not None else []), *inside]:
-            draft.note(one, "`use_galore` is not on")
-        return
-    layer = named.get("galore_layerwise")
-    layerwise = layer is not None and boolean(layer) is True
-    base = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-    old = draft.settings.pop("optimizer", None)
-    name = base.get(old.text if old is not None else "", "galore_adamw") + ("_layerwise" if layerwise else "")
-    for one in (use, layer):
-        if one is not None:
-            draft.put("optimizer", name, one)
-    target = named.get("galore_target")
-    if target is not None:
-        names = words(target) or []
-        draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
-    for key, path in (("galore_rank", "optimizer.rank"), ("galore_scale", "optimizer.scale"),
-                      ("galore_update_interval", "optimizer.update_proj_gap")):  # fmt: skip
-        if key in named:
-            draft.setting(path, named[key])
-    draft.default("optimizer.targets", "all-linear", "not set: LLaMA-Factory's own")
-    draft.default("optimizer.rank", 16, "not set: LLaMA-Factory's own")
-    draft.default("optimizer.scale", 2.0, "not set: LLaMA-Factory's own")
+    """GaLore and APOLLO: a switch, and what is projected how."""
+    for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
+        use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
+        inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
+        if use is None or use.off:
+            for one in [*([use] if use is not None else []), *inside]:
+                draft.note(one, f"`use_{kind}` is not on")
+            continue
+        old = draft.settings.pop("optimizer", None)
+        base = GALORE.get(old.text if old is not None else "", "galore_adamw") if kind == "galore" else "apollo_adamw"
+        name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
+        if old is not None and old.entry is not None:
+            draft.mark(old.entry, "mapped", f"optimizer = {name}")
+        for said in (use, layer):
+            if said is not None:
+                draft.put("optimizer", name, said)
+        names = [] if target is None else words(target) or []
+        if target is not None:
+            draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
+        for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
+            if f"{kind}_{key}" in named:
+                draft.setting(f"optimizer.{path}", named[f"{kind}_{key}"])
+        for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
+            draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
 
 
 def _second(draft: Draft, named: Entries, asked: Asked) -> None:

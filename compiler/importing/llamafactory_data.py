@@ -71,6 +71,9 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         draft.put("data.shuffle", not boolean(order), order)
     if "data_seed" in named:
         draft.setting("data.seed", named["data_seed"])
+    stream = named.get("streaming")
+    if stream is not None:
+        draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
     thinking = named.get("enable_thinking")
     if thinking is not None:
         draft.note(thinking, "the chat template's own switch, a column of the rows")

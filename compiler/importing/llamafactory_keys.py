@@ -35,7 +35,7 @@ QUIET = {
     "media_dir": "the language trains on text",
 }
 IMPOSSIBLE = {
-    **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon", "use_apollo"), "the language has no such optimizer"),
+    **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
     "loraplus_lr_ratio": "the language has one learning rate for both matrices of an adapter",
     "use_llama_pro": "the language has no block expansion",
     "mixture_of_depths": "the language has no mixture of depths",
@@ -74,7 +74,6 @@ IMPOSSIBLE = {
     "reward_model": "the language has no ppo",
     "quantization_device_map": "the runtime places the weights",
     "shift_attn": "the language has no shifted attention",
-    "streaming": "the runtime reads whole datasets",
 }
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
@@ -98,3 +97,9 @@ OURS = (
     "global_batch_size", "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
 )  # fmt: skip
+PROJECTED = (
+    "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
+    "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
+)  # fmt: skip
+"""What is projected, and how."""
+OURS = (*OURS, *PROJECTED, "use_apollo", "streaming")

@@ -24,7 +24,7 @@ YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
 CPU_COMMENT = """
 MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run it is MULTI_CPU."""
-EXECUTABLE = frozenset({"launch.sh"})
+EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 
 
 def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> dict[str, bytes]:
@@ -41,6 +41,12 @@ def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silence
     vllm = vllm_requirement(spec)
     if vllm is not None:
         texts["requirements-vllm.txt"] = vllm + "\n"
+    if spec.get("eval.tasks") is not None:
+        from xpc.compiler.lower import evaluate  # few specs name tasks
+
+        texts["evaluate.sh"] = evaluate.script(spec)
+        texts["evaluation.json"] = _json(evaluate.evaluation(spec))
+        texts["requirements-eval.txt"] = evaluate.requirement(spec) + "\n"
     if spec.zero_stage:
         texts["deepspeed.json"] = _json(deepspeed(spec))
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}

@@ -29,6 +29,7 @@ def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenc
         "```",
         *_install(spec),
         "./launch.sh",
+        *(["pip install -r requirements-eval.txt", "./evaluate.sh"] if spec.get("eval.tasks") is not None else []),
         "```",
         *_server(spec),
         "",

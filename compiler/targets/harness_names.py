@@ -3,8 +3,7 @@
     python compiler/targets/harness_names.py
 
 The harness's own index gives the names of tasks, groups and tags. Unsafe are those that execute what the model wrote:
-what the harness marks `unsafe_code`, what includes such a file, what stands beside code that runs code, and every group
-and tag that has one of them.
+what the harness marks `unsafe_code`, what includes such a file, and every group and tag that has one of them.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from typing import Any
 PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm-eval.json")
 MARKED = re.compile(r"^unsafe_code:\s*true", re.MULTILINE)
 INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
-RUNS = re.compile(r"code_eval|\bexec\(")
 
 
 def front_coded(names: list[str]) -> list[str]:
     """Sorted names, each as the number of characters that it shares with the one before it, and the rest."""
     out, before = [], ""
     for name in names:
-        shared = len(os.path.commonprefix((before, name)))
+        shared = next((i for i, (a, b) in enumerate(zip(before, name)) if a != b), min(len(before), len(name)))
         out.append(f"{shared} {name[shared:]}")
         before = name
     return out
@@ -37,20 +35,16 @@ def unsafe_files(root: str) -> set[str]:
     """Absolute paths of the task files below `root` that execute what a model wrote."""
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
-        texts = {}
         for name in names:
-            if name.endswith((".yaml", ".py")) or "yaml" in name:
-                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
-                    texts[name] = handle.read()
-        runs = any(name.endswith(".py") and RUNS.search(text) for name, text in texts.items())
-        runs = runs and not any(MARKED.search(text) for text in texts.values())  # where some are marked, the others are safe
-        runs = runs and "metabench" not in folder  # it executes nothing of the model
-        for name, text in texts.items():
+            if "yaml" not in name:  # templates have no ending
+                continue
             path = os.path.join(folder, name)
-            if not name.endswith(".py") and (MARKED.search(text) or runs):
+            with open(path, encoding="utf-8", errors="replace") as handle:
+                text = handle.read()
+            if MARKED.search(text):
                 found.add(path)
             included = INCLUDES.search(text)
-            if included and not name.endswith(".py"):
+            if included:
                 parents[path] = os.path.normpath(os.path.join(folder, included.group(1).strip("\"'")))
     grown = -1
     while grown != len(found):

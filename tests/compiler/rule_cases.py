@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import cases_adapted
 import cases_attention
 import cases_best
 import cases_data
+import cases_evaluation
 import cases_method
 import cases_names
 import cases_numerics
@@ -19,10 +21,12 @@ CASES: tuple[Case, ...] = (
     *cases_run.CASES,
     *cases_optimizer.CASES,
     *cases_best.CASES,
+    *cases_evaluation.CASES,
     *cases_numerics.CASES,
     *cases_attention.CASES,
     *cases_strategy.CASES,
     *cases_data.CASES,
     *cases_method.CASES,
+    *cases_adapted.CASES,
 )
 SYNTAX = cases_syntax.CASES

@@ -138,6 +138,7 @@ PLAUSIBLE = {
     "name": ('"main"', "test", f'"{MARK}"', '"v 1 @ #2"', "refs/pr/3", '"a\\\\xb"', "1a"),
     "reals": ("[0.9, 0.95]", "[0.1, 0.2]"),
     "names": ("[messages]", '["a"]'),
+    "tasks": ("[leaderboard]", '["task.yaml"]'),
     "duration": ("30m", "7200s"),
     "hardware": ("8 x h100-80gb", "2 x cpu", "4 x v100-32gb", "a10"),
     "block": ("{ }",),

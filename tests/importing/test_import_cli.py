@@ -153,7 +153,9 @@ def test_a_bundle_gives_its_spec_back(here, capsys):
 
 def test_local_rows_of_a_bundle_come_along(here, capsys):
     (here / "rows.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
-    (here / "s.xp").write_text('xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nbatch {\n  gbs = 8\n  micro = 1\n}\n')
+    (here / "s.xp").write_text(
+        'xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nbatch {\n  gbs = 8\n  micro = 1\n}\n'
+    )
     assert main(["compile", "s.xp"]) == 0
     assert run("s.bundle", "-o", "back/s.xp", capsys=capsys)[0] == 0
     assert (here / "back" / "data" / "rows.jsonl").read_text() == (here / "rows.jsonl").read_text()

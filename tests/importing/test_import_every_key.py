@@ -1,4 +1,4 @@
-"""Every argument of every class that a target has, one at a time: mapped, kept, refused, or of no effect for a reason."""
+"""Every argument of every class of a target, one at a time: mapped, kept, refused, or of no effect for a reason."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def test_llamafactory_defaults():
 
 
 def test_llamafactory_full_tuning_trains_weights_of_32_bits_and_pretraining_packs():
-    found = lf("stage: pt\nfinetuning_type: full\nflash_attn: fa2\n", "stage: sft\ndo_train: true\nfinetuning_type: lora\n")
+    found = lf(
+        "stage: pt\nfinetuning_type: full\nflash_attn: fa2\n", "stage: sft\ndo_train: true\nfinetuning_type: lora\n"
+    )
     assert found.payload["lora"] is None
     assert found.payload["model"]["dtype"] == "float32"
     assert found.arguments["packing"] is True
@@ -121,10 +123,12 @@ def test_axolotl_without_held_out_rows_evaluates_nothing():
 @pytest.mark.parametrize(
     ("more", "section", "name", "value"),
     [
-        ("adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_alpha: 16\nlora_target_linear: true\n", "lora", "bits", 4),
+        ("adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_alpha: 16\nlora_target_linear: true\n", "lora",
+         "bits", 4),
         ("adapter: lora\nload_in_8bit: true\nlora_r: 32\nlora_alpha: 16\nlora_target_modules: [q_proj]\n", "lora",
          "targets", ["q_proj"]),
-        ("adapter: lora\nlora_r: 8\nlora_alpha: 8\nlora_target_modules: 'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n",
+        ("adapter: lora\nlora_r: 8\nlora_alpha: 8\n"
+         "lora_target_modules: 'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n",
          "lora", "targets", ["up_proj", "q_proj"]),
         ("sample_packing: true\nattn_implementation: flash_attention_2\n", "arguments", "packing", True),
         ("train_on_inputs: true\n", "arguments", "assistant_only_loss", False),
@@ -157,9 +161,12 @@ def test_axolotl_data(rows, shape, columns):
 
 
 def test_axolotl_preferences():
-    rows = "  - path: a/b\n    type: chat_template.default\n    field_messages: talk\n    field_chosen: good\n    field_rejected: bad\n"
-    found = imported(AX.replace("  - path: org/chat\n    type: chat_template\n", rows) + "rl: dpo\nrl_beta: 0.3\n", *HARDWARE,
-                     "--hardware", "8 x h100-80gb")  # fmt: skip
+    rows = (
+        "  - path: a/b\n    type: chat_template.default\n    field_messages: talk\n    field_chosen: good\n"
+        "    field_rejected: bad\n"
+    )
+    text = AX.replace("  - path: org/chat\n    type: chat_template\n", rows) + "rl: dpo\nrl_beta: 0.3\n"
+    found = imported(text, *HARDWARE)
     assert found.draft.method == "dpo"
     assert "columns = [talk, good, bad]" in found.text
     assert "beta = 0.3" in found.text
@@ -167,7 +174,8 @@ def test_axolotl_preferences():
 
 @pytest.mark.parametrize(
     ("more", "key"),
-    [("rl: ebft\n", "rl"), ("unfrozen_parameters: [lm_head]\n", "unfrozen_parameters"), ("sequence_ln: 3\n", "sequence_ln"),
+    [("rl: ebft\n", "rl"), ("unfrozen_parameters: [lm_head]\n", "unfrozen_parameters"),
+     ("sequence_ln: 3\n", "sequence_ln"),
      ("plugins: [x.DiffusionPlugin]\n", "plugins"), ("tensor_parallel_size: 2\n", "tensor_parallel_size")],
 )  # fmt: skip
 def test_axolotl_keys_without_a_place(more, key):

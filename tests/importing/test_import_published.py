@@ -52,7 +52,8 @@ ELSEWHERE = {
     "reward_weights": "beside the rewards", "max_prompt_length": "stated with the data on trl-1.16",
     "evaluation_strategy": "an older name", "eval_steps": "read where steps decide",
     "average_tokens_across_devices": "off on one process", "per_device_eval_batch_size": "whole groups in GRPO",
-    "dataset_kwargs": "no version of the targets reads these keys of it", "loss_type": "a list on trl-1.16", "do_eval": "follows eval_strategy", "optim": "by its name in the target",
+    "dataset_kwargs": "no version of the targets reads these keys of it", "loss_type": "a list on trl-1.16",
+    "do_eval": "follows eval_strategy", "optim": "by its name in the target",
 }  # fmt: skip
 """Keys whose value the bundle states in another form or place: checked by the tests of single keys."""
 
@@ -113,21 +114,19 @@ IMPOSSIBLE = {
     "axolotl/examples/qwen3/8b-qat-fsdp2.yml": "qat",
     "axolotl/examples/qwen3-next/qwen3-next-80b-a3b-nvfp4-lora.yaml": "nvfp4_merge_aware",
     "llamafactory/examples/extras/asft/qwen2_full_asft.yaml": "use_asft_loss",
-    "llamafactory/examples/extras/loraplus/llama3_lora_sft.yaml": "loraplus_lr_ratio",
     "llamafactory/examples/extras/mod/llama3_full_sft.yaml": "mixture_of_depths",
-    "llamafactory/examples/extras/oft/llama3_oft_sft.yaml": "finetuning_type",
-    "llamafactory/examples/extras/qoft/llama3_oft_sft_gptq.yaml": "finetuning_type",
     "llamafactory/examples/ktransformers/train_lora/deepseek_v2_lora_sft_kt.yaml": "use_kt",
     "llamafactory/examples/ktransformers/train_lora/qwen3_5moe_lora_sft_kt.yaml": "use_kt",
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "pipeline_model_parallel_size",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml": "batching_strategy",
-    "llamafactory/examples/v1/train_freeze/train_freeze_sft.yaml": "peft_config.name",
     "llamafactory/examples/v1/train_full/train_full_muon.yaml": "optim_config.name",
 }
 """The key that TRL, PEFT and accelerate have nothing for."""
 
 
-@pytest.mark.parametrize(("paths", "share"), [(AXOLOTL, 0.85), (LLAMAFACTORY, 0.95)], ids=["axolotl", "llamafactory"])
+# What the stack could train and the language has no word for: whole modules beside adapters, expert parameters, OFT,
+# LoRA+, some layers only. The shares are measured, not wished for.
+@pytest.mark.parametrize(("paths", "share"), [(AXOLOTL, 0.85), (LLAMAFACTORY, 0.8)], ids=["axolotl", "llamafactory"])
 def test_the_examples_of_other_tools(paths, share):
     whole, refused = [], {}
     for path in paths:

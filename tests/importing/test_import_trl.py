@@ -1,4 +1,4 @@
-"""TRL's YAML with accelerate's file beside it: what each kind of key becomes, and what is said of those without a place."""
+"""TRL's YAML with accelerate's file beside it: what each kind of key becomes, and what is said of the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def test_a_recipe_becomes_the_arguments_that_it_states(tmp_path):
     found = trl(
         "learning_rate: 2.0e-05\nlr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs:\n  min_lr_rate: 0.1\n"
         "warmup_ratio: 0.03\nmax_seq_length: 2048\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
-        "bf16: true\nsave_strategy: steps\nsave_steps: 100\neval_strategy: 'no'\noutput_dir: data/x\nmax_grad_norm: 0.2\n"
+        "bf16: true\nsave_strategy: steps\nsave_steps: 100\neval_strategy: 'no'\noutput_dir: data/x\n"
+        "max_grad_norm: 0.2\n"
         "gradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\ntorch_dtype: bfloat16\n"
         "attn_implementation: flash_attention_2\nreport_to:\n- wandb\nlogging_steps: 5\nnum_train_epochs: 2\n",
         "--accelerate", str(tmp_path / "zero3.yaml"),
@@ -124,7 +125,8 @@ def test_what_no_setting_says_and_the_trainer_has_stands_under_extra():
 
 @pytest.mark.parametrize(
     ("folder", "keys", "method"),
-    [("sft", "", "sft"), ("dpo", "", "dpo"), ("x", "reward_funcs: [accuracy]\n", "grpo"), ("x", "rpo_alpha: 1\n", "dpo"),
+    [("sft", "", "sft"), ("dpo", "", "dpo"), ("x", "reward_funcs: [accuracy]\n", "grpo"),
+     ("x", "rpo_alpha: 1\n", "dpo"),
      ("x", "desirable_weight: 1.0\n", "kto"), ("x", "packing: false\n", "sft"), ("orpo", "beta: 0.1\n", "orpo")],
 )  # fmt: skip
 def test_the_method_is_what_path_or_keys_say(folder, keys, method):
@@ -211,7 +213,10 @@ FSDP = "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n  fsdp_auto_wrap
         (FSDP + "  fsdp_sharding_strategy: HYBRID_SHARD\n", "strategy hsdp"),
         (FSDP + "  fsdp_offload_params: true\n", "strategy fsdp1 {\n  offload = cpu\n}"),
         (ZERO3.replace("zero_stage: 3", "zero_stage: 2"), "strategy zero2"),
-        (ZERO3.replace("optimizer_device: none", "optimizer_device: cpu"), "strategy zero3 {\n  offload = optimizer\n}"),
+        (
+            ZERO3.replace("optimizer_device: none", "optimizer_device: cpu"),
+            "strategy zero3 {\n  offload = optimizer\n}",
+        ),
     ],
 )
 def test_accelerate_alone_is_a_base(text, strategy):

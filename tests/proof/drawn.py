@@ -15,6 +15,7 @@ FILES: Mapping[str, str] = {
     "preference.jsonl": '{"prompt": "2 + 2?", "chosen": " 4", "rejected": " 5"}\n' * ROWS,
     "unpaired.jsonl": '{"prompt": "2 + 2?", "completion": " 4", "label": true}\n' * ROWS,
     "prompt.jsonl": (json.dumps({"prompt": "2 + 2?", "answer": "4"}) + "\n") * ROWS,
+    "task.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: prompt.jsonl\n",
     "rewards.py": "def shorter(completions, **_):\n    return [-float(len(str(one))) for one in completions]\n",
 }
 """Beside the specs: data of each shape, a tiny model's configuration, a template, a reward function."""
@@ -81,6 +82,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "optimizer.clip": ("0", "0.2", "1", "1.0"), "optimizer.betas": ("[0.9, 0.95]", "[0.9, 0.999]", "[0, 0.5]"),
     "schedule.warmup": ("0", "1", "40", "3%", "10%", "100", "99%"), "schedule.decay": ("10%", "20%", "100", "5"),
     "schedule.min_lr": ("0", "1e-7", "1e-6", "10%", "100%"), "eval.split": ("test", "validation"),
+    "eval.tasks": ("[hellaswag]", "[leaderboard]", "[leaderboard_bbh, gsm8k]", '["task.yaml"]', "[humaneval]"),
     "model.eos": ('"<|im_end|>"',), "model.pad": ('"<|pad|>"', '"<|endoftext|>"'),
     "model.revision": ("main", "v2", '"3aab1f1"'), "track.name": ('"run-1"', '"a \\"b\\" $(c) `d`"'),
     "track.project": ('"p"',), "data.system": ('"be brief"',), "data.prompt": ("prompt", "question"),

@@ -246,7 +246,7 @@ def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[...,
     assert launched.steps == list(range(1, STEPS + 1))
     assert launched.losses == pytest.approx(runs(chosen)[0].values("loss"), abs=1e-4)
     plan = payload(os.path.join(ground, "launched.bundle"))
-    assert [reward["file"] for reward in plan["method"]["rewards"]] == ["files/rewards.py"]
+    assert [reward["function"] for reward in plan["method"]["rewards"]] == ["even"]
 
 
 def test_every_method_is_here() -> None:

@@ -18,7 +18,6 @@ PROOFS: tuple[Proof, ...] = (
     Proof("D", "XP441", case="XP441-elastic", at="deepspeed", warns="elastic checkpointing is deprecated", variant="elastic"),
     Proof("L", "XP802", at="launch", measure="idle.worker", expect={"wanted": True, "bare": False}),
     Proof("A", "XP313", at="init", raises="ValueError", match="packing strategy"),
-    Proof("K", "XP334", needs="galore-torch or lomo-optim, which no stack for a CPU has"),
     Proof("O", "XP241", measure="idle.cycles", expect={"cycles": None}),
     Proof("S", "XP351", at="init", measure="losses.smoothing", expect={"read": False}, text=spec(
           "method dpo", "extra trl {\n  label_smoothing_factor = 0.1\n}",

@@ -129,6 +129,8 @@ OPTIMIZERS: tuple[Proof, ...] = (
     Proof("O27", "XP272", at="train", target="trl-0.18", raises="RuntimeError", match="uniform_ expects", variant="0.18"),
     Proof("XP220", "XP220", onto="legal", legal=spec(OLD), arguments={"optim": "stable_adamw"}, raises="ValueError",
           match="stable_adamw"),
+    Proof("XP334", "XP334", at="train", text=one("optimizer adalomo", batch="gbs=2 micro=2"), raises="AssertionError",
+          legal=one("optimizer lomo", batch="gbs=2 micro=2"), match="Torch not compiled with CUDA enabled"),
     Proof("XP227", "XP227", at="init", measure="optimizer.rates", expect=lambda seen: seen["highest"] < 1,
           text=one("optimizer schedule_free_sgd", "schedule cosine(warmup=10)"),
           legal=one("optimizer schedule_free_sgd", "schedule constant(warmup=10)")),

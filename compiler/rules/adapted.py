@@ -1,0 +1,89 @@
+"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP462)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.fused_experts import adapted, names
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+STATE_SPACES = {
+    "falcon_h1": "q_proj, k_proj, v_proj, o_proj",
+    "falcon_mamba": "in_proj, x_proj",
+    "mamba": "in_proj, x_proj",
+    "mamba2": "in_proj",
+    "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
+}
+"""Families with state-space layers whose kernel reads weights past an adapter, and modules that can have one."""
+READ_BY_THE_KERNEL = ("out_proj", "conv1d")
+
+
+@rule("XP460", "dropout-over-fused-experts")
+def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
+    """The experts of a mixture are one stacked parameter in transformers 5, and an adapter of it takes no dropout.
+
+    Unset, the dropout is 0 there. Today: ValueError in the trainer's constructor, after the data is tokenized. Source:
+    peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed on each family of the registry.
+    """
+    kind, targets = spec.model.model_type, spec.get("lora.targets")
+    layers = adapted(spec.target.name, kind, targets)
+    if layers and spec.real("lora.dropout") > 0:
+        what = f"`{layers[0]}` is" if isinstance(targets, tuple) else "all-linear takes in what is"
+        yield Finding(
+            spec.place("lora.dropout", f"{what} a stack of experts"),
+            f"an adapter of the experts of {kind} has no dropout",
+            "write `dropout = 0`",
+            (spec.label("lora.targets", "the modules"), spec.model.label),
+            "dropout = 0",
+        )
+
+
+@rule("XP461", "half-of-a-fused-pair")
+def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
+    """The gate and the up projection of an expert are one parameter in transformers 5, and are adapted together.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: peft 0.21
+    `utils/transformers_weight_conversion.py`; executed.
+    """
+    targets = spec.get("lora.targets")
+    if not isinstance(targets, tuple):
+        return
+    pair = names(spec.target.name, spec.model.model_type)[:2]
+    there = [name for name in pair if name in adapted(spec.target.name, spec.model.model_type, targets)]
+    if len(there) == 1:
+        other = next(name for name in pair if name not in there)
+        every = ", ".join((*map(str, targets), other))
+        yield Finding(
+            spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
+            f"an adapter of `{there[0]}` without `{other}`",
+            f"write `targets = [{every}]`",
+            (spec.model.label,),
+            f"targets = [{every}]",
+        )
+
+
+@rule("XP462", "adapter-of-a-state-space")
+def state_space(spec: Spec) -> Iterator[Finding]:
+    """The kernel of a state-space layer reads the weights of `out_proj` and `conv1d` itself, past an adapter on them.
+
+    all-linear names them, too. Today: ValueError in the trainer's constructor, after the data is tokenized. Source:
+    peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; executed on each family.
+    """
+    legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.get("lora.targets")
+    if legal is None:
+        return
+    wrong = READ_BY_THE_KERNEL[:1]
+    if isinstance(targets, tuple):
+        wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {str(name).rpartition(".")[2] for name in targets})
+    if wrong:
+        yield Finding(
+            spec.place("lora.targets", f"`{wrong[0]}` is read by the kernel"),
+            f"{spec.model.model_type} cannot have an adapter on `{wrong[0]}`",
+            f"write `targets = [{legal}]`" + ("" if spec.written("lora.targets") else " in `lora`"),
+            (spec.model.label,),
+            f"targets = [{legal}]" if spec.written("lora.targets") else None,
+        )
+
+
+RULES = (dropout_of_experts, half_of_a_pair, state_space)

@@ -1,0 +1,150 @@
+"""evaluate.sh with the pinned harness, offline: a task of the spec's own, the trained model, an adapter on its base."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from emitted import NEW, OLD, compiled, put
+from stacks import REPOSITORY, Run, environment, has, interpreter, launch
+from tiny_runs import lines, spec
+
+pytestmark = pytest.mark.slow
+TASK = """\
+include: base.yaml
+task: colours
+doc_to_text: "{{prompt}}"
+doc_to_target: !function words.answer
+metric_list:
+  - metric: perplexity
+    aggregation: perplexity
+    higher_is_better: false
+metadata:
+  version: 1.0
+"""
+BASE = """\
+dataset_path: json
+dataset_kwargs: {data_files: {test: "rows/test.jsonl"}}
+test_split: test
+output_type: loglikelihood
+"""
+WORDS = 'def answer(row):\n    return row["completion"].strip()\n'
+ASKED = 'eval(tasks=["tasks/colours.yaml"])'
+LORA = "lora(rank=32, alpha=64, dropout=0)"
+
+
+def harness(target: str) -> str:
+    """The target's interpreter; skips the test where the harness is not in it."""
+    python = interpreter(target)
+    if not has(target, "lm_eval"):
+        pytest.skip(f"the interpreter of {target} has no lm-eval")
+    return python
+
+
+@pytest.fixture(scope="module")
+def ground(place: str) -> str:
+    """The folder of the tiny model, with a task of four questions that the training data answers."""
+    with open(os.path.join(place, "pairs.jsonl"), encoding="utf-8") as handle:
+        rows = [json.loads(line) for line in handle][:4]
+    return put(place, {
+        "tasks/colours.yaml": TASK, "tasks/base.yaml": BASE, "tasks/words.py": WORDS,
+        "tasks/rows/test.jsonl": lines(rows),
+    })  # fmt: skip
+
+
+def evaluated(bundle: str, cwd: str, target: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`evaluate.sh`, started in a folder."""
+    return subprocess.run([os.path.join(bundle, "evaluate.sh"), *words], cwd=cwd, text=True, capture_output=True,
+                          env=environment(PYTHON=harness(target)), check=False, timeout=300)  # fmt: skip
+
+
+def results(out: str) -> dict[str, object]:
+    with open(os.path.join(out, "eval", "results.json"), encoding="utf-8") as handle:
+        return dict(json.load(handle))
+
+
+def perplexity(out: str) -> float:
+    found = results(out)["results"]
+    assert isinstance(found, dict)
+    return float(found["colours"]["perplexity,none"])
+
+
+@pytest.fixture(scope="module")
+def untrained(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
+    """What the tiny model gets before training, by target."""
+    kept: dict[str, float] = {}
+
+    def found(target: str) -> float:
+        if target not in kept:
+            cwd = str(tmp_path_factory.mktemp("untrained"))
+            shutil.copytree(os.path.join(ground, "tiny"), os.path.join(cwd, "out"))
+            bundle = compiled(spec(ASKED, target=target), ground, os.path.join(ground, f"before-{target}.bundle"))
+            done = evaluated(bundle, cwd, target)
+            assert done.returncode == 0, done.stdout + done.stderr
+            kept[target] = perplexity(os.path.join(cwd, "out"))
+        return kept[target]
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[str, Run]]]:
+    """A bundle and its finished run."""
+
+    def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
+        harness(target)
+        text = spec(ASKED, *more, target=target, length="30 steps")
+        bundle = compiled(text, ground, os.path.join(ground, f"{name}-{target}.bundle"))
+        finished = launch(bundle, str(tmp_path_factory.mktemp(name)))
+        assert finished.done.returncode == 0, finished.said
+        return bundle, finished
+
+    yield trained
+
+
+@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("adapters", ["whole", "lora"])
+def test_the_trained_model_is_evaluated(
+    run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], target: str, adapters: str
+) -> None:
+    bundle, finished = run(adapters, target, *([LORA] if adapters == "lora" else []))
+    done = evaluated(bundle, os.path.dirname(finished.out), target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"[run] results in {finished.out}/eval/results.json" in done.stdout
+    assert perplexity(finished.out) < 0.7 * untrained(target)
+    found = results(finished.out)
+    assert (found["harness"], found["chat_template"]) == ("0.4.13", True)
+
+
+def test_without_a_trained_model_it_is_a_sentence(ground: str, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "alone.bundle"))
+    done = evaluated(bundle, str(tmp_path), NEW)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"error: no trained model is in {tmp_path}/out: train with ./launch.sh first, and start both in the same folder"
+    )
+
+
+def test_another_version_of_the_harness_is_refused(ground: str, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "older.bundle"))
+    path = os.path.join(bundle, "evaluation.json")
+    with open(path, encoding="utf-8") as handle:
+        plan = json.load(handle)
+    put(bundle, {"evaluation.json": json.dumps({**plan, "harness": "0.4.2"})})
+    done = evaluated(bundle, str(tmp_path), NEW)
+    assert done.returncode == 1
+    assert "is installed, and this bundle is for 0.4.2 (pip install -r requirements-eval.txt)" in done.stderr
+
+
+def test_the_table_of_tasks_is_that_of_the_pinned_harness() -> None:
+    folder = os.path.join(REPOSITORY, "compiler", "targets")
+    code = "import json, harness_names; print(json.dumps(harness_names.table()))"
+    done = subprocess.run([harness(NEW), "-c", code], cwd=folder, text=True, capture_output=True, check=False,
+                          env=environment(), timeout=600)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    with open(os.path.join(folder, "lm-eval.json"), encoding="utf-8") as handle:
+        assert json.loads(done.stdout.splitlines()[-1]) == json.load(handle)
