@@ -147,7 +147,6 @@ IMPOSSIBLE = {
     "tokenizer_config": "the tokenizer is the model's own",
     "early_stopping_patience": "the runtime has no early stopping",
     "test_datasets": "a spec evaluates on a split or a holdout of its data",
-    "neftune_noise_alpha_": "unknown",
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",
     "loraplus": "the language has one learning rate",

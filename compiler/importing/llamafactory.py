@@ -9,7 +9,18 @@ from xpc.compiler.importing import llamafactory_data, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.asked import NEW, Asked, Machines, load
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
-from xpc.compiler.importing.llamafactory_keys import FP8, IMPOSSIBLE, MEGATRON, OURS, PADDED, QUIET, SAME, SPLIT, STAGES
+from xpc.compiler.importing.llamafactory_keys import (
+    FP8,
+    IMPOSSIBLE,
+    MEGATRON,
+    OURS,
+    PADDED,
+    PROJECTED,
+    QUIET,
+    SAME,
+    SPLIT,
+    STAGES,
+)
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION

@@ -68,7 +68,6 @@ IMPOSSIBLE = {
     "mask_history": "the language has the loss on all answers",
     "interleave_probs": "the language concatenates its sources",
     "eval_dataset": "a spec evaluates on a split or a holdout of its data",
-    "neat_packing_v2": "unknown",
     "simpo_gamma": "neither target trains simpo",
     "ref_model": "the reference is the model itself",
     "reward_model": "the language has no ppo",
@@ -96,10 +95,11 @@ OURS = (
     "train_dataset", "peft_config", "quant_config", "dist_config", "optim_config", "batching_strategy",
     "global_batch_size", "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
+    "use_apollo", "streaming", "galore_layerwise", "galore_target", "galore_rank", "galore_scale",
+    "galore_update_interval", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
 """What is projected, and how."""
-OURS = (*OURS, *PROJECTED, "use_apollo", "streaming")

@@ -8,7 +8,7 @@ import sys
 from itertools import islice
 from typing import Any
 
-from . import needs, output, rewards, rows, sources
+from . import hub, needs, output, rewards, rows, sources
 from .bundle import Bundle
 from .errors import RunError, findings, say
 
@@ -28,7 +28,9 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
     if local_rank == 0 and not stack:  # a wrong stack makes the answers of its libraries doubtful
         found += devices(bundle) + needs.packages(bundle)
     if rank == 0:
-        found += disk(bundle) + output_folder(bundle) + needs.hub(bundle) + needs.port(bundle)
+        found += (
+            disk(bundle) + output_folder(bundle) + hub.problems(bundle) + needs.tracker(bundle) + needs.port(bundle)
+        )
         if not stack:
             found += rows_and_tokens(bundle)
     if found:

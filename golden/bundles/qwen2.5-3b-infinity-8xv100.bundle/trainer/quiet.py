@@ -51,6 +51,8 @@ def deprecations() -> None:
 
     Called after transformers and trl are imported, which set filters of their own.
     """
+    # trl 1.16 asks the model by the older name of activation checkpointing, around each generation and reference.
+    warnings.filterwarnings("ignore", category=FutureWarning, message="`is_gradient_checkpointing` is deprecated")
     # Two collectives that DeepSpeed 0.16 to 0.19 calls by their old names.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.c10d_logger")
     # A warning's module is that of the caller: torch's deprecations inside DeepSpeed, and no others.

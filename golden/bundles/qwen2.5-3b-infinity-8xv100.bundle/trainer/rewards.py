@@ -104,7 +104,10 @@ def cosine(
     max_value_correct: float = 1.0,
     max_len: int = 1000,
 ) -> Function:
-    """Right answers get more the shorter they are, wrong ones less; half a cosine over ``max_len`` letters."""
+    """From the second value for the shortest right answer down to the first for one of ``max_len`` letters.
+
+    A wrong answer goes the other way, from ``min_value_wrong`` to ``max_value_wrong``; half a cosine in between.
+    """
 
     def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float | None]:
         answers = texts(completions)

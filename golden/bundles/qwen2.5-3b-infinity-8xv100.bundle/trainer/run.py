@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import bundle as bundles
-from . import output, preflight, quiet, state
+from . import hub, output, preflight, quiet, state
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
 
@@ -68,9 +68,13 @@ def train(bundle: Bundle) -> None:
     from .model import save_final
 
     save_final(trainer, tokenizer)
+    if trainer.publisher is not None:
+        hub.card(bundle, trainer)
     if trainer.is_world_process_zero():
         tell(bundle, summary(bundle, trainer.state, seconds, os.path.basename(resumed) if resumed else None))
     _leave()
+    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
+        trainer.publisher.finish()
 
 
 def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
@@ -91,6 +95,7 @@ def _begin(bundle: Bundle) -> str | None:
     """Where the run begins: a checkpoint's folder, or None."""
     checkpoint, notes = output.begin(bundle)
     output.take(bundle)
+    hub.prepare(bundle)
     for note in notes:
         say(note)
     return checkpoint
@@ -128,10 +133,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     from .model import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(bundle)
-    chat = bool(tokenizer.chat_template)
     # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
-    built = _first(lambda: data.build(bundle, chat))
-    rows, evaluation = built if built is not None else data.build(bundle, chat)
+    built = _first(lambda: data.build(bundle, tokenizer))
+    rows, evaluation = built if built is not None else data.build(bundle, tokenizer)
     set_seed(args.seed)  # a reward model's new weights, and those of adapters
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
@@ -144,6 +148,8 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
+    if bundle.repository is not None:  # process 0 of a run that pushes
+        trainer.hub_model_id, trainer.publisher = bundle.repository, hub.Publisher(bundle)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")

@@ -22,24 +22,65 @@ class Ours:
     """
 
     use_cache_saved = True
+    publisher: Any = None
     model: Any
+    args: Any
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves as trl does."""
         self.model.config.use_cache = self.use_cache_saved
         try:
-            super().save_model(output_dir, _internal_call)  # type: ignore[misc]  # the trainer beside this class
+            super().save_model(output_dir, True)  # type: ignore[misc]  # never pushes: `publisher` does, in the end
         finally:
             self.model.config.use_cache = False
+
+    def init_hf_repo(self, *_: Any, **__: Any) -> None:
+        """Does nothing: the run made the repository before anything was loaded (hub.prepare)."""
+        self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        if self.publisher is None:
+            return
+        handler: Any = self.callback_handler  # type: ignore[attr-defined]
+        state: Any = self.state  # type: ignore[attr-defined]
+        if hasattr(handler, "on_push_begin"):  # transformers 5: a tracker may add to the model card
+            handler.on_push_begin(self.args, state, self.control)  # type: ignore[attr-defined]
+        steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
+        done = f"step {state.global_step}" if steps else f"epoch {int(state.epoch)}"
+        self.publisher.saved(checkpoint_folder, f"Training in progress, {done}")
 
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without a group that has no weights, as that of biases under adapters.
 
-        DeepSpeed 0.16 drops such a group from its optimizer and not from the schedule, which torch 2.13 refuses.
+        DeepSpeed 0.16 drops such a group from its optimizer and not from the schedule, which torch 2.13 refuses. Where
+        deepspeed.json names the optimizer, DeepSpeed makes it later, and there are no groups yet.
         """
         optimizer = super().create_optimizer(*given)  # type: ignore[misc]
-        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]]
+        groups = getattr(optimizer, "param_groups", None)
+        if groups is not None:
+            groups[:] = [group for group in groups if group["params"]]
         return optimizer
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Weights come back in the type that they are trained in: peft loads adapters as float32.
+
+        trl 1.16 trains those over a quantized base in bfloat16, and a run that goes on would train others.
+        """
+        kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
+        super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+        for name, weight in self.model.named_parameters():
+            if weight.dtype != kinds[name]:
+                weight.data = weight.data.to(kinds[name])
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Tells of missing weights as transformers does, but not of those that are one with a weight that was there."""
+        missing = load_result.missing_keys
+        if missing:
+            weights = {name: weight.data_ptr() for name, weight in self.model.state_dict().items()}
+            there = {place for name, place in weights.items() if name not in missing}
+            missing[:] = [name for name in missing if weights.get(name) not in there]
+        super()._issue_warnings_after_load(load_result)  # type: ignore[misc]
 
 
 @cache

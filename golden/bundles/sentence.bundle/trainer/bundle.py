@@ -33,6 +33,8 @@ class Bundle:
         self.method: str = METHODS[self.config]
         self.rewards: list[dict[str, Any]] = (plan.get("method") or {}).get("rewards") or []
         self.lora: dict[str, Any] | None = plan.get("lora")
+        self.hub: dict[str, Any] | None = plan.get("hub")
+        self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
         self.arguments: dict[str, Any] = plan["arguments"]
         self.model: dict[str, Any] = plan["model"]
         self.tokenizer: dict[str, Any] = plan["tokenizer"]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from . import rows, sources
 from .bundle import Bundle
-from .errors import RunError
+from .errors import RunError, say
 
 
-def build(bundle: Bundle, chat: bool = True) -> tuple[Any, Any]:
+def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """The training set and the evaluation set (None without a holdout or an evaluation split).
 
-    ``chat`` says whether the tokenizer has a chat template. Call it under ``main_process_first``: the other processes
-    then find the mapped rows in the cache. Raises RunError.
+    The tokenizer says whether there is a chat template, and how long a prompt is. Call it on the main process first:
+    the others then find the mapped rows in the cache. Raises RunError.
     """
     import datasets
 
     datasets.disable_progress_bars()
-    data = bundle.data
+    data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
     parts = [_part(bundle, source, chat) for source in data["sources"]]
-    train, evaluation = mix(parts, data["sources"], data["seed"], data["shuffle"], data["holdout"])
+    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"])
     if evaluation is None and data.get("eval_split"):
         held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
@@ -29,7 +30,43 @@ def build(bundle: Bundle, chat: bool = True) -> tuple[Any, Any]:
         raise RunError("the data has no rows to train on")
     if bundle.method == "kto" and "chosen" in train.column_names:
         train, evaluation = _unpaired(train, data), None if evaluation is None else _unpaired(evaluation, data)
+    limit = data.get("max_prompt")
+    if limit is not None:
+        train = _short(train, tokenizer, limit, "train on")
+        evaluation = None if evaluation is None else _short(evaluation, tokenizer, limit, "evaluate on")
     return train, evaluation
+
+
+def _shuffles(bundle: Bundle) -> bool:
+    """Whether rows are shuffled before training: those of a mixture, of a share or beside a holdout, as published.
+
+    A whole dataset goes to the trainer as it is, there and here: its sampler draws the rows at random in every epoch.
+    KTO's, which keeps their order, gets them shuffled.
+    """
+    data = bundle.data
+    mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
+    return bool(data["shuffle"] and (mixed or bundle.method == "kto"))
+
+
+def _short(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
+    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
+    kept = whole.filter(_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
+    if len(kept) < len(whole):
+        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: their prompts have over {limit} tokens")
+    return kept
+
+
+def _fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
+    prompt, tools = row["prompt"], row.get("tools")
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"]) <= limit
+    text = tokenizer.apply_chat_template(
+        prompt, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,
+        add_generation_prompt=prompt[-1]["role"] != "assistant", **(row.get("chat_template_kwargs") or {}),
+    )  # fmt: skip
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= limit
 
 
 def _unpaired(pairs: Any, data: Mapping[str, Any]) -> Any:
@@ -84,8 +121,8 @@ def mix(
     """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
-    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. One part without share
-    and holdout keeps the order of its file unless ``shuffle``. With ``shuffle`` off nothing is shuffled anywhere.
+    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
+    nothing is shuffled anywhere.
     """
     taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     whole = _joined(taken)

@@ -1,4 +1,4 @@
-"""What a run needs of its machine besides versions, GPUs and data: packages, the hub, a port. Nothing is loaded."""
+"""What a run needs of its machine besides versions, GPUs and data: packages, a port. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ def packages(bundle: Bundle) -> list[str]:
     if attention in FLASH:
         package = "flash-attn-3" if attention.endswith("3") else "flash-attn"
         wanted.append((package, FLASH[attention], f"the attention {attention} needs it"))
-    trackers = arguments.get("report_to") or []
-    for tracker in [trackers] if isinstance(trackers, str) else trackers:
-        if tracker in TRACKERS:
-            wanted.append((tracker, TRACKERS[tracker], "the run reports to it"))
+    wanted += [(one, TRACKERS[one], "the run reports to it") for one in _reported_to(bundle) if one in TRACKERS]
     if arguments.get("use_vllm"):
         wanted.append(("vllm", ("vllm",), "it generates the completions of this run"))
     checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
@@ -54,22 +51,31 @@ def packages(bundle: Bundle) -> list[str]:
         told["GPU"] = "a quantized base needs a GPU: transformers 4.52 loads none on a CPU"
     for package, modules, reason in wanted:
         if package not in bundle.pins and not any(find_spec(module) for module in modules):
-            told.setdefault(package, f"{package} is not installed, and {reason} (pip install {package})")
+            listed = "-r requirements-vllm.txt" if package == "vllm" else package
+            told.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
     return list(told.values())
 
 
-def hub(bundle: Bundle) -> list[str]:
-    """A run that pushes needs the network and a token; TRL would find out after the model is loaded."""
-    if not bundle.arguments.get("push_to_hub"):
+def tracker(bundle: Bundle) -> list[str]:
+    """wandb looks for its key once the model is loaded, and raises where nobody can type one (UsageError)."""
+    known = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
+    if "wandb" not in _reported_to(bundle) or known or not find_spec("wandb"):
         return []
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return [f"this run pushes to the hub, and {name}={os.environ[name]} keeps it from the network"]
-    from huggingface_hub import get_token
+    if os.environ.get("WANDB_MODE", "online") != "online":
+        return []
+    import wandb
 
-    if bundle.arguments.get("hub_token") or get_token():
+    if wandb.setup().settings.mode != "online" or wandb.login(prompt=False, verify=False):
         return []
-    return ["this run pushes to the hub, and no token was found; set HF_TOKEN, or log in with `hf auth login`"]
+    return [
+        "this run reports to wandb, and no key was found; set WANDB_API_KEY, log in with `wandb login`, "
+        "or set WANDB_MODE=offline"
+    ]
+
+
+def _reported_to(bundle: Bundle) -> list[str]:
+    told = bundle.arguments.get("report_to") or []
+    return [told] if isinstance(told, str) else list(told)
 
 
 def port(bundle: Bundle) -> list[str]:

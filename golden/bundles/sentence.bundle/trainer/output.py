@@ -12,7 +12,7 @@ from .checkpoints import FOLDER, newest_complete, steps, weights_whole
 from .errors import RunError
 
 MARKER = "xpc_run.json"
-OWN = (MARKER, "metrics.jsonl", "runs", "README.md")
+OWN = (MARKER, "metrics.jsonl", "runs", "README.md", "_hub")
 """What a run leaves before its first checkpoint."""
 
 

@@ -102,12 +102,15 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
     Reward functions get every column of their source, or those that it names. trl takes a row for a conversation by
     any one of the reserved columns (data_utils.is_conversational picks by the order of a set, which differs from
-    process to process), so beside a prompt none of these stays.
+    process to process), so beside a prompt none of these stays. A source that names its columns (``only``) has no
+    others, as with the handbook's ``select_columns``.
     """
     if source["shape"] != "prompt":
-        kept = (*KEPT, "margin") if method == "reward" else KEPT
+        kept: tuple[str, ...] = (*KEPT, "margin") if method == "reward" else KEPT
+        if source.get("only"):
+            kept = tuple(one for one in kept if one in source["columns"])
         return [one for one in present if one not in kept]
-    named = [*(source["columns"] or present), *KEPT]
+    named = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
     prompt = mapping(source, present)["prompt"]
     return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
 

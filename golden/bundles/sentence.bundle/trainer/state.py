@@ -45,11 +45,15 @@ def build_arguments(bundle: Bundle) -> Any:
     if values.get("chat_template_path"):
         values["chat_template_path"] = bundle.inside(values["chat_template_path"])
     values.setdefault("disable_tqdm", True)
+    if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):  # a host is the launch's, and not the bundle's
+        values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
     if bundle.on_cpu and (bundle.run["world_size"] > 1 or values.get("deepspeed")):
         _cpu_group(bundle, values)
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
     elif bundle.run["world_size"] > 1:
         _no_peer_to_peer()
+    if bundle.method in ("grpo", "rloo") and bundle.run["zero_stage"] == 3:
+        _keep_numbers_of_modules()
     make = named(bundle.config)
     try:
         return make(**values)
@@ -79,6 +83,7 @@ def _no_peer_to_peer() -> None:
 
 
 def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
+    import torch
     from accelerate import PartialState
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
@@ -87,7 +92,10 @@ def _cpu_group(bundle: Bundle, values: dict[str, Any]) -> None:
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
         _no_shared_memory_op()
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
-    PartialState(cpu=not zero, backend="gloo", timeout=timeout)
+    group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)
+    if group.device.type == "cpu":
+        # accelerate 1.4 numbers it, and torch restores no optimizer of a checkpoint to a "cpu:0".
+        group.device = torch.device("cpu")
     if bundle.run["zero_stage"] == 3:
         _wait_for_every_gather()
 
@@ -122,6 +130,30 @@ def _wait_for_every_gather() -> None:
             gather(self, [param], hierarchy, quantize)
 
     Init._allgather_params_coalesced = one_by_one
+
+
+def _keep_numbers_of_modules() -> None:
+    """Lets the modules of a ZeRO-3 model keep the numbers that DeepSpeed gave them first.
+
+    trl takes DeepSpeed's hooks off for each generation and puts them on again, which counts all modules anew and goes
+    on from the last number (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). A trace of modules that was begun
+    before is then looked up by numbers that are gone: with adapters and DeepSpeed 0.16.8 the second step ends with "pop
+    from an empty deque".
+    """
+    from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
+
+    register = DeepSpeedZeRoOffload._register_deepspeed_module
+
+    def once(self: Any, module: Any, count: list[int] | None = None) -> None:
+        if count is not None:  # a module inside of the one that was asked for
+            register(self, module, count)
+            return
+        numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}
+        register(self, module)
+        for one, number in numbers.items():
+            one.ds_id = number
+
+    DeepSpeedZeRoOffload._register_deepspeed_module = once
 
 
 def check_state(bundle: Bundle, args: Any) -> None:
