@@ -47,10 +47,11 @@ golden: $(VENV)/ready ## write the golden files anew; read the difference before
 	$(BIN)/python tests/golden_bundles.py
 	$(BIN)/python tests/golden_diagnostics.py
 
-tables: $(VENV)/ready ## write the generated tables anew: parser, registry, targets of the default stack
+tables: $(VENV)/ready ## write the generated tables anew: parser, registry, targets of the default stack, names of tasks
 	$(BIN)/python -m xpc.grammar.build
 	$(BIN)/python -m xpc.compiler.registry.build
 	$(BIN)/python compiler/targets/generate.py trl-1.16
+	$(BIN)/python compiler/targets/harness_names.py
 
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .

@@ -10,8 +10,6 @@ import os
 from functools import cache
 from typing import Any
 
-from xpc.compiler.suggest import nearest
-
 MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
     "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
@@ -58,9 +56,13 @@ def is_file(task: str) -> bool:
 
 def meant(name: str) -> str | None:
     """The task that a name most likely means. Letters in pairs choose a few of the many names first."""
+    from difflib import get_close_matches  # only a misspelt spec pays for it
+
     pairs = _pairs(name)
     ranked = sorted((-len(pairs & _pairs(one)) / len(pairs | _pairs(one)), len(one), one) for one in names())
-    return nearest(name, [one for _, _, one in ranked[:40]])
+    near = [one for _, _, one in ranked[:40]]
+    swapped = [one for one in near if sorted(one) == sorted(name)]
+    return next(iter(swapped or get_close_matches(name[:80], near, 1)), None)
 
 
 def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
     main = _read(name, base, workspace, "the path is relative to the spec")
     files = {posixpath.basename(main.name): main}
     texts = {posixpath.basename(main.name): _text(main)}
-    for one in _included(main, texts, workspace):
-        files[posixpath.basename(one.name)] = one
+    for read in _included(main, texts, workspace):
+        files[posixpath.basename(read.name)] = read
     everything = "\n".join(texts.values())
     if NAME.search(texts[posixpath.basename(main.name)]) is None:
         raise Wrong("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of it")

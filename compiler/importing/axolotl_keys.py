@@ -98,8 +98,6 @@ QUIET = {
     "loss_watchdog_threshold": "it watches the loss, and changes nothing",
     "loss_watchdog_patience": "it watches the loss, and changes nothing",
     "eot_tokens": "the template marks the answers",
-    "eta_min": "axolotl does not read it",
-    "test_value": "axolotl does not read it",
     "device": "the hardware is `hardware`",
     "resize_token_embeddings_to_32x": "no token is added",
     "lora_model_dir": "a bundle begins with new adapters",
@@ -156,6 +154,8 @@ IMPOSSIBLE = {
     "multiple_choice": "evaluation computes the loss",
 }
 KEPT = {
+    "eta_min": "no key that is known of axolotl",
+    "test_value": "no key that is known of axolotl",
     "wandb_entity": "WANDB_ENTITY says it at the launch",
     "hf_use_auth_token": "HF_TOKEN is set at the launch",
     "quantize_moe_experts": "a bundle quantizes linear layers only: experts stay in 16 bits",

@@ -54,9 +54,9 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         draft.warn(listed, "no data is named", "`--data` names it")
     if stage == "pt":
         draft.put("data.format", "text")
-    if template is not None and template.value in TEMPLATES and draft.method == "sft" and stage != "pt":
+    if template is not None and text(template) in TEMPLATES and draft.method == "sft" and stage != "pt":
         name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = TEMPLATES[str(template.value)].encode()
+        draft.files[name] = TEMPLATES[str(text(template))].encode()
         draft.put("model.chat_template", name, template)
     elif template is not None:
         draft.note(template, "the tokenizer's own chat template")

@@ -95,8 +95,8 @@ OURS = (
     "train_dataset", "peft_config", "quant_config", "dist_config", "optim_config", "batching_strategy",
     "global_batch_size", "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
-    "use_apollo", "streaming", "galore_layerwise", "galore_target", "galore_rank", "galore_scale",
-    "galore_update_interval", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
+    "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
+    "apollo_update_interval",
 )  # fmt: skip
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",

@@ -17,7 +17,7 @@ from xpc.compiler import harness
 from xpc.compiler.bundle import write
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
-BIG = "llama-3.1-70b on infinity-instruct for 3 epochs"
+BIG = "qwen2.5-72b on infinity-instruct for 3 epochs"
 SCRIPTS = {
     "data-parallel": spec(asks("gsm8k")),
     "one-gpu": spec(asks("gsm8k"), hardware="1 x h100-80gb", strategy="ddp"),
@@ -83,7 +83,6 @@ def test_no_text_of_the_spec_stands_in_the_script(tmp_path):
     root = put(tmp_path, {f"tasks/{evil}": OWN.replace("mine", "zq7"), **ROWS})
     files = compiled(spec(asks(f'"tasks/{evil}"'), 'track none(name="zq7")', save='save "zq7"'), root)
     assert b"zq7" not in files["evaluate.sh"]
-    assert {name for name in files if "$" in name} == set()
 
 
 def test_what_the_harness_is_told():
@@ -179,7 +178,7 @@ def test_a_task_file_is_copied_with_what_it_names(tmp_path):
 
 def test_the_bundles_own_spec_compiles_again(tmp_path):
     made = compiled(spec(asks('"tasks/mine.yaml"', "gsm8k")), put(tmp_path, {"tasks/mine.yaml": OWN, **ROWS}))
-    again = told(made["spec.xp"].decode(), put(tmp_path / "bundle", {name: data for name, data in made.items()}))
+    again = told(made["spec.xp"].decode(), put(tmp_path / "bundle", made))
     tasks = again["tasks"]
     assert isinstance(tasks, list)
     assert tasks[1] == {"name": "gsm8k", "file": None}

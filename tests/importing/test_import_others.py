@@ -72,10 +72,24 @@ def test_llamafactory_reads_its_own_list_of_datasets(tmp_path):
         ("use_dft_loss: true\n", "arguments", "loss_type", "dft"),
         ("val_size: 0.1\neval_strategy: steps\neval_steps: 50\n", "data", "holdout", {"fraction": 0.1}),
         ("deepspeed: examples/deepspeed/ds_z3_config.json\n", "run", "zero_stage", 3),
+        ("pref_loss: sigmoid\n", "method", "name", "sft"),
+        ("streaming: true\n", "run", "world_size", 8),
     ],
 )
 def test_llamafactory_keys(more, section, name, value):
     assert lf(more).payload[section][name] == value
+
+
+@pytest.mark.parametrize(
+    ("more", "optim"),
+    [("use_galore: true\ngalore_rank: 64\n", "galore_adamw"), ("use_apollo: true\napollo_rank: 64\n", "apollo_adamw")],
+)
+def test_llamafactory_projected_optimizers(more, optim):
+    found = lf("finetuning_type: full\n" + more, "finetuning_type: lora\n")
+    assert found.arguments["optim"] == optim
+    assert found.arguments["optim_target_modules"] == "all-linear"
+    assert "rank = 64" in found.text
+    assert lf(more.replace("true", "false")).arguments["optim"] == "adamw_torch"
 
 
 def test_the_second_generation():
@@ -170,6 +184,16 @@ def test_axolotl_preferences():
     assert found.draft.method == "dpo"
     assert "columns = [talk, good, bad]" in found.text
     assert "beta = 0.3" in found.text
+
+
+def test_axolotl_ipo_and_the_hub():
+    found = imported(
+        AX.replace("type: chat_template", "type: chatml.intel") + "rl: ipo\nhub_model_id: me/x\n", *HARDWARE
+    )
+    assert found.draft.method == "dpo"
+    assert "loss = [ipo]" in found.text
+    assert "columns = [question, chosen, rejected]" in found.text
+    assert 'hub(name="me/x")' in found.text
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class Warm:
     def of(self, target: str) -> Forks:
         """The one of a target; skips the test where there is none."""
         if target not in self.servers:
-            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRL_EXPERIMENTAL_SILENCE="1")
+            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
             self.servers[target] = Forks(interpreter(target), variables)
         return self.servers[target]
 

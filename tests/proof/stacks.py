@@ -17,7 +17,10 @@ from xpc.compiler import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
-QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled"}
+QUIET = {
+    "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # as a bundle's own program sets it
+}  # fmt: skip
 
 
 def interpreter(target: str) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from emitted import NEW, OLD, compiled, put
@@ -92,7 +92,7 @@ def untrained(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.fixture(scope="module")
-def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[str, Run]]]:
+def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
     """A bundle and its finished run."""
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
@@ -103,7 +103,7 @@ def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         assert finished.done.returncode == 0, finished.said
         return bundle, finished
 
-    yield trained
+    return trained
 
 
 @pytest.mark.parametrize("target", [NEW, OLD])
