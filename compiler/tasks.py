@@ -23,7 +23,7 @@ READERS = ("json", "csv", "parquet", "text", "arrow")
 """What `dataset_path` says where the rows are files of one's own."""
 DATA = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
-UNSAFE = re.compile(r"^\s*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
+UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
 FUNCTION = re.compile(r"!function\s+[\"']?(\w+)\.\w+")
 KEY = re.compile(r"\b(data_files|include)[\"']?\s*:")

@@ -1,4 +1,4 @@
-"""Preference tuning and reward models (XP630 to XP641)."""
+"""Preference tuning and reward models (XP630 to XP643)."""
 
 from __future__ import annotations
 
@@ -269,7 +269,55 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP642", "pairs-without-a-length")
+def grouped_pairs(spec: Spec) -> Iterator[Finding]:
+    """Rows are grouped by the length of their `input_ids`, and prepared pairs have none: they hold two answers.
+
+    Today: ValueError when training begins, after the data is tokenized; kto on trl 0.18 has the name. Source:
+    transformers 5.23 and 4.52 `trainer_pt_utils.LengthGroupedSampler`; executed for dpo, orpo, reward and kto.
+    """
+    strategy = spec.extra_value("trl", "train_sampling_strategy")
+    grouped = strategy == "group_by_length"
+    name = "train_sampling_strategy" if strategy is not None else "group_by_length"
+    if _method(spec, "kto"):
+        wrong = grouped and _losses(spec) != ("kto",)
+    else:
+        wrong = grouped or strategy == "batch_rebalance" or spec.extra_value("trl", "group_by_length") is True
+    if wrong:
+        better = "train_sampling_strategy = random" if strategy is not None else "group_by_length = false"
+        yield Finding(
+            spec.extra_place("trl", name, "no `input_ids`"),
+            f"rows of {spec.text('method')} have no length to be grouped by",
+            f"write `{better}`",
+            (spec.label("method", "the method"),),
+            better,
+        )
+
+
+@rule("XP643", "two-passes-of-reentrant-checkpointing")
+def two_passes(spec: Spec) -> Iterator[Finding]:
+    """The reward trainer of trl 0.18 runs the model twice before it goes back: once for each answer.
+
+    Reentrant checkpointing then hands every gradient over twice, which DDP and ZeRO-2 refuse. Today: RuntimeError or
+    AssertionError in the first step. ZeRO-1 and 3 add the two. Source: trl 0.18 `reward_trainer.py` (`compute_loss`);
+    executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
+    """
+    twice = _method(spec, "reward") and spec.target.name == "trl-0.18"
+    counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
+    path = "memory.checkpointing.reentrant"
+    if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
+        yield Finding(
+            spec.place(path, "each gradient comes twice"),
+            f"{spec.text('strategy')} takes a gradient once a step",
+            "write `reentrant = false`",
+            (spec.label("strategy", "the strategy"),),
+            "reentrant = false",
+        )
+
+
 RULES = (
+    grouped_pairs,
+    two_passes,
     divergence,
     unknown_divergence,
     weights_of_sorted,

@@ -339,6 +339,8 @@ def _files(files: dict[str, bytes], found: Checked) -> None:
         yaml.safe_load(files["accelerate.yaml"])
     if MARK.encode() in files["launch.sh"]:
         raise Failure("launch.sh holds a text of the spec")
+    if MARK.encode() in files.get("evaluate.sh", b""):
+        raise Failure("evaluate.sh holds a text of the spec")
     again = check_text(files["spec.xp"], "t.xp", Workspace(HERE + "/no-such-folder"))
     if again.spec is None:
         first = next(one for one in again.problems if one.severity == ERROR)

@@ -163,6 +163,20 @@ def test_local_rows_of_a_bundle_come_along(here, capsys):
     assert main(["check", "--format", "concise", "back/s.xp"]) == 0
 
 
+def test_a_task_of_a_bundle_comes_along_with_its_rows(here, capsys):
+    os.makedirs(here / "tasks" / "rows")
+    (here / "tasks" / "mine.yaml").write_text("task: mine\ndataset_path: json\ndata_files: {test: rows/a.jsonl}\n")
+    (here / "tasks" / "rows" / "a.jsonl").write_text("{}\n")
+    (here / "s.xp").write_text(
+        'xpc 1\n\ntrain qwen2.5-3b on infinity-instruct\n\neval {\n  tasks = ["tasks/mine.yaml", gsm8k]\n}\n'
+    )
+    assert main(["compile", "s.xp"]) == 0
+    assert run("s.bundle", "-o", "back/s.xp", capsys=capsys)[0] == 0
+    assert main(["compile", "back/s.xp", "-o", "again.bundle"]) == 0
+    for file in ("evaluation.json", "evaluate.sh", "requirements-eval.txt"):
+        assert (here / "again.bundle" / file).read_bytes() == (here / "s.bundle" / file).read_bytes()
+
+
 def test_importing_loads_no_training_stack_and_checking_no_importer(here):
     script = "import sys; from xpc.compiler.cli import main; main(sys.argv[1:]); print(*sys.modules)"
     (here / "s.xp").write_text("xpc 1\n\ntrain qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n")

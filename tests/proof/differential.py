@@ -42,7 +42,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 CHUNK = 100
-DEPRECATED = re.compile("FutureWarning|DeprecationWarning").match
+DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").match
 """What the libraries say of old names; it is no false accept where the compiler warned of the name as well."""
 SEED = "2026-11"
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
@@ -119,7 +119,8 @@ class Differential:
             elif checked.spec.target.name in self.lookers:
                 warned = [one for one in checked.problems if one.severity == "warning"]
                 report.warned.update({one.code for one in warned})
-                words = {word for one in warned for word in re.findall(r"`(\w+)", f"{one.message} {one.help}")}
+                told_of = [name for one in warned for name in re.findall(r"`([\w.]+)", f"{one.message} {one.help}")]
+                words = {name.rpartition(".")[2] for name in told_of}
                 self._accepted(name, text, checked.spec, words)
         except Exception as error:
             report.crashes.append({"text": text, "error": f"{type(error).__name__}: {error}"})
@@ -186,7 +187,7 @@ class Differential:
                 self._suspect(code, target, text, problems)
             return
         words = self.warned_of.get(folder, set())
-        problems = [one for one in problems if not (DEPRECATED(one) and words & set(re.findall(r"\w+", one)))]
+        problems = [one for one in problems if not (DEPRECATED(one) and any(word in _joined(one) for word in words))]
         if problems:
             found = {"name": name, "target": target, "stage": "construction", "problems": problems, "text": text}
             self.report.false_accepts.append(found)
@@ -239,6 +240,11 @@ class Differential:
                 raised = answer.get("raised") or {}
                 if not raised or not self.claims[code, target].shown([raised["message"]]):
                     self._suspect(code, target, text, [f"{raised['type']}: {raised['message']}"] if raised else [])
+
+
+def _joined(text: str) -> str:
+    """A warning's text with its words as names have them: `elastic checkpointing` holds `elastic_checkpoint`."""
+    return re.sub(r"\W+", "_", text)
 
 
 PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")

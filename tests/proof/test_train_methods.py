@@ -249,6 +249,18 @@ def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[...,
     assert [reward["function"] for reward in plan["method"]["rewards"]] == ["even"]
 
 
+def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = Small("grpo", NEW, "ddp", "lora").text.replace(f"{STEPS} steps", "40 steps")
+    bundle, cwd = warm.compiled(text, "killed"), str(tmp_path_factory.mktemp("killed"))
+    reached = os.path.join(cwd, "out", "checkpoint-6", "trainer_state.json")
+    killed = warm.of(NEW).run(bundle, cwd, world=2, kill_at=reached)
+    assert killed["killed"], killed["err"][-3000:]
+    assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
+    again = warm.run(bundle, cwd, NEW, 2, XPC_PREFLIGHT="passed")
+    assert again.summary["resumed_from"].startswith("checkpoint-")
+    assert [event["step"] for event in again.events] == list(range(1, 41))  # each once, although some were done twice
+
+
 def test_every_method_is_here() -> None:
     trained = {(run.target, run.method, run.world, run.adapter) for run in RUNS}
     for method in METHODS:

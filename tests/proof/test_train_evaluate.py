@@ -13,6 +13,8 @@ from emitted import NEW, OLD, compiled, put
 from stacks import REPOSITORY, Run, environment, has, interpreter, launch
 from tiny_runs import lines, spec
 
+from xpc.runtime.output import MARKER
+
 pytestmark = pytest.mark.slow
 TASK = """\
 include: base.yaml
@@ -34,7 +36,8 @@ output_type: loglikelihood
 """
 WORDS = 'def answer(row):\n    return row["completion"].strip()\n'
 ASKED = 'eval(tasks=["tasks/colours.yaml"])'
-LORA = "lora(rank=32, alpha=64, dropout=0)"
+INSIDE = "(rank=32, alpha=64, dropout=0)"
+ADAPTERS = {"whole": (), "lora": (f"lora{INSIDE}",), "qlora": (f"qlora{INSIDE}",)}
 
 
 def harness(target: str) -> str:
@@ -106,18 +109,21 @@ def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     return trained
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
-@pytest.mark.parametrize("adapters", ["whole", "lora"])
+@pytest.mark.parametrize(
+    ("adapters", "target"),
+    [("whole", NEW), ("lora", NEW), ("qlora", NEW), ("whole", OLD), ("lora", OLD)],  # the older loads no bits on a CPU
+)
 def test_the_trained_model_is_evaluated(
     run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], target: str, adapters: str
 ) -> None:
-    bundle, finished = run(adapters, target, *([LORA] if adapters == "lora" else []))
+    bundle, finished = run(adapters, target, *ADAPTERS[adapters])
     done = evaluated(bundle, os.path.dirname(finished.out), target)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"[run] results in {finished.out}/eval/results.json" in done.stdout
     assert perplexity(finished.out) < 0.7 * untrained(target)
     found = results(finished.out)
     assert (found["harness"], found["chat_template"]) == ("0.4.13", True)
+    assert found["bits"] == (4 if adapters == "qlora" else None)
 
 
 def test_without_a_trained_model_it_is_a_sentence(ground: str, tmp_path: object) -> None:
@@ -127,6 +133,14 @@ def test_without_a_trained_model_it_is_a_sentence(ground: str, tmp_path: object)
     assert done.stderr.splitlines()[-1] == (
         f"error: no trained model is in {tmp_path}/out: train with ./launch.sh first, and start both in the same folder"
     )
+
+
+def test_a_run_of_another_bundle_is_not_evaluated(ground: str, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "other.bundle"))
+    put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}'})
+    done = evaluated(bundle, str(tmp_path), NEW)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("holds a run of another bundle; its own evaluate.sh evaluates it")
 
 
 def test_another_version_of_the_harness_is_refused(ground: str, tmp_path: object) -> None:
