@@ -73,7 +73,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
     legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.get("lora.targets")
     if legal is None:
         return
-    wrong = READ_BY_THE_KERNEL[:1]
+    wrong: tuple[str, ...] = READ_BY_THE_KERNEL[:1]
     if isinstance(targets, tuple):
         wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {str(name).rpartition(".")[2] for name in targets})
     if wrong:

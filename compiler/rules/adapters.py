@@ -163,10 +163,11 @@ def empty_group(spec: Spec) -> Iterator[Finding]:
 
     DeepSpeed 0.16 does so after the schedule has counted two groups. AdamW is made by DeepSpeed itself, of one group.
     Today: ValueError, "zip() argument 2 is longer than argument 1", at the first step. Source: deepspeed 0.16.8
-    `runtime/engine.py`, transformers 4.52 `trainer.py`; executed with sgd, rmsprop and adamw_torch; trl 1.16 trains.
+    `runtime/engine.py`, transformers 4.52 `trainer.py`; executed with sgd, rmsprop and adamw_torch on torch 2.13, whose
+    schedules count the groups; trl 1.16 trains.
     """
-    name, adapters = spec.text("optimizer"), spec.flag("lora") or spec.flag("qlora")
-    if adapters and spec.zero_stage and spec.target.name == "trl-0.18" and name != "adamw":
+    name = spec.text("optimizer")
+    if spec.lora and spec.zero_stage and spec.target.name == "trl-0.18" and name != "adamw":
         yield Finding(
             spec.place("optimizer", "one of two groups is empty"),
             f"{name} of adapters beside {spec.text('strategy')}",

@@ -18,7 +18,7 @@ if not __package__:
     __import__(__package__)
 
 from . import bundle as bundles
-from . import state
+from . import output, state
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
 
@@ -80,6 +80,8 @@ def _trained(bundle: Bundle) -> None:
         raise RunError(
             f"no trained model is in {place}: train with ./launch.sh first, and start both in the same folder"
         )
+    if output.owner(bundle.output_dir) not in (None, bundle.digest):
+        raise RunError(f"{place} holds a run of another bundle; its own evaluate.sh evaluates it")
 
 
 def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,6 +149,12 @@ def _beside(folder: str, named: Any) -> Any:
     return {key: _beside(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
 
 
+def _bits(model: Any) -> int | None:
+    """Bits of the loaded weights as transformers tells them; None where they are whole."""
+    loaded = {bits: getattr(model.model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)}
+    return next((bits for bits, is_so in loaded.items() if is_so), None)
+
+
 def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -170,7 +178,7 @@ def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
         return
     path = os.path.join(bundle.output_dir, RESULTS)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    kept = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, **found}
+    kept = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, "bits": _bits(model), **found}
     with open(path + ".part", "w", encoding="utf-8") as handle:
         json.dump(kept, handle, indent=2, default=handle_non_serializable, ensure_ascii=False)
     os.replace(path + ".part", path)

@@ -27,9 +27,9 @@ def begin(bundle: Bundle) -> tuple[str | None, list[str]]:
         return None, []
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
-    if _owner(folder) is None:
+    if owner(folder) is None:
         raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
-    if _owner(folder) != bundle.digest:
+    if owner(folder) != bundle.digest:
         raise RunError(f"{folder} holds a run of another bundle; name another output folder or empty it")
     if "summary.json" in held:
         raise RunError(f"{folder} holds this run, finished; name another output folder or empty it to train again")
@@ -91,7 +91,8 @@ def _in_use(folder: str) -> bool:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def _owner(folder: str) -> str | None:
+def owner(folder: str) -> str | None:
+    """The digest of the bundle whose run a folder holds, or None where it holds none."""
     try:
         with open(os.path.join(folder, MARKER), encoding="utf-8") as handle:
             digest = json.load(handle)["bundle"]

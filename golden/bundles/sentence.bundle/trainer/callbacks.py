@@ -80,6 +80,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             if state.global_step:  # steps after the last event and before the checkpoint are in no event
                 done = state.stateful_callbacks[type(self).__name__]["attributes"]
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
+            with open(self.path, "a", encoding="utf-8"):
+                pass  # there from the start, whatever is logged
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -91,6 +93,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if not self.checked:
             check_engine(self.bundle, self.trainer)
             self.checked = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
+        if state.global_step >= state.max_steps > 0:
+            control.should_log = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Writes one event and prints its line."""
