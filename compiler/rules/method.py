@@ -1,9 +1,10 @@
-"""Methods against the target: what its classes have (XP127)."""
+"""Methods against the target and the model: what their classes have (XP127, XP644)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import Spec
@@ -74,4 +75,22 @@ def _missing(spec: Spec) -> Iterator[Finding]:
             yield Finding(spec.place(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),))
 
 
-RULES = (method_of_the_target,)
+@rule("XP644", "family-without-scores")
+def family_without_scores(spec: Spec) -> Iterator[Finding]:
+    """A reward model is a model for sequence classification, and some families have none in a target's transformers.
+
+    Code that comes with the model can bring one, so `trust_remote_code` is believed. Today: ValueError, "Unrecognized
+    configuration class", when the model is loaded. Source: transformers 5.23 and 4.52.3
+    `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
+    """
+    wrong = listed(spec, "scores_absent") and not spec.flag("model.trust_remote_code")
+    if spec.get("method") == "reward" and wrong:
+        yield Finding(
+            spec.model.label,
+            f"the transformers of {spec.target.name} has no {spec.model.model_type} that gives a score",
+            "train another family, such as `qwen2.5-3b`",
+            (spec.label("method", "the method"), spec.label("target", "the target")),
+        )
+
+
+RULES = (method_of_the_target, family_without_scores)

@@ -21,6 +21,9 @@ def judged(good: int, bad: int) -> str:
     return "".join(json.dumps({"prompt": "2?", "completion": "4", "label": one}) + "\n" for one in labels)
 
 
+GEMMA = "gemma-3-1b-it on ultrafeedback-binarized for 1 epochs"
+
+
 def pairs(*more: str, batch: str = "gbs=128 micro=16", strategy: str = "zero2", on: str = PAIRS) -> str:
     return spec(*more, train=trained(on), batch=batch, strategy=strategy)
 
@@ -67,6 +70,7 @@ PREFERENCE = (
          pairs("method kto(loss=apo_zero_unpaired)", extra("train_sampling_strategy = random")), variant="kto"),
     Case("XP643", pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=true))"),
          pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=false))")),
+    Case("XP644", spec("method reward", "target trl-0.18", train=GEMMA), spec("method reward", train=GEMMA)),
     Case("XP641", pairs("method orpo", extra("generate_during_eval = true")),
          pairs("method orpo", "track wandb", extra("generate_during_eval = true")), variant="orpo"),
 )  # fmt: skip

@@ -56,14 +56,15 @@ def error(model_type: str, attention: str) -> float | str:
 
 
 def flags(model_type: str) -> dict[str, bool]:
-    """What the class of the causal language model declares."""
+    """What the class of the causal language model declares, and whether the family has one that gives scores."""
     import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers.models.auto import modeling_auto as auto
 
-    name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type]
+    name = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type]
     real = getattr(transformers, name if isinstance(name, str) else name[0])
     flash = real._supports_flash_attn if hasattr(real, "_supports_flash_attn") else real._supports_flash_attn_2
-    return {"sdpa": real._supports_sdpa, "flash": flash, "flex": real._supports_flex_attn}
+    scores = model_type in auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+    return {"sdpa": real._supports_sdpa, "flash": flash, "flex": real._supports_flex_attn, "scores": scores}
 
 
 def main() -> None:

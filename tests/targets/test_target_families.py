@@ -45,6 +45,12 @@ def test_the_families_that_it_does_not_know(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", targets.names())
+def test_the_families_without_scores(name: str) -> None:
+    without = sorted(family for family, found in known(name).items() if not found["scores"])
+    assert without == targets.load(name).facts["scores_absent"]
+
+
+@pytest.mark.parametrize("name", targets.names())
 def test_the_attentions_that_a_family_has(name: str) -> None:
     """gpt_oss declares flash attention and cannot have it; gemma2 declares sdpa under 4.52 and loses its soft cap."""
     lacks, wrong = targets.load(name).facts["family_lacks"], {}

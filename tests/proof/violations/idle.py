@@ -43,6 +43,8 @@ PROOFS: tuple[Proof, ...] = (
           variant="kto"),
     Proof("R", "XP643", at="train", raises="AssertionError", match="already been reduced", text=rewards("true"),
           legal=rewards("false")),
+    Proof("R", "XP644", at="load", raises="ValueError", match="Unrecognized configuration class",
+          legal=spec("method reward", OLD, train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
     Proof("S", "XP508", at="load", measure="idle.mixture", raises="AttributeError", match="'NoneType' object has no attribute 'endswith'"),
     Proof("S", "XP509", at="init", measure="rows.order", expect={"sampler": "RandomSampler"},
           legal=spec("data(shuffle=false)", "method kto", OLD, train=KTO)),
