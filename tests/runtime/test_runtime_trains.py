@@ -114,13 +114,13 @@ sys.path.insert(0, sys.argv[1])
 from trainer import model
 from trainer.bundle import read
 from trainer.data import build
-from trainer.trainer import Trainer
+from trainer.trainer import trainer_class
 from trl import SFTConfig
 bundle = read(sys.argv[1])
 tokenizer = model.load_tokenizer(bundle)
 rows, _ = build(bundle)
 args = SFTConfig(**bundle.arguments)
-trainer = Trainer(
+trainer = trainer_class(bundle.config)(
     model=model.load_model(bundle, tokenizer), args=args, train_dataset=rows, processing_class=tokenizer
 )
 assert trainer.args is args, "the arguments object was replaced"

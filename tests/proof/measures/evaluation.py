@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
+from unittest.mock import patch
 
 
 def metrics(scene: Any) -> dict[str, Any]:
@@ -17,3 +20,14 @@ def metrics(scene: Any) -> dict[str, Any]:
 def interval(scene: Any) -> dict[str, Any]:
     """Steps between two evaluations, as the arguments have them once they are built."""
     return {"steps": scene.args.eval_steps}
+
+
+def without_trackers(scene: Any) -> dict[str, Any]:
+    """Makes the trainer where neither wandb nor comet is installed, as for a bundle that does not track with them."""
+    module, _, name = scene.plan["config"].rpartition(".")
+    maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+    names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}
+    there = sys.modules[maker.__module__]
+    with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):
+        scene.trainer  # noqa: B018
+    return {}

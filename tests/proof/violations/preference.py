@@ -46,8 +46,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R", "XP637", at="init", raises="ValueError", match="ZeRO-3",
           text=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
           legal=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero2")),
-    Proof("R", "XP641", at="init", raises="ValueError", match="generate_during_eval",
+    Proof("R", "XP641", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval",
           legal=pairs("method dpo", "target trl-0.18")),
-    Proof("R", "XP641", case="XP641-orpo", at="init", raises="ValueError", match="generate_during_eval", variant="orpo",
+    Proof("R", "XP641", case="XP641-orpo", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval", variant="orpo",
           legal=pairs("method orpo")),
 )  # fmt: skip
