@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import harness
 from xpc.compiler.lower.arguments import DTYPES
+from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
@@ -11,7 +12,7 @@ FORMAT = 1
 SHARE = 0.6
 """Share of a GPU's memory that the weights may take where every process loads a copy; the rest is the batch's."""
 
-SCRIPT = """\
+HEAD = """\
 #!/usr/bin/env bash
 # Evaluates the trained model by lm-evaluation-harness {version}. evaluation.json beside this script names the tasks.
 #
@@ -22,40 +23,6 @@ SCRIPT = """\
 #   ./evaluate.sh --dry-run   print the command, and stop
 #
 # PYTHON names the interpreter (default: python3). Nothing else is accepted.
-if [ -z "${{BASH_VERSION:-}}" ]; then
-  echo "evaluate.sh: this is a script for bash: bash evaluate.sh" >&2
-  exit 2
-fi
-set -euo pipefail
-
-script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
-here=${{script%/*}}
-python=${{PYTHON:-python3}}
-dry_run=false
-
-if [ "$#" -gt 1 ]; then
-  echo "evaluate.sh: one argument at most; what is evaluated is decided by the bundle, not by flags" >&2
-  exit 2
-fi
-case "${{1:-}}" in
-  "") ;;
-  --dry-run) dry_run=true ;;
-  *)
-    printf 'evaluate.sh: unknown argument %q; only --dry-run is accepted\\n' "$1" >&2
-    exit 2
-    ;;
-esac
-
-command=(
-{words}  "$here/trainer/harness.py"
-)
-
-if [ "$dry_run" = true ]; then
-  printf '%q ' "${{command[@]}}"
-  printf '\\n'
-  exit 0
-fi
-exec "${{command[@]}}"
 """
 
 
@@ -73,10 +40,12 @@ def requirement(spec: Spec) -> str:
 def script(spec: Spec) -> str:
     """`evaluate.sh`: on one machine, one process, or one for each GPU where each can hold the model."""
     processes = _processes(spec)
-    words = '  "$python"\n'
+    words = '"$python"'
     if processes > 1:  # -P: what lies in the caller's folder is no module of the launcher
-        words = f'  "$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}\n'
-    return SCRIPT.format(version=harness.version(), processes=processes, words=words)
+        words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
+    head = HEAD.format(version=harness.version(), processes=processes)
+    flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
+    return "".join([head, flags, command([words], "harness.py"), DRY_RUN, RUN])
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
 
 HEAD = """\
@@ -18,31 +19,6 @@ HEAD = """\
 #   ./launch.sh --dry-run     print the command, and stop
 #
 # PYTHON names the interpreter (default: python3).{port_help}{vllm_help} Nothing else is accepted.
-if [ -z "${{BASH_VERSION:-}}" ]; then
-  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
-  exit 2
-fi
-set -euo pipefail
-
-script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
-here=${{script%/*}}
-python=${{PYTHON:-python3}}
-dry_run=false
-only_preflight=false
-
-if [ "$#" -gt 1 ]; then
-  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
-  exit 2
-fi
-case "${{1:-}}" in
-  "") ;;
-  --dry-run) dry_run=true ;;
-  --preflight) only_preflight=true ;;
-  *)
-    printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\\n' "$1" >&2
-    exit 2
-    ;;
-esac
 """
 
 PORT = """
@@ -83,20 +59,13 @@ ONE_CPU = """
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 """
 
-TAIL = """
-if [ "$dry_run" = true ]; then
-  printf '%q ' "${command[@]}"
-  printf '\\n'
-  exit 0
-fi
-
+PREFLIGHT = """
 # In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
 "$python" "$here/trainer/main.py" --preflight
 if [ "$only_preflight" = true ]; then
   exit 0
 fi
 export XPC_PREFLIGHT=passed
-exec "${command[@]}"
 """
 
 
@@ -123,7 +92,8 @@ def launch(spec: Spec) -> str:
             target=spec.target.name,
             vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if _asks_server(spec) else "",
             port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
-        )
+        ),
+        start("launch.sh", "trained", {"--dry-run": "dry_run", "--preflight": "only_preflight"}),
     ]
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
@@ -133,8 +103,7 @@ def launch(spec: Spec) -> str:
     if spec.on_cpu:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, group))
-    parts.append(TAIL)
-    return "".join(parts)
+    return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
 
 
 def _asks_server(spec: Spec) -> bool:
@@ -155,17 +124,13 @@ def readers(spec: Spec) -> str:
 
 
 # trainer/start.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
-def _command(words: list[str]) -> str:
-    return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + '  "$here/trainer/main.py"\n)\n'
-
-
 def _accelerate(multi: bool, group: bool) -> str:
     words = ['"$python" "$here/trainer/start.py" accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
     if group:
         words.append('--main_process_port "$port"')
     if multi:
         words.append('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"')
-    return _command(words)
+    return command(words, "main.py")
 
 
 def _torchrun(spec: Spec, multi: bool) -> str:
@@ -175,4 +140,4 @@ def _torchrun(spec: Spec, multi: bool) -> str:
         words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')
     else:
         words.append("--standalone")
-    return _command(words)
+    return command(words, "main.py")

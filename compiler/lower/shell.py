@@ -1,0 +1,58 @@
+"""What the scripts of a bundle share: they run under bash, from any folder, and take one flag at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+START = """\
+if [ -z "${{BASH_VERSION:-}}" ]; then
+  echo "{name}: this is a script for bash: bash {name}" >&2
+  exit 2
+fi
+set -euo pipefail
+
+script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
+here=${{script%/*}}
+python=${{PYTHON:-python3}}
+{variables}
+if [ "$#" -gt 1 ]; then
+  echo "{name}: one argument at most; what is {done} is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${{1:-}}" in
+  "") ;;
+{cases}  *)
+    printf '{name}: unknown argument %q; only {flags} accepted\\n' "$1" >&2
+    exit 2
+    ;;
+esac
+"""
+
+DRY_RUN = """
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\\n'
+  exit 0
+fi
+"""
+RUN = 'exec "${command[@]}"\n'
+
+
+def start(name: str, done: str, flags: Mapping[str, str]) -> str:
+    """The lines before the work: the shell, the folder and the flags, each with the variable that it sets to true.
+
+    `name` is the script's file name, `done` what it does to the model ("trained").
+    """
+    words = " and ".join(flags)
+    return START.format(
+        name=name,
+        done=done,
+        variables="".join(f"{variable}=false\n" for variable in flags.values()),
+        cases="".join(f"  {flag}) {variable}=true ;;\n" for flag, variable in flags.items()),
+        flags=f"{words} {'is' if len(flags) == 1 else 'are'}",
+    )
+
+
+def command(words: list[str], program: str) -> str:
+    """The command as an array of the shell, one group of words a line; `program` lies in the bundle's trainer/."""
+    return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'
