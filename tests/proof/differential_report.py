@@ -174,7 +174,16 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
                 *(f"- {what} ({number})" for what, number in kinds.most_common()),
                 "",
             ]
-    entries = tomllib.loads(found).get("found", []) if found else []
+    told_of = tomllib.loads(found) if found else {}
+    for one in told_of.get("again", []):
+        lines += [
+            f"After what is listed above was mended, with another seed (`{one['command']}`):"
+            f" {one['accepted']:,} specs accepted and constructed, {one['rejected']:,} rejected, {one['stepped']} trained"
+            f" a step, {one['past']} looked at past the checker; {one['false_accepts']} false accepts,"
+            f" {one['false_refusals']} suspected false refusals.",
+            "",
+        ]
+    entries = told_of.get("found", [])
     if entries:
         lines += ["Found by earlier runs, and fixed:", ""]
         lines += [f"- {one['what']}: {one['fate']}" for one in entries]
