@@ -178,9 +178,9 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
     for one in told_of.get("again", []):
         lines += [
             f"After what is listed above was mended, with another seed (`{one['command']}`):"
-            f" {one['accepted']:,} specs accepted and constructed, {one['rejected']:,} rejected, {one['stepped']} trained"
-            f" a step, {one['past']} looked at past the checker; {one['false_accepts']} false accepts,"
-            f" {one['false_refusals']} suspected false refusals.",
+            f" {one['accepted']:,} specs accepted and constructed, {one['rejected']:,} rejected,"
+            f" {one['stepped']} trained a step, {one['past']} looked at past the checker;"
+            f" {one['false_accepts']} false accepts, {one['false_refusals']} suspected false refusals.",
             "",
         ]
     entries = told_of.get("found", [])
