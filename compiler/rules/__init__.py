@@ -16,7 +16,7 @@ from xpc.grammar.record import record
 
 PREFERENCE = ("dpo", "orpo", "kto", "reward")
 ONLINE = ("grpo", "rloo")
-FEW = range(2**16)
+FEW = 2**16
 """Rows that a batch may be larger than."""
 LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 """Schedules that not every strategy, target or run can have."""
@@ -50,7 +50,7 @@ def _has(spec: Spec, clause: str, names: tuple[str, ...]) -> bool:
 
 GROUPS: tuple[Group, ...] = (
     Group("batch"),
-    Group("batch_rows", lambda spec: any(one.path or one.take or one.rows in FEW for one in spec.data)),
+    Group("batch_rows", lambda spec: any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)),
     Group("optimizer", lambda spec: spec.get("optimizer") != "adamw" or _has(spec, "optimizer", OPTIMIZER)),
     Group("schedule", lambda spec: spec.get("schedule") in LATER or _has(spec, "schedule", SCHEDULE)),
     Group("precision"),

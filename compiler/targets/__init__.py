@@ -128,7 +128,12 @@ class Target:
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
         """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
-        return {name: _field(name, record) for name, record in self._records(config).items()}
+        known = _FIELDS.get((self.name, config))
+        if known is None:
+            known = _FIELDS[self.name, config] = {
+                name: _field(name, record) for name, record in self._records(config).items()
+            }
+        return known
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""
@@ -221,6 +226,10 @@ def load(name: str) -> Target | None:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".json")
     with open(path, encoding="utf-8") as file:
         return Target(name, json.load(file))
+
+
+_FIELDS: dict[tuple[str, str], Mapping[str, Field]] = {}
+"""What `fields` has read, by target and class: a compilation asks many times."""
 
 
 def _field(name: str, record: Mapping[str, Json]) -> Field:
