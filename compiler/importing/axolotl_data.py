@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing import corpus
-from xpc.compiler.importing.entries import Entry, boolean, number, text
+from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.importing.outcome import Draft, Source
 from xpc.compiler.importing.templates import TEMPLATES
-from xpc.compiler.kinds import Amount
 from xpc.compiler.shapes import METHOD_SHAPES, SHAPES
 
 Entries = Mapping[str, Entry]
@@ -208,16 +207,9 @@ def _rest(draft: Draft, table: Entries) -> None:
 
 
 def _holdout(draft: Draft, named: Entries) -> None:
-    size = named.get("val_set_size")
-    value = number(size) if size is not None else None
-    if size is not None and not value:
-        draft.note(size, "nothing is held out")
-        draft.settings.pop("eval.every", None)
-    elif size is not None and value is not None and value > 0:
-        draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), size)
-    elif size is not None:
-        draft.error(size, "it takes a share below 1 or a number of rows")
-    else:
+    if "val_set_size" in named:
+        corpus.holdout(draft, named["val_set_size"])
+    if not draft.has("data.holdout"):
         draft.settings.pop("eval.every", None)
 
 

@@ -158,10 +158,11 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
         draft.setting("data.seed", table["seed"])
     draft.default("data.seed", 0, "not set: the handbook's mixtures")
     if "test_split_size" in table:
-        _holdout(draft, table["test_split_size"])
+        holdout(draft, table["test_split_size"])
 
 
-def _holdout(draft: Draft, entry: Entry) -> None:
+def holdout(draft: Draft, entry: Entry) -> None:
+    """Rows held out for evaluation: a share below 1, or a number of rows; 0 and nothing hold none out."""
     value = number(entry)
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
@@ -225,7 +226,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
             draft.sources.append(found)
     size = named.get("test_split_size")
     if size is not None:
-        _holdout(draft, size)
+        holdout(draft, size)
 
 
 def _single(draft: Draft, entry: Entry, named: Entries) -> None:

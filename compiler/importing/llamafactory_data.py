@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler.importing import corpus
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.asked import Asked
-from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.outcome import Draft, Source
 from xpc.compiler.importing.templates import TEMPLATES
 from xpc.compiler.kinds import Amount
@@ -81,14 +81,8 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
 
 
 def _holdout(draft: Draft, named: Entries) -> None:
-    size = named.get("val_size")
-    value = number(size) if size is not None else None
-    if size is not None and not value:
-        draft.note(size, "nothing is held out")
-    elif size is not None and value is not None and value > 0:
-        draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), size)
-    elif size is not None:
-        draft.error(size, "it takes a share below 1 or a number of rows")
+    if "val_size" in named:
+        corpus.holdout(draft, named["val_size"])
     every = draft.settings.get("eval.every")
     if every is not None and every.text != "never" and not draft.has("data.holdout"):
         draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")

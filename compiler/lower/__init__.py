@@ -29,14 +29,17 @@ EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 
 def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> dict[str, bytes]:
     """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
+    plan = payload(spec)
+    stated = plan["arguments"]
+    assert isinstance(stated, dict)
     several_on_cpu = spec.on_cpu and spec.hardware.world > 1 and not spec.zero_stage
     texts = {
-        "README.md": readme(spec, problems, silenced),
+        "README.md": readme(spec, stated, problems, silenced),
         "accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT + (CPU_COMMENT if several_on_cpu else "")),
         "launch.sh": launch(spec),
         "requirements.txt": requirements(spec),
         "spec.xp": specfile(spec),
-        "trainer_args.json": _json(payload(spec)),
+        "trainer_args.json": _json(plan),
     }
     vllm = vllm_requirement(spec)
     if vllm is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.kinds import Weighted
 from xpc.compiler.lower.drift import drift
@@ -10,6 +10,7 @@ from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import BASE, SPEC, Spec, Value
+from xpc.compiler.targets import Json
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 TYPE_CHECKING = False
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
     from xpc.compiler.silence import Silenced
 
 
-def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """The page. Texts of the spec are escaped, so that a name cannot become markup."""
+def readme(
+    spec: Spec, stated: Mapping[str, Json], problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()
+) -> str:
+    """The page. Texts of the spec are escaped, so that a name cannot become markup.
+
+    `stated` are the trainer arguments of the bundle.
+    """
     hardware = spec.hardware
     gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
     lines = [
@@ -66,7 +72,7 @@ def readme(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenc
             for escape, table in spec.extra.items()
             for name, value in table.items()
         ]
-    lines += drift(spec, cell)
+    lines += drift(spec, stated, cell)
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]

@@ -7,9 +7,8 @@ would have moved is told here, by the tables of the other targets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import TARGETS, Json, Target, load
@@ -21,12 +20,15 @@ QUIET = frozenset(
 """Arguments whose default stands nowhere (the precision is derived, the names are the spec's), or only reports."""
 
 
-def drift(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """The section's lines, or none where the versions agree. `cell` makes a text safe for a table."""
+def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:
+    """The section's lines, or none where the versions agree.
+
+    `stated` are the arguments that the bundle states; `cell` makes a text safe for a table.
+    """
     found = [load(name) for name in TARGETS if name != spec.target.name]
     others = [other for other in found if other is not None and _config(spec, other) in other.configs]
     named = [line for other in others for line in _names(spec, other, cell)]
-    moved = [line for other in others for line in _defaults(spec, other, cell)]
+    moved = [line for other in others for line in _defaults(spec, stated, other, cell)]
     if not named and not moved:
         return []
     lines = ["", "## Against other versions"]
@@ -55,8 +57,8 @@ def _names(spec: Spec, other: Target, cell: Callable[[str], str]) -> Iterator[st
             yield f"| {cell(other.name)}: {cell(name)} | {cell(gone)} |"
 
 
-def _defaults(spec: Spec, other: Target, cell: Callable[[str], str]) -> Iterator[str]:
-    here, there, stated = spec.fields(), other.fields(_config(spec, other)), arguments(spec)
+def _defaults(spec: Spec, stated: Mapping[str, Json], other: Target, cell: Callable[[str], str]) -> Iterator[str]:
+    here, there = spec.fields(), other.fields(_config(spec, other))
     for name, value in stated.items():
         old = there.get(name) or there.get(other.rename(name) or "")
         if old is None or name in QUIET or here[name].machine or _same(old.effective, here[name].effective):

@@ -128,12 +128,7 @@ class Target:
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
         """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
-        known = _FIELDS.get((self.name, config))
-        if known is None:
-            known = _FIELDS[self.name, config] = {
-                name: _field(name, record) for name, record in self._records(config).items()
-            }
-        return known
+        return _fields(self, config)
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""
@@ -228,8 +223,9 @@ def load(name: str) -> Target | None:
         return Target(name, json.load(file))
 
 
-_FIELDS: dict[tuple[str, str], Mapping[str, Field]] = {}
-"""What `fields` has read, by target and class: a compilation asks many times."""
+@cache  # a compilation asks many times
+def _fields(target: Target, config: str) -> Mapping[str, Field]:
+    return {name: _field(name, record) for name, record in target._records(config).items()}
 
 
 def _field(name: str, record: Mapping[str, Json]) -> Field:

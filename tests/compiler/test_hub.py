@@ -9,6 +9,7 @@ from case_support import spec
 from compile_support import checked, codes, errors, put, shown
 
 from xpc.compiler.files import Workspace
+from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.pipeline import check_text
@@ -102,7 +103,7 @@ def test_no_secret_has_a_place() -> None:
 def test_the_page_says_where_and_what_the_machine_needs() -> None:
     found = checked(spec("save(hub(name=me/model, revision=v1, checkpoint_branches))"))
     assert found.spec is not None
-    (row,) = [line for line in readme(found.spec, ()).splitlines() if line.startswith("| hub |")]
+    (row,) = [line for line in readme(found.spec, arguments(found.spec), ()).splitlines() if line.startswith("| hub |")]
     assert "pushes to me/model, branch v1; each checkpoint to a branch of its own" in row
     assert "a token that may write (HF\\_TOKEN, or hf auth login)" in row
 
