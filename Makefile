@@ -23,9 +23,9 @@ demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on
 
 test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 25 minutes)
 	$(FAST)
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadgroup
 
-test-fast: $(VENV)/ready ## the tests for daily work (under a minute and a half)
+test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
 	$(FAST)
 
 check: $(VENV)/ready ## linter, formatter and strict types

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 
 from attrs import field
 
@@ -86,8 +87,9 @@ def fates() -> tuple[dict[str, Fate], list[str]]:
     return found, wrong
 
 
+@cache
 def by_code() -> dict[str, list[Fate]]:
-    """The implemented rows of each code."""
+    """The implemented rows of each code, read once."""
     out: dict[str, list[Fate]] = {}
     for fate in fates()[0].values():
         for code in fate.codes:

@@ -1,5 +1,7 @@
 """Each rule on both sides: a spec that it rejects, and the nearest one that it lets through."""
 
+from collections.abc import Callable
+
 import pytest
 from case_support import Case
 from compile_support import checked, codes, edited, errors, of, put, shown
@@ -7,6 +9,7 @@ from rule_cases import CASES, SYNTAX
 from typed_in import leaves_out, typed_in, way_out
 
 from xpc.compiler.codes import CODES
+from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
 from xpc.grammar.diagnostic import ERROR
 
@@ -15,6 +18,23 @@ EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES]
 
 BESIDE = {"XP208"}
 """What a case of data may get too: it is written with a row or two, far fewer than a batch."""
+
+
+Refused = Callable[[Case], tuple[str, Checked]]
+
+
+@pytest.fixture(scope="session")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Refused:
+    """The folder of a case and what its rejected spec gives, checked once for all that look at it."""
+    kept: dict[str, tuple[str, Checked]] = {}
+
+    def look(case: Case) -> tuple[str, Checked]:
+        if case.title not in kept:
+            root = put(tmp_path_factory.mktemp("case"), case.files)
+            kept[case.title] = root, checked(case.rejected, root)
+        return kept[case.title]
+
+    return look
 
 
 def test_no_code_without_a_case():
@@ -27,23 +47,24 @@ def test_titles_are_unique():
 
 
 @EACH
-def test_rejected_gives_exactly_its_code(case: Case, tmp_path):
-    found = checked(case.rejected, put(tmp_path, case.files))
+def test_rejected_gives_exactly_its_code(case: Case, refused: Refused):
+    _, found = refused(case)
     assert case.code in codes(found), shown(found)
     others = {one.code for one in found.problems if one.severity != "note"} - {case.code} - BESIDE
     assert not others, shown(found)
 
 
 @EACH
-def test_accepted_does_not_give_it(case: Case, tmp_path):
-    found = checked(case.accepted, put(tmp_path, case.files))
+def test_accepted_does_not_give_it(case: Case, refused: Refused):
+    root, _ = refused(case)
+    found = checked(case.accepted, root)
     assert not errors(found), shown(found)
     assert case.code not in codes(found), shown(found)
 
 
 @EACH
-def test_a_diagnostic_is_complete(case: Case, tmp_path):
-    for one in of(checked(case.rejected, put(tmp_path, case.files)), case.code):
+def test_a_diagnostic_is_complete(case: Case, refused: Refused):
+    for one in of(refused(case)[1], case.code):
         assert one.primary is not None
         assert one.message
         assert not one.message.endswith(".")
@@ -51,9 +72,8 @@ def test_a_diagnostic_is_complete(case: Case, tmp_path):
 
 
 @EACH
-def test_an_edit_answers_its_diagnostic(case: Case, tmp_path):
-    root = put(tmp_path, case.files)
-    found = checked(case.rejected, root)
+def test_an_edit_answers_its_diagnostic(case: Case, refused: Refused):
+    root, found = refused(case)
     for one in of(found, case.code):
         if not one.edits:
             continue
@@ -76,9 +96,8 @@ NOT_TYPED = {
 
 
 @EACH
-def test_what_a_help_says_to_write_compiles(case: Case, tmp_path):
-    root = put(tmp_path, case.files)
-    found = checked(case.rejected, root)
+def test_what_a_help_says_to_write_compiles(case: Case, refused: Refused):
+    root, found = refused(case)
     for one in of(found, case.code):
         if one.severity != ERROR or {case.code, case.title} & set(NOT_TYPED):
             continue
@@ -96,11 +115,11 @@ def test_what_cannot_be_typed_in_is_a_case():
     assert not set(NOT_TYPED) - {case.code for case in CASES} - {case.title for case in CASES}
 
 
-def test_enough_diagnostics_carry_an_edit(tmp_path):
+def test_enough_diagnostics_carry_an_edit(refused: Refused):
     with_edit = {
         case.code
         for case in CASES
-        for one in checked(case.rejected, str(tmp_path)).problems
+        for one in refused(case)[1].problems
         if one.edits and one.code == case.code and one.severity == ERROR
     }
     assert len(with_edit) >= 20, sorted(with_edit)

@@ -100,6 +100,7 @@ def test_empty():
     assert format_file(read("\n# only\n\n")) == "# only\n"
 
 
+@pytest.mark.slow
 @given(files)
 def test_any_tree(file):
     text = format_file(file)

@@ -52,6 +52,7 @@ def test_tabs_are_fine():
     assert read(b"\ta\t=\t1\t# x\ty\n")[1:] == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -82,6 +83,7 @@ def test_big_and_deep_texts_are_answered(text, code):
     assert len(diagnostics) <= 21
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_bad_bytes():
     source, diagnostics = decode(b"\xff\n" * 500_000, "t.xp")
     assert len(source.text) == 1_000_000

@@ -43,10 +43,12 @@ def test_a_seed_gives_one_text() -> None:
     assert generator.spec("same") != generator.spec("other")
 
 
+@pytest.mark.slow
 def test_about_half_of_the_specs_compile(accepted: tuple[list[Spec], int]) -> None:
     assert 0.35 < len(accepted[0]) / accepted[1] < 0.8
 
 
+@pytest.mark.slow
 def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
     specs = accepted[0]
     assert {one.text("strategy") for one in specs} >= {"ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1"}
@@ -58,6 +60,7 @@ def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
     assert {one.flag("lora") or one.flag("qlora") for one in specs} == {True, False}
 
 
+@pytest.mark.slow
 def test_every_setting_is_drawn() -> None:
     written: set[str] = set()
     for number in range(1500):

@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runtime_bundles import ROOT, command, environment, launch, plan, source, write
+
+sys.path.append(os.path.join(ROOT, "tests", "support"))
+
+from forks import Forks
 
 pytestmark = pytest.mark.slow
 TINY = os.path.join(ROOT, "tests", "support", "tiny.py")
@@ -58,51 +63,73 @@ def metrics(cwd: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in handle]
 
 
-def changed(python: str, before: str, after: str) -> str:
-    code = (
-        "import sys, torch\nfrom transformers import AutoModelForCausalLM as A, AutoTokenizer as T\n"
-        "a, b = (A.from_pretrained(p) for p in sys.argv[1:])\n"
-        "n = sum(not torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters()))\n"
-        "t = T.from_pretrained(sys.argv[2])\n"
-        "print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, b.generation_config.eos_token_id"
-        " == t.eos_token_id, bool(t.chat_template))"
-    )
-    done = subprocess.run([python, "-c", code, before, after], env=environment(), capture_output=True, text=True)
-    return done.stdout.strip() or done.stderr
+LEFT = """
+import sys, torch
+from transformers import AutoModelForCausalLM as A, AutoTokenizer as T
+a, b = (A.from_pretrained(p) for p in sys.argv[1:])
+n = sum(not torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters()))
+t = T.from_pretrained(sys.argv[2])
+print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, b.generation_config.eos_token_id
+      == t.eos_token_id, bool(t.chat_template))
+"""
+"""What a run has left beside what it began from: all weights moved, their type, the cache, end token, template."""
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[dict[str, Forks]]:
+    """The interpreter of each stack that runs are forked from, started when a test asks for it."""
+    kept: dict[str, Forks] = {}
+    yield kept
+    for one in kept.values():
+        one.close()
+
+
+def fork(warm: dict[str, Forks], target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
+    """What the bundle's trainer, or another program, says and ends with; no launcher, and nothing imported anew."""
+    if target not in warm:
+        warm[target] = Forks(interpreter(target), environment())
+    done = warm[target].run(folder, cwd, *words, **settings)
+    assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
+    return done
 
 
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)])
-def test_it_trains(tmp_path: Path, tiny: dict[str, str], target: str, world: int, zero: int) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, target, world=world, zero=zero)
+def test_it_trains(
+    tmp_path: Path, tiny: dict[str, str], warm: dict[str, Forks], target: str, world: int, zero: int
+) -> None:
+    folder, cwd, _, facts = bundle(tmp_path, tiny, target, world=world, zero=zero)
     facts["arguments"].update(save_steps=8)
     write(folder, facts)
-    done = launch(folder, cwd, python)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    done = fork(warm, target, folder, cwd, world=world)
     events = metrics(cwd)
     assert [event["step"] for event in events] == list(range(1, 9))
     assert events[-1]["loss"] < events[0]["loss"] - 1
     assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens: no rank repeats another's rows
-    assert changed(python, tiny[target], os.path.join(cwd, "out")) == "True torch.float32 True True True"
+    look = tmp_path / "look.py"
+    look.write_text(LEFT)
+    left = fork(warm, target, folder, cwd, tiny[target], os.path.join(cwd, "out"), program=str(look))
+    assert left["out"].strip() == "True torch.float32 True True True"
     # Somebody who loads a checkpoint generates with the cache, too; the model in training had it off.
     with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
         assert json.load(handle)["use_cache"] is True
-    assert "mismatch" not in done.stderr
+    assert "mismatch" not in done["err"]
     with open(os.path.join(cwd, "out", "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     assert (summary["steps"], summary["sequences"]) == (8, 64 * world)
-    assert "step 8/8  loss" in done.stdout
-    assert "done       8 steps" in done.stdout
+    assert "step 8/8  loss" in done["out"]
+    assert "done       8 steps" in done["out"]
 
 
-def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, tiny: dict[str, str]) -> None:
+def test_two_processes_see_the_same_losses_under_every_strategy(
+    tmp_path: Path, tiny: dict[str, str], warm: dict[str, Forks]
+) -> None:
     curves = []
     for zero in (0, 2, 3):
         (tmp_path / str(zero)).mkdir()
-        folder, cwd, python, facts = bundle(tmp_path / str(zero), tiny, "trl-1.16", world=2, zero=zero)
+        folder, cwd, _, facts = bundle(tmp_path / str(zero), tiny, "trl-1.16", world=2, zero=zero)
         facts["arguments"].update(max_steps=3, save_strategy="no")
-        done = launch(write(folder, facts), cwd, python)
-        assert done.returncode == 0, done.stderr[-3000:]
+        fork(warm, "trl-1.16", write(folder, facts), cwd, world=2)
         curves.append([event["loss"] for event in metrics(cwd)])
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)

@@ -60,7 +60,7 @@ class Hub:
     def __enter__(self) -> Hub:
         handler = type("Handler", (_Handler,), {"hub": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it ends
         return self
 
     def __exit__(self, *_: object) -> None:
