@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
@@ -12,6 +13,8 @@ from xpc.compiler.lower import EXECUTABLE
 
 IGNORED = "__pycache__"
 """A run leaves compiled modules beside the trainer; they are nobody's work."""
+SHARED = ("trainer/", "files/", "data/")
+"""Folders of a sweep's members that hold the same: each file is on the disk once, and every member has a link to it."""
 
 
 class BundleError(Exception):
@@ -19,7 +22,7 @@ class BundleError(Exception):
 
 
 def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | None:
-    """Write the files of a bundle to the directory `out`; returns where something that stood there was moved to.
+    """Write the files of a bundle, or of a sweep's folder, to the directory `out`; returns where what stood there went.
 
     An `out` that is not a bundle, or a bundle with files that the compiler did not write, raises BundleError; with
     `force` it is moved aside, complete, to the first free `out.before-N`. A process that dies on the way leaves the old
@@ -45,14 +48,33 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
 
 def _fill(folder: str, files: Mapping[str, bytes]) -> None:
     os.chmod(folder, 0o755)
+    made: set[str] = set()
+    there: dict[tuple[str, bytes], str] = {}
     for name, data in files.items():
         if os.path.isabs(name) or ".." in name.split("/"):
             raise BundleError(f"{name} would lie outside of the bundle")
         path = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        parent = os.path.dirname(path)
+        if parent not in made:
+            os.makedirs(parent, mode=0o755, exist_ok=True)
+            made.add(parent)
+        own = name.split("/", 2)[2] if name.startswith("members/") else ""
+        if own.startswith(SHARED):
+            first = there.setdefault((own, data), path)
+            if first is not path and _linked(first, path):
+                continue
         with open(path, "wb") as handle:
             handle.write(data)
-        os.chmod(path, 0o755 if name in EXECUTABLE else 0o644)
+        os.chmod(path, 0o755 if (own or name) in EXECUTABLE else 0o644)
+
+
+def _linked(first: str, path: str) -> bool:
+    """Give a file a second name. A hard link is a file like any other, so a member can be copied away alone."""
+    try:
+        os.link(first, path)
+    except OSError:  # a file system without them, or with too many of one file
+        return False
+    return True
 
 
 def _swap(temporary: str, target: str, aside: bool) -> str | None:
@@ -95,32 +117,64 @@ def _foreign(target: str) -> str:
     known = _digests(target)
     if known is None:
         return "is not a bundle of xpc"
+    read: dict[tuple[int, int], str] = {}
     for folder, folders, inside in os.walk(target):
         folders[:] = sorted(name for name in folders if name != IGNORED)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in sorted([*inside, *links]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
-            if relative == "bundle.toml":
+            if relative in ("bundle.toml", "sweep.toml") and relative not in known:
                 continue
             if relative not in known:
                 return f"holds {relative}, which the compiler did not write"
-            with open(path, "rb") as handle:
-                if "sha256:" + sha256(handle.read()).hexdigest() != known[relative]:
-                    return f"holds {relative}, which was changed since the compiler wrote it"
+            if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would be waited for, a device read for ever
+                return f"holds {relative}, which is no regular file"
+            found = os.stat(path)
+            if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
+                with open(path, "rb") as handle:
+                    read[found.st_dev, found.st_ino] = "sha256:" + sha256(handle.read()).hexdigest()
+            if read[found.st_dev, found.st_ino] != known[relative]:
+                return f"holds {relative}, which was changed since the compiler wrote it"
     return ""
 
 
 def _digests(target: str) -> dict[str, str] | None:
-    """The `[files]` of a bundle, or None where there is no readable bundle.toml of ours."""
+    """The `[files]` of a bundle, or None where there is no readable bundle.toml of ours. Of a sweep, of all members."""
+    table = _table(os.path.join(target, "bundle.toml"), "bundle")
+    if table is not None:
+        return _files(table)
+    table = _table(os.path.join(target, "sweep.toml"), "sweep")
+    if table is None:
+        return None
+    out, found = _files(table), table.get("member")
+    for member in found if isinstance(found, list) else ():
+        name = str(member.get("name")) if isinstance(member, dict) else ""
+        if os.path.basename(name) != name:
+            return None
+        bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
+        if bundle is not None:  # one that is gone, or cannot be read, is told by its digest here
+            out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
+        out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
+    return out
+
+
+def _files(table: Mapping[str, object]) -> dict[str, str]:
+    files = table["files"]
+    assert isinstance(files, dict)
+    return {str(name): str(value) for name, value in files.items()}
+
+
+def _table(path: str, head: str) -> dict[str, object] | None:
+    """A TOML file of ours, which says in the table `head` what wrote it and has `files`; None where it is not one."""
     import tomllib
 
     try:
-        with open(os.path.join(target, "bundle.toml"), "rb") as handle:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(path, "rb") as handle:
             table = tomllib.load(handle)
     except (OSError, ValueError, RecursionError):
         return None
-    files, head = table.get("files"), table.get("bundle")
-    if not isinstance(files, dict) or not isinstance(head, dict) or "xpc" not in head:
-        return None
-    return {str(name): str(value) for name, value in files.items()}
+    said = table.get(head)
+    return table if isinstance(table.get("files"), dict) and isinstance(said, dict) and "xpc" in said else None

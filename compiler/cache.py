@@ -59,10 +59,19 @@ def state(path: str) -> str:
         return ""
 
 
+def _ours(where: str) -> bool:
+    """Whether nobody else can write into the folder: an entry is printed as it stands."""
+    try:
+        found = os.stat(where)
+    except OSError:
+        return False
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+
+
 def lookup(name: str) -> tuple[str, int] | None:
     """Output and exit status of an entry whose files are as they were, or None."""
     where = folder()
-    if where is None:
+    if where is None or not _ours(where):
         return None
     try:
         with open(os.path.join(where, name), encoding="utf-8") as handle:
@@ -82,6 +91,8 @@ def store(name: str, files: list[str], output: str, status: int) -> None:
     entry = {"files": {path: state(path) for path in files}, "output": output, "status": status}
     try:
         os.makedirs(where, mode=0o700, exist_ok=True)
+        if not _ours(where):
+            return
         temporary = os.path.join(where, f"{name}.{os.getpid()}")
         with open(temporary, "w", encoding="utf-8") as handle:
             json.dump(entry, handle)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import TextIO
 
     from xpc.compiler.files import Workspace
     from xpc.compiler.silence import Silenced
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except UsageError as error:
-        print(f"xpc: {error}", file=sys.stderr)
+        _tell(f"xpc: {error}", sys.stderr)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -57,12 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("XPC_DEBUG"):
             raise
-        print(
+        _tell(
             f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and the "
             "spec that did it belongs into a bug report",
-            file=sys.stderr,
+            sys.stderr,
         )
         return 2
+
+
+def _tell(line: str, to: TextIO) -> None:
+    """Print one line that may name files: escape sequences in it are spelled out, as in the diagnostics."""
+    from xpc.compiler.render.visible import visible
+
+    print(visible(line), file=to)
 
 
 def _cached_check(arguments: list[str]) -> int:
@@ -173,7 +181,7 @@ def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
         try:
             data, name, workspace = read_spec(path)
         except UsageError as error:
-            print(f"xpc: {error}", file=sys.stderr)
+            _tell(f"xpc: {error}", sys.stderr)
             unread = True
             continue
         checked = check_text(data, name, workspace)
@@ -212,9 +220,12 @@ def _compile(options: argparse.Namespace) -> int:
     import shlex
 
     if moved is not None:
-        print(f"moved what stood there to {moved}", file=to)
-    print(f"wrote {out}; launch it with", file=to)
-    print(f"  {shlex.quote(os.path.join(out, 'launch.sh'))}", file=to)
+        _tell(f"moved what stood there to {moved}", to)
+    many = f", {len(checked.members):,} members" if checked.members else ""
+    _tell(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
+    job = "job.sbatch" in files
+    place = shlex.quote(os.path.join(out, "job.sbatch" if job else "launch.sh"))
+    _tell(f"  {'sbatch ' * job}{place}{' --all' if many and not job else ''}", to)
     return 0
 
 

@@ -130,6 +130,66 @@ CODES: dict[str, tuple[str, str, str]] = {
         "Something was not written, and a value had to be assumed. It is stated in the bundle; writing it makes the "
         "note go away.",
     ),
+    "XP880": (
+        "sweep-shape",
+        "error",
+        "A sweep holds `setting = [values]` lines, and `zip { }` blocks of such lines. It is a list of runs, not a "
+        "program: nothing in it is computed.",
+    ),
+    "XP881": (
+        "zip-of-unequal-lists",
+        "error",
+        "The lists of a `zip` are taken side by side, value by value, so they have one length. Cutting the longer one "
+        "would drop runs that were asked for.",
+    ),
+    "XP882": (
+        "not-swept",
+        "error",
+        "A sweep varies what is trained and how. Where runs go, what they are called and what starts them is the "
+        "sweep's: it gives each member a folder and a name of its own, and one script starts them all.",
+    ),
+    "XP883": (
+        "too-many-members",
+        "error",
+        "A sweep has at most 10,000 members. Its grid is the product of its lists, which grows fast.",
+    ),
+    "XP884": (
+        "same-members",
+        "warning",
+        "Two members of the sweep are the same run, perhaps spelled in two ways. A value that a list says twice is "
+        "taken once; members that come out the same from different values are all kept.",
+    ),
+    "XP885": (
+        "written-and-swept",
+        "warning",
+        "A file states a setting and varies it in its sweep, too. The values of the sweep take the written one's "
+        "place, which no member has then. A sweep over what a base states is what `extends` is for, and not told.",
+    ),
+    "XP886": (
+        "members-on-one-branch",
+        "error",
+        "Every member of a sweep with `hub` pushes to a branch of its own; with a written `revision` all would push to "
+        "that one, each over the last.",
+    ),
+    "XP887": (
+        "array-of-several-shapes",
+        "error",
+        "An array of Slurm has one shape: its header asks once for nodes and GPUs, for all of its tasks. Members on "
+        "other machines are another sweep.",
+    ),
+    "XP590": (
+        "data-from-a-hidden-folder",
+        "warning",
+        "The data lies in a hidden folder outside of the spec's, where programs keep keys and caches, and a copy of it "
+        "goes into the bundle, which others can read. A file in a folder that is not hidden gives no warning. A text "
+        "that `file(...)` names there is refused (XP114).",
+    ),
+    "XP888": (
+        "array-larger-than-usual",
+        "warning",
+        "Slurm refuses an array with an index of `MaxArraySize` or above, and that is 1001 unless slurm.conf says more: "
+        "`sbatch` ends with `Invalid job array specification`. Source: slurm.conf(5).",
+    ),
     "XP901": (
         "unused-silence",
         "warning",

@@ -7,7 +7,7 @@ from math import lcm
 from xpc.compiler import plan
 from xpc.compiler.codes import report
 from xpc.compiler.registry import find_family
-from xpc.compiler.schema import BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
+from xpc.compiler.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic
@@ -54,7 +54,7 @@ class Derivation:
 
     def _method(self) -> None:
         """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
-        method, tuned = self._get("method"), self._get("lora") is True or self._get("qlora") is True
+        method, tuned = self._get("method"), any(self._get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, "sft"):
             from xpc.compiler import derive_method
 

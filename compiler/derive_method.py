@@ -18,6 +18,12 @@ from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
+OFT_BLOCK = 32
+"""Inputs that OFT rotates together; PEFT 0.21 and 0.17 `OFTConfig`."""
+EMBEDDING_LR = 1e-6
+"""LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
+EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
+"""Modules of a row a token: what they hold when they are trained whole beside adapters."""
 USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
 
@@ -26,11 +32,19 @@ def adapter(of: Derivation) -> None:
     """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
     if "lora.targets" not in of.values:
         of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
-    if "lora.dropout" not in of.values and adapted(of.target.name, of.model.model_type, of._get("lora.targets")):
+    stacks = adapted(of.target.name, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
+    if "lora.dropout" not in of.values and stacks:
         of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
-    for name, value in LORA.items():
+    for name, value in LORA.items() if of._get("oft") is not True else ():
         if f"lora.{name}" not in of.values:
             of._set(f"lora.{name}", value, "TRL's own", DEFAULT)
+    if of._get("oft") is True:
+        if "lora.dropout" not in of.values:
+            of._set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
+        if "lora.rank" not in of.values and "lora.block_size" not in of.values:
+            of._set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
+    if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
+        of._set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
     if of._get("qlora") is True and "lora.bits" not in of.values:
         of._set("lora.bits", 4, "qlora", DEFAULT)
     if of._get("lora.bits") == 4 and "lora.double_quant" not in of.values:
@@ -108,8 +122,25 @@ def memory(of: Derivation, need: Need) -> Need:
     bits, dtype = of._whole("lora.bits"), of._get("model.dtype") or "fp32"
     scaled = {4: 0.55, 8: 1.05}.get(bits or 0)  # bytes of a quantized weight with its share of the scales
     weight = scaled or (4.0 if dtype == "fp32" else 2.0)
-    method, rank = of._get("method"), of._whole("lora.rank") or 0
+    method, rank = of._get("method"), _rank(of, need)
+    saved = of._get("lora.modules_to_save")
+    rows = sum(str(one).rpartition(".")[2] in EMBEDDINGS for one in saved) if isinstance(saved, tuple) else 0
+    facts = need.facts
+    whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
     compares = method in ("dpo", "kto") and not (of._get("method.precompute") or of._get("method.reference_free"))
     compares = compares or (method in ONLINE and bool(of._get("method.beta")))
     sequences = 2 if method in ("dpo", "orpo", "reward", "kto") else 1
-    return evolve(need, rank=rank, weight=weight, references=int(compares and not rank), sequences=sequences)
+    return evolve(
+        need, rank=rank, whole=whole, weight=weight, references=int(compares and not rank), sequences=sequences
+    )
+
+
+def _rank(of: Derivation, need: Need) -> int:
+    """The rank of the adapters; of OFT, one whose matrices are not smaller: a block of n inputs has n(n-1)/2 angles."""
+    rank = of._whole("lora.rank") or 0
+    if of._get("oft") is not True:
+        return rank
+    block = of._whole("lora.block_size") or 0
+    if rank and need.facts is not None:
+        block = need.facts.hidden // rank
+    return max(1, block // 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry, schema
 from xpc.compiler.codes import report
-from xpc.compiler.items import Collector, Item, Row, Written
+from xpc.compiler.items import Collector, Item, Row, Swept, Written
 from xpc.compiler.kinds import BLOCK, CHOICES, FLAG
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Edit, Label
@@ -150,7 +150,7 @@ class _Expander(Collector):
         if path is None:
             return
         row = schema.BY_PATH.get(path)
-        if row is None:
+        if row is None or row.kind is BLOCK:
             self.problem(
                 "XP104", f"`{name.text}` is a clause, not a setting", name.span, help=f"write {name.text} {{ ... }}"
             )
@@ -213,7 +213,7 @@ class _Expander(Collector):
         if row.kind is FLAG:
             self.add(path, None, name.span)
             self.inside(body, path)
-        elif row.kind is BLOCK or row.pending:
+        elif row.pending:
             self.add(path, None, name.span)
         elif row.alone and not body:
             self.add(path, Ref(name.span, row.alone), name.span)
@@ -246,8 +246,9 @@ class _Expander(Collector):
             self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)
             body = body[1:] if on_or_off else body
             if row.kind is BLOCK:
-                return  # a sweep's lines are settings of their own; they are read when sweeps are compiled
-            self.inside(body, "lora" if clause == "qlora" else clause)
+                self.out.sweep = Swept(self.file, self.label(span), tuple(body))
+                return
+            self.inside(body, "lora" if clause in schema.ADAPTERS else clause)
             return
         heads: list[Value] = []
         rest: list[Operand | Clause] = []

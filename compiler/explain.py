@@ -84,10 +84,17 @@ def _value(path: str, rows: list[Setting]) -> str:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
-    spec = check_text(data, name, workspace).spec
+    checked = check_text(data, name, workspace)
+    spec = checked.spec
     if spec is None:
         return f"{path} has errors; `xpc check {path}` shows them\n"
+    swept = [row for row in rows if checked.members and row.path in dict(checked.members[0].settings)]
     out = []
+    for row in swept:
+        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
+        values = list(dict.fromkeys(show(row, value.value) for value in found))
+        out.append(f"{row.path} is swept in {path}: {', '.join(values)}\n  from {found[0].origin.describe()}\n")
+    rows = [row for row in rows if row not in swept]
     for row in rows:
         value = spec.values.get(row.path)
         if value is None:

@@ -20,6 +20,11 @@ MAX_DATA = 64 * 2**20
 """Largest local data file that is copied into a bundle, bytes."""
 HEAD = 2**20
 """What is read of a data file to see the columns of its first row, bytes."""
+BASES = (".xp",)
+OURS = (*BASES, ".jinja", ".jinja2", ".j2")
+"""Endings of files that are written for a training run and for nothing else."""
+TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
+"""Endings of files that a spec may name out of its own folder: keys and passwords have none of them."""
 
 
 @record
@@ -49,14 +54,39 @@ class Workspace:
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
         return name, os.path.join(self.root, name)
 
-    def read_beside(self, written: str, base: str) -> Read | str:
+    def read_beside(
+        self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT
+    ) -> Read | str:
         """A file named by `file("x")` or `extends "x"`, which are relative to the file `base` that says so.
 
-        An absolute path is refused: what it names goes into the bundle, and differs from machine to machine.
+        An absolute path is refused: what it names goes into the bundle, and differs from machine to machine. So is what
+        is no text of a training run and lies elsewhere (`astray`).
         """
         if os.path.isabs(written):
             return f"`{_shown(written)}` is an absolute path"
-        return self.read(written, base)
+        return self.astray(written, base, endings) or self.read(written, base, limit)
+
+    def astray(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
+        """Why a file out of the spec's folder, by its name or by a link, is not taken; nothing where it is.
+
+        A spec may come from anybody, and what it names is copied into a bundle that others can read, or quoted in a
+        diagnostic: `../../.ssh/id_ed25519` and a link to it are not followed. Templates and bases of a folder beside
+        the spec's are.
+        """
+        if "\0" in written:
+            return ""  # refused where it is read
+        home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
+        above = os.path.commonpath((home, path))
+        if above == home:
+            return ""
+        name = path.lower()
+        if not name.endswith(endings):
+            return (
+                f"`{_shown(written)}` lies outside of the spec's folder, and does not end in {' or '.join(endings[:4])}"
+            )
+        if not name.endswith(OURS) and any(part.startswith(".") for part in os.path.relpath(path, above).split(os.sep)):
+            return f"`{_shown(written)}` lies in a hidden folder, outside of the spec's"
+        return ""
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
         """The file's bytes, or a sentence that says why not."""
@@ -103,8 +133,8 @@ class Workspace:
 
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
-        with open(self.locate(written)[1], "rb") as handle:
-            return handle.read(HEAD)
+        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+            return handle.read(HEAD) or b""  # None: a file that would have to be waited for
 
 
 def _without_waiting(path: str, flags: int) -> int:

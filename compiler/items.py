@@ -9,7 +9,7 @@ from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import mutable, record
 from xpc.grammar.source import Source, Span
-from xpc.grammar.tree import File, Number, Ref, String, Train, Value
+from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
 
 @record
@@ -30,6 +30,15 @@ class Row:
     items: tuple[Item, ...] = ()
 
 
+@record
+class Swept:
+    """A `sweep` block as written: the file, the place of its name, and what stands in it."""
+
+    file: File
+    label: Label
+    body: tuple[Setting | Clause | Value, ...] = ()
+
+
 @mutable
 class Written:
     """What one file says. `data_name` is the name of its `data` block."""
@@ -41,6 +50,7 @@ class Written:
     data_name: Label | None = None
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
+    sweep: Swept | None = None
 
 
 class Collector:

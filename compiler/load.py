@@ -6,8 +6,9 @@ from attrs import field
 
 from xpc.compiler.codes import report
 from xpc.compiler.expand import expand
-from xpc.compiler.files import Workspace
-from xpc.compiler.items import Item, Row, Written
+from xpc.compiler.files import BASES, Workspace
+from xpc.compiler.items import Item, Row, Swept, Written
+from xpc.compiler.schema import ADAPTERS, OF_ONE_KIND
 from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.parse import parse
@@ -24,7 +25,9 @@ class Loaded:
     """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base.
 
     `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
-    is missing may have been written.
+    is missing may have been written. `sweep` is the block of the nearest file that has one, `beside` what that file
+    states too and `over` what the files that extend it state; `member` is the name of the one run of a sweep that this
+    is, and `model_source` where its model is named.
     """
 
     file: File
@@ -38,6 +41,12 @@ class Loaded:
     problems: list[Diagnostic] = field(factory=list)
     broken: bool = False
     files: list[File] = field(factory=list)
+    sweep: Swept | None = None
+    sweep_kind: str = SPEC
+    beside: dict[str, Item] = field(factory=dict)
+    over: set[str] = field(factory=set)
+    member: str = ""
+    model_source: Source | None = None
 
 
 def load(source: Source, workspace: Workspace) -> Loaded:
@@ -55,7 +64,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
                 report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases")
             )
             break
-        read = workspace.read_beside(last.extends.value, last.source.name)
+        read = workspace.read_beside(last.extends.value, last.source.name, BASES)
         if isinstance(read, str):
             out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
             out.broken = True  # what the base says, perhaps the header, is not known
@@ -71,17 +80,27 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         chain.append(parsed)
     out.files = chain
     for depth, one in reversed(list(enumerate(chain))):
-        _overlay(out, expand(one), SPEC if depth == 0 else BASE)
+        overlay(out, expand(one), SPEC if depth == 0 else BASE)
     return out
 
 
-def _overlay(out: Loaded, written: Written, kind: str) -> None:
+def overlay(out: Loaded, written: Written, kind: str) -> None:
+    """Lay what a file says over what its bases say."""
     out.problems += written.problems
+    written.items.pop("sweep", None)
+    if written.sweep is not None:
+        out.sweep, out.sweep_kind, out.beside, out.over = written.sweep, kind, dict(written.items), set()
+    else:
+        out.over |= {*written.items, *(("model",) if written.train is not None else ())}
     if written.train is not None:
         out.train, out.train_source = written.train, written.source
-    for path, other in (("lora", "qlora"), ("qlora", "lora")):
-        if path in written.items and other not in written.items:
-            out.items.pop(other, None)  # a child's adapter replaces its base's
+    for path in ADAPTERS:
+        if path not in written.items:
+            continue
+        for other in ADAPTERS:  # a child's adapter replaces its base's
+            if other not in written.items and out.items.pop(other, None) is not None and "oft" in (path, other):
+                for setting in OF_ONE_KIND:
+                    out.items.pop(f"lora.{setting}", None)  # of another kind of adapter
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

@@ -6,13 +6,14 @@ Loaded only for a spec that names a method, a setting of one, or an adapter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from xpc.compiler.codes import report
 from xpc.compiler.files import Read
 from xpc.compiler.items import Item
 from xpc.compiler.kinds import Weighted
 from xpc.compiler.load import Loaded
-from xpc.compiler.schema import BY_PATH, REWARDS
+from xpc.compiler.schema import ADAPTERS, BY_PATH, REWARDS
 from xpc.compiler.spec import SPEC, Origin, Value
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
@@ -73,21 +74,18 @@ class MethodCheck:
             del self.values[path]
 
     def _adapter(self) -> None:
-        one, other = (
-            self.loaded.items.get(name) if name in self.values and self.values[name].value is True else None
-            for name in ("lora", "qlora")
-        )
-        if one is not None and other is not None:
+        there = [name for name in ADAPTERS if name in self.values and self.values[name].value is True]
+        for one, other in pairwise(there):
             self.problems.append(
                 report(
                     "XP103",
-                    "`lora` and `qlora` are one adapter",
-                    other.label,
-                    related=(one.label,),
+                    f"`{one}` and `{other}` are one adapter",
+                    self.loaded.items[other].label,
+                    related=(self.loaded.items[one].label,),
                     help="keep one of the two",
                 )
             )
-            del self.values["lora"]
+            del self.values[one]
         bits = self.values.get("lora.bits")
         if bits is not None and bits.value not in (4, 8):
             self.problems.append(

@@ -9,10 +9,12 @@ from xpc.compiler.rules import check
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from xpc.compiler.load import Loaded
+    from xpc.compiler.members import Member
     from xpc.compiler.silence import Silenced
 
 ASSUMED = "XP190"
@@ -24,25 +26,48 @@ FIRST_RULE = "XP200"
 class Checked:
     """A spec that went through every check, with everything that was found. `spec` is None when an error stands.
 
-    `silenced` is what a comment of the spec took out of the findings.
+    `silenced` is what a comment of the spec took out of the findings. Of a sweep, `spec` is its first member and
+    `members` are all.
     """
 
     spec: Spec | None
     problems: tuple[Diagnostic, ...]
     silenced: tuple[Silenced, ...] = ()
+    members: tuple[Member, ...] = ()
 
 
 def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     source, problems = decode(data, name)
     loaded = load(source, workspace)
+    if loaded.sweep is not None:
+        loaded.problems = [*problems, *loaded.problems]
+        return _check_sweep(loaded, workspace)
     spec, resolve_problems = resolve(loaded, workspace)
     found = [*problems, *loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
-    wrong = any(one.severity == ERROR for one in found)
+    return _checked(loaded, spec, _told(found))
+
+
+def _told(found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings without assumptions that a misspelt spec did not make."""
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
-        found = [one for one in found if one.code != ASSUMED]
+        return [one for one in found if one.code != ASSUMED]
+    return found
+
+
+def _check_sweep(loaded: Loaded, workspace: Workspace) -> Checked:
+    """Every run that a sweep stands for."""
+    from xpc.compiler.members import members  # most specs are one run
+
+    runs, found = members(loaded, workspace, _told)
+    checked = _checked(loaded, runs[0].spec, _told(found))
+    return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
+
+
+def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Checked:
+    wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
         from xpc.compiler.silence import apply  # only a text with silences pays for them
@@ -58,4 +83,8 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
         return None, checked
     from xpc.compiler.lower import lower  # the emitters cost milliseconds that `check` has no use for
 
+    if checked.members:
+        from xpc.compiler.lower.sweep import sweep
+
+        return sweep(checked), checked
     return lower(checked.spec, checked.problems, checked.silenced), checked

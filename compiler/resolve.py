@@ -52,7 +52,7 @@ class _Resolver:
                 )
             return None, self.problems
         self._files()
-        if any(path.startswith(("method", "lora", "qlora")) for path in self.values):
+        if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
             from xpc.compiler.methods import MethodCheck  # plain sft does not pay for it
 
             read = self.workspace.read_beside
@@ -72,6 +72,10 @@ class _Resolver:
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
         Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
+        if loaded.member:
+            from xpc.compiler.members import keep_apart  # one run of a sweep
+
+            keep_apart(self.values, loaded.member)
         self._edition()
         values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
         spec = Spec(
@@ -191,7 +195,7 @@ class _Resolver:
         assert self.loaded.train is not None
         assert self.loaded.train_source is not None
         node = self.loaded.train.model
-        label = Label(self.loaded.train_source, node.span)
+        label = Label(self.loaded.model_source or self.loaded.train_source, node.span)
         config = None
         value = self.values.pop("model.config", None)
         if value is not None and isinstance(value.value, String):

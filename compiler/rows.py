@@ -31,6 +31,7 @@ class Stored:
     whole: bool = False
 
 
+@lru_cache(maxsize=32)  # the members of a sweep share their data
 def stored(source: DataSource) -> Stored:
     """The rows of a JSON or JSON-lines file that is copied into the bundle; none of any other source."""
     if source.content is None or not (source.path or "").lower().endswith((".jsonl", ".json")):
@@ -68,6 +69,7 @@ def _listed(text: str) -> Stored:
     return Stored(tuple(rows), True)
 
 
+@lru_cache(maxsize=32)
 def count(source: DataSource) -> int | None:
     """How many rows a source has, or None where that is not known. A slice of a split is not counted."""
     if source.slice is not None:
@@ -107,6 +109,16 @@ def turns(source: DataSource, row: Row) -> Iterator[Mapping[str, object]]:
         value = row.get(name)
         if isinstance(value, list):
             yield from (turn for turn in value if isinstance(turn, dict))
+
+
+@lru_cache(maxsize=32)
+def first_wrong(source: DataSource) -> tuple[int, str] | None:
+    """The number of the first row that cannot be read as its shape, and why, among those that are looked at."""
+    for number, row in enumerate(stored(source).rows):
+        wrong = wrong_shape(source, row)
+        if wrong is not None:
+            return number, wrong
+    return None
 
 
 def wrong_shape(source: DataSource, row: Row) -> str | None:

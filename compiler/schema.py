@@ -54,6 +54,10 @@ class Setting:
 METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
 ONLINE = ("grpo", "rloo")
 SFT = ("sft",)
+ADAPTERS = ("lora", "qlora", "oft")
+"""Clauses of adapters; their settings have one home, `lora`."""
+OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+"""Settings that low-rank matrices and rotations do not share, or mean differently."""
 REWARDS = (
     "accuracy", "format", "tag_count", "reasoning_steps", "length", "len", "cosine", "repetition_penalty",
     "code_format", "soft_overlong_punishment",
@@ -61,7 +65,6 @@ REWARDS = (
 """Reward functions that the runtime has by name: those of Open-R1 that execute no code."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Those that compare with a solution by math-verify."""
-LAUNCHERS = "this version writes launch.sh only; slurm, k8s and sky come with a later one"
 LATER = "reserved by the language; this version does not compile it"
 
 MAX_PROCESSES = 1024
@@ -91,17 +94,38 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.rope", k.TEXT, "RoPE scaling", pending=LATER),
     Setting("model.trust_remote_code", k.FLAG, "run code that comes with the model; needs a pinned revision",
             default=False, args=("trust_remote_code",)),
+    Setting("model.pickle", k.FLAG, "read pickled weights where there are no safetensors; of the hub, of a commit",
+            default=False, inner=True),
     Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
     Setting("model.config", k.FILE, "a config.json that gives the architecture of an unregistered model"),
     # adapters
     Setting("lora", k.FLAG, "train low-rank adapters; the model's own weights are frozen", head=True),
     Setting("qlora", k.FLAG, "train low-rank adapters over a base of 4 bits", head=True),
-    Setting("lora.rank", k.INT, "rank of the adapters", low=1, high=2**16, inner=True),
+    Setting("oft", k.FLAG, "train rotations of what layers are given; the model's own weights are frozen", head=True),
+    Setting("lora.rank", k.INT, "rank of the adapters; of oft, blocks of a layer instead of `block_size`", low=1,
+            high=2**16, inner=True),
+    Setting("lora.block_size", k.INT, "inputs of a layer that are rotated together (oft)", low=2, high=2**16,
+            inner=True),
     Setting("lora.alpha", k.REAL, "scale of the adapters: alpha / rank", low=0, inner=True),
     Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
     Setting("lora.double_quant", k.FLAG, "quantize the scales of a base of 4 bits, too", inner=True),
+    Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
+    Setting("lora.dora", k.FLAG, "train the lengths of the weights' columns, too (DoRA)", inner=True),
+    Setting("lora.parameters", k.NAMES, "parameters that get an adapter: experts that are one stack (lora)",
+            inner=True),
+    Setting("lora.modules_to_save", k.NAMES, "modules that are trained whole and saved beside the adapters",
+            inner=True),
+    Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices over that of the others (LoRA+)", low=1,
+            inner=True),
+    Setting("lora.embedding_lr", k.REAL, "learning rate of adapters on embeddings (LoRA+)", low=0, inner=True),
+    Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
+    Setting("freeze.except_last", k.INT, "layers at the end that are trained", low=1, high=10**4, inner=True),
+    Setting("freeze.except_first", k.INT, "layers at the beginning that are trained", low=1, high=10**4, inner=True),
+    Setting("freeze.layer_modules", k.NAMES, "modules of these layers that are trained; unset, all", inner=True),
+    Setting("freeze.except_modules", k.NAMES, "modules outside the layers that are trained, as norm or lm_head",
+            inner=True),
     # data
     Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
@@ -320,18 +344,30 @@ TABLE: tuple[Setting, ...] = (
             choices=("local", "slurm", "k8s", "sky")),
     Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
             choices=("accelerate", "torchrun"), bare=False),
+    Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
+            default="static", inner=True, choices=("static", "c10d"), bare=False),
     Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
             high=2**31 - 1, args=("ddp_timeout",)),
-    *(Setting(f"launch.{name}", k.NAME, "setting of a cluster launcher", inner=True, pending=LAUNCHERS)
-      for name in ("partition", "account", "time", "image", "exclusive", "requeue")),
+    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas (slurm)", inner=True),
+    Setting("launch.account", k.NAME, "account that the job is charged to (slurm)", inner=True),
+    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory (slurm)", inner=True),
+    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops (slurm, k8s)", inner=True,
+            high=10**9),
+    Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
+            "unset, where there are checkpoints to go on from (slurm, k8s, sky)", inner=True),
+    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists (k8s; sky where written)",
+            inner=True),
+    Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
+            "volume or a bucket as s3://name (sky)", inner=True),
+    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN (k8s)",
+            inner=True),
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
             args=("seed",)),
     Setting("target", k.NAME, "stack that the bundle is written for", head=True),
-    Setting("sweep", k.BLOCK, "several runs from one spec", head=True, pending=LATER),
+    Setting("sweep", k.BLOCK, "several runs from one spec: lists of values, and `zip { }`", head=True),
 )  # fmt: skip
 
 CHOICE_PENDING = {
-    **{("launch", name): LAUNCHERS for name in ("slurm", "k8s", "sky")},
     ("precision", "fp8"): LATER,
 }
 """Choices that the language reserves and this version does not compile."""

@@ -345,6 +345,10 @@ def _local(
     read = workspace.read(path, limit=MAX_DATA)
     if isinstance(read, str):
         return source, [*problems, report("XP114", read, label)]
+    hidden = workspace.astray(path)
+    if hidden:
+        help = "put a copy into the spec's folder, if everybody may read it"
+        problems.append(report("XP590", hidden + ", and a copy goes into the bundle", label, help=help))
     return evolve(
         source, sha256=read.digest, bundled="data/" + bundle_name(path, read.digest), content=read.data
     ), problems

@@ -12,7 +12,7 @@ from attrs import field
 
 from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.registry import Gpu, ModelFacts
-from xpc.compiler.schema import ONLINE
+from xpc.compiler.schema import ADAPTERS, ONLINE
 from xpc.compiler.targets import Field, Target
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
@@ -229,8 +229,23 @@ class Spec:
 
     @property
     def lora(self) -> bool:
-        """Whether adapters are trained, over a base of any bits."""
-        return self.flag("lora") or self.flag("qlora")
+        """Whether adapters are trained, of any kind and over a base of any bits."""
+        return any(map(self.flag, ADAPTERS))
+
+    @property
+    def adapter(self) -> str:
+        """The clause of the adapters; `lora` where there are none."""
+        return next((name for name in ADAPTERS if self.flag(name)), "lora")
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """A list of names; none where none is given."""
+        value = self.get(path)
+        return tuple(map(str, value)) if isinstance(value, tuple) else ()
+
+    @property
+    def owns_optimizer(self) -> bool:
+        """Whether DeepSpeed makes the optimizer itself: its own AdamW, of one group of parameters and one rate."""
+        return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
     @property
     def bits(self) -> int | None:

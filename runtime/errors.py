@@ -23,14 +23,30 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def shown(text: str) -> str:
+    """The text as a terminal may get it: a row or a template can hold escape sequences, which are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)
+
+
+_hushed = False
+
+
+def hush() -> None:
+    """Leaves the talking to another node: nothing more is said here, errors apart."""
+    global _hushed
+    _hushed = True
+
+
 def say(sentence: str) -> None:
     """Prints one line, on rank 0 only."""
-    if rank() == 0:
-        print(f"[run] {sentence}", flush=True)
+    if rank() == 0 and not _hushed:
+        print(f"[run] {shown(sentence)}", flush=True)
 
 
 def stop(error: RunError) -> int:
     """Tells of the error once (rank 0, or the first process of a node that fails alone) and gives the exit status."""
     if rank() == 0 or getattr(error, "local", False):
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     return 1

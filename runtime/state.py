@@ -7,6 +7,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
+from . import network
 from .bundle import Bundle
 from .errors import RunError
 
@@ -25,6 +26,10 @@ def prepare_environment(bundle: Bundle) -> None:
     elif bundle.run["world_size"] == 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if bundle.run["nodes"] > 1:
+        network.choose(os.environ)
+    # transformers 5 would ask a service to convert pickled weights of the hub, and load what that proposes.
+    os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
     # ORPO's class stands in trl.experimental since trl 1.0, which would tell each process that it may change.
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     if bundle.run.get("project"):  # the argument `project` is trackio's; wandb knows the variable only

@@ -125,14 +125,8 @@ IMPOSSIBLE = {
     **dict.fromkeys(
         ("expert_parallel_num_nvl_bytes", "expert_parallel_token_capacity"), "the stack has no expert parallelism"
     ),
-    "lora_modules_to_save": "the language trains adapters alone",
-    "lora_target_parameters": "the language puts adapters on modules",
     "lora_layers_to_transform": "the language puts adapters on every layer",
     "peft_layers_to_transform": "the language puts adapters on every layer",
-    "loraplus_lr_ratio": "the language has one learning rate",
-    "loraplus_lr_embedding": "the language has one learning rate",
-    "peft_use_dora": "the language trains plain low-rank adapters",
-    "peft_use_rslora": "the language scales adapters by alpha / rank",
     "relora_steps": "the stack has no ReLoRA",
     "relora": "the stack has no ReLoRA",
     "jagged_restart_steps": "the stack has no ReLoRA",

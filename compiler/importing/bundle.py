@@ -10,6 +10,7 @@ from xpc.compiler.importing.asked import Asked, load
 from xpc.compiler.importing.entries import Entry, Unreadable
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.lower.specfile import quoted
+from xpc.compiler.schema import ADAPTERS
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
@@ -29,21 +30,24 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         payload = json.loads(stated)
         sources = payload["data"]["sources"]
         draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
-    except (KeyError, TypeError, ValueError) as error:
+        lines = said.decode("utf-8").split("\n")
+        copies = [(source["bundled"], source["path"]) for source in sources if source["bundled"]]
+        texts = all(isinstance(one, str) for pair in copies for one in pair)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise Unreadable("its trainer_args.json is none of this version") from error
-    lines = said.decode("utf-8").split("\n")
-    for source in sources:
-        if source["bundled"]:
-            data = read(source["bundled"])
-            if data is None:
-                raise Unreadable(f"`{source['bundled']}` is not there")
-            plain = _plain(source["bundled"])
-            draft.files[plain] = data
-            lines = [line.replace(quoted(source["path"]), quoted(plain)) for line in lines]
+    if not texts:
+        raise Unreadable("its trainer_args.json is none of this version")
+    for inside, path in copies:
+        data = read(_own(inside))
+        if data is None:
+            raise Unreadable(f"`{inside}` is not there")
+        plain = _plain(inside)
+        draft.files[plain] = data
+        lines = [line.replace(quoted(path), quoted(plain)) for line in lines]
     kept = [line for number, line in enumerate(lines, 1) if _keeps(draft, line, number, f"{name}/spec.xp")]
     text = "\n".join(_without_empty(kept))
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
-        data = read(inside)
+        data = read(_own(inside))
         if data is None:
             raise Unreadable(f"`{inside}` is not there")
         if inside.count("/") > 1:  # a task of the harness: its folder holds all that it names
@@ -66,11 +70,22 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
         listed = tomllib.loads((read("bundle.toml") or b"").decode())["files"]
     except (KeyError, ValueError) as error:
         raise Unreadable("its bundle.toml lists no files") from error
-    found = {name: read(name) for name in listed if name.startswith(folder)}
+    found = {name: read(_own(name)) for name in listed if name.startswith(folder)}
     lacking = [name for name, data in found.items() if data is None]
     if lacking:
         raise Unreadable(f"`{lacking[0]}` is not there")
     return {name: data for name, data in found.items() if data is not None}
+
+
+def _own(name: str) -> str:
+    """The name, where it is one that a bundle has: what is read here is written beside the new spec under this name.
+
+    Raises Unreadable for one that leads elsewhere; a bundle may come from anybody.
+    """
+    plain = name.isprintable() and name.startswith(("data/", "files/"))
+    if not plain or any(part in ("", ".", "..") for part in name.split("/")):
+        raise Unreadable(f"`{name[:80]}` is no name of a bundle's file")
+    return name
 
 
 def _plain(name: str) -> str:
@@ -112,4 +127,4 @@ def _stands(head: str, lines: list[str]) -> bool:
     """Whether the head of an empty block was written, or names what no default would."""
     full = next((line for line in lines if line.startswith(head)), head)
     origin = full.rpartition("  # ")[2] if "  # " in full else ""
-    return bool(WRITTEN.fullmatch(origin)) or head.strip().startswith(("lora", "qlora"))
+    return bool(WRITTEN.fullmatch(origin)) or head.strip().startswith(ADAPTERS)

@@ -49,7 +49,7 @@ def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: E
     found = [one for one in calls(text_) if one.words]
     training = [one for one in found if _trains(one.words)]
     if len(training) != 1:
-        lines = ", ".join(str(one.words[0].line) for one in training)
+        lines = ", ".join(str(one.words[0].line) for one in training[:8])
         raise Unreadable(f"it holds {len(training)} training commands, on lines {lines}" if training else
                          "it holds no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
     environment = [word for one in calls(text_) for word in one.environment]

@@ -7,6 +7,7 @@ import shlex
 import sys
 
 from xpc.compiler import targets
+from xpc.compiler.files import MAX_DATA, Workspace
 from xpc.compiler.importing import jsontext, report, yamltext
 from xpc.compiler.importing.asked import Asked, Machines, load, machines, wrong_hardware
 from xpc.compiler.importing.emit import emit
@@ -101,6 +102,8 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
     def beside(name: str) -> bytes | None:
         for folder in (source.folder, os.getcwd()):
             path = os.path.join(folder, name)
+            if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
+                continue
             if os.path.isfile(path) and os.path.getsize(path) <= 4 * MAX_SIZE:
                 with open(path, "rb") as handle:
                     return handle.read()
@@ -152,6 +155,8 @@ def _inside(folder: str, name: str) -> bytes | None:
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
+    if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
+        raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     with open(path, "rb") as handle:
         return handle.read()
 

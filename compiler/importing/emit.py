@@ -7,7 +7,7 @@ import re
 from xpc.compiler import kinds
 from xpc.compiler.importing.outcome import Draft, Source
 from xpc.compiler.lower.specfile import plain
-from xpc.compiler.schema import BY_PATH, CLAUSES, TABLE
+from xpc.compiler.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -45,17 +45,16 @@ def _lines(draft: Draft, origin: str) -> list[str]:
                 break
         out.append(header)
     out.append("")
+    adapter = next((name for name in reversed(ADAPTERS) if draft.has(name)), "lora")
     for clause in CLAUSES:
         if clause == "nodes" and draft.has("nodes") and draft.settings["nodes"].text == "1":
             continue
-        if clause in ("train", "extra") or (clause == "qlora" and draft.has("lora")):
+        if clause in ("train", "extra") or (clause in ADAPTERS and clause != adapter):
             continue
         if clause == "data":
             out += _data(draft, draft.sources if named else [])
-        elif clause == "lora" and draft.has("qlora"):
-            continue
         else:
-            out += _clause(draft, clause, "lora" if clause == "qlora" else clause)
+            out += _clause(draft, clause, "lora" if clause in ADAPTERS else clause)
     for escape, table in draft.extra.items():
         out += _extra(escape, table)
     if draft.later:
@@ -73,8 +72,6 @@ def _shown(text: str) -> str:
 def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     row = BY_PATH.get(clause)
     head = draft.settings.get(clause)
-    if clause == "qlora" and head is None:
-        return []
     inner = _inside(draft, settings)
     if head is None and not inner:
         return []

@@ -78,7 +78,11 @@ def shown(entry: Entry) -> str:
     """The value as a message or a report shows it: one line, cut."""
     import json
 
+    from xpc.compiler.secrets import is_secret
+
     text = entry.typed or json.dumps(plain(entry), ensure_ascii=False)
+    if is_secret(entry.key, str(entry.value or "")):
+        return "(a secret)"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

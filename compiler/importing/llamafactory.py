@@ -21,10 +21,12 @@ from xpc.compiler.importing.llamafactory_keys import (
     SPLIT,
     STAGES,
 )
+from xpc.compiler.importing.llamafactory_tuning import tuning
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.schema import ADAPTERS
 
 Entries = Mapping[str, Entry]
 
@@ -51,7 +53,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     rest = {key: one for key, one in named.items() if not _ours(key)}
     trainer.arguments(draft, rest)
     _precision(draft, named)
-    _tuning(draft, named)
+    tuning(draft, named)
     _optimizer(draft, named)
     trlyaml.shard(draft, named, asked, launch, zero, found)
     _second(draft, named, asked)
@@ -99,73 +101,6 @@ def _precision(draft: Draft, named: Entries) -> None:
         draft.put("model.dtype", "bf16", pure)
     second = "train_dataset" in named
     draft.default("precision", "bf16" if second else "fp32", "not set: LLaMA-Factory's own")
-
-
-def _tuning(draft: Draft, named: Entries) -> None:
-    kind = named.get("finetuning_type")
-    word = "lora" if kind is None else str(text(kind)).lower()
-    second = named.get("peft_config")
-    if "train_dataset" in named or "dist_config" in named:
-        word = "full"
-        if second is not None and not second.empty:
-            word = str(text(second.mapping["name"]) if "name" in second.mapping else "").lower()
-            kind = second.mapping.get("name", second)
-    if word not in ("lora", "full"):
-        draft.error(
-            kind or second or next(iter(named.values())), f"the language has no {word} tuning", "it has full and lora"
-        )
-        return
-    if kind is not None:
-        draft.mark(kind, "mapped", word)
-    bit = named.get("quantization_bit")
-    bits = None if bit is None or bit.empty else integer(bit)
-    if bit is not None and bit.empty:
-        draft.note(bit, "nothing is quantized")
-    if bit is not None and bits is not None and (bits not in (4, 8) or word != "lora"):
-        draft.error(bit, "the language trains adapters over a base of 4 or 8 bits")
-    way = named.get("quantization_method")
-    if way is not None and str(way.value).lower() in ("bnb", "bitsandbytes"):
-        draft.note(way, "bitsandbytes, as a bundle quantizes")
-    elif way is not None:
-        draft.error(way, "a bundle quantizes by bitsandbytes", "write `quantization_method: bnb`")
-    kind4, twice = named.get("quantization_type"), named.get("double_quantization")
-    if kind4 is not None and (kind4.value == "nf4" or bits != 4):
-        draft.note(kind4, "what a bundle writes")
-    elif kind4 is not None:
-        draft.error(kind4, "4 bits are nf4")
-    if twice is not None and bits == 4:
-        draft.setting("lora.double_quant", twice)
-    elif twice is not None:
-        draft.note(twice, "the base has no 4 bits")
-    inside = {"lora_rank": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout"}
-    given = {one: named[key] for key, one in inside.items() if key in named}
-    target = named.get("lora_target")
-    if second is not None and word == "lora":
-        table = second.mapping
-        theirs = {"r": "rank", "lora_alpha": "alpha", "lora_dropout": "dropout"}
-        given = {one: table[key] for key, one in theirs.items() if key in table}
-        target = table.get("target_modules")
-    if word == "full":
-        for one in [*given.values(), *([target] if target is not None else [])]:
-            draft.note(one, "all weights are trained")
-        return
-    place = kind or next(iter(given.values()), None)
-    switch = "qlora" if bits == 4 else "lora"
-    draft.put(switch, True, bit if bits == 4 else place, "" if place else "not set: LLaMA-Factory trains adapters")
-    if bits == 8:
-        draft.put("lora.bits", 8, bit)
-    elif bits == 4:
-        draft.default("lora.double_quant", True, "not set: LLaMA-Factory's own")
-    for name, one in given.items():
-        draft.setting(f"lora.{name}", one)
-    draft.default("lora.rank", 8, "not set: LLaMA-Factory's own")
-    rank = int(draft.settings["lora.rank"].text)
-    draft.default("lora.alpha", float(2 * rank), "not set: LLaMA-Factory takes twice the rank")
-    draft.default("lora.dropout", 0.0, "not set: LLaMA-Factory's own")
-    if target is not None and not target.empty:
-        models.targets(draft, target)
-    else:
-        draft.default("lora.targets", "all-linear", "not set: LLaMA-Factory takes every linear layer")
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
@@ -344,6 +279,6 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     draft.default("optimizer", "adamw_torch", why)
     strategy = draft.settings.get("strategy")
     sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
-    tuned = draft.has("lora") or draft.has("qlora")
+    tuned = any(map(draft.has, ADAPTERS))
     if (tuned or sharded) and draft.settings["precision"].text != "fp32":
         draft.default("model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads in the computation's dtype")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xpc.compiler.importing.llamafactory_tuning import READ
+
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 SAME = {
     "cutoff_len": "max_length",
@@ -36,7 +38,6 @@ QUIET = {
 }
 IMPOSSIBLE = {
     **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
-    "loraplus_lr_ratio": "the language has one learning rate for both matrices of an adapter",
     "use_llama_pro": "the language has no block expansion",
     "mixture_of_depths": "the language has no mixture of depths",
     "use_asft_loss": "the stack has no such loss",
@@ -52,18 +53,8 @@ IMPOSSIBLE = {
     **dict.fromkeys(
         ("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"), "the stack has no Megatron"
     ),
-    **dict.fromkeys(
-        ("oft_block_size", "oft_target", "oft_rank", "module_dropout"), "the language has no orthogonal tuning"
-    ),
-    **dict.fromkeys(
-        ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"),
-        "the language trains all weights or adapters",
-    ),
     "adapter_name_or_path": "a bundle begins with new adapters",
-    "additional_target": "the language trains adapters alone",
     "pissa_init": "the language starts adapters at zero",
-    "use_rslora": "the language scales adapters by alpha / rank",
-    "use_dora": "the language trains plain low-rank adapters",
     "rope_scaling": "reserved by the language",
     "mask_history": "the language has the loss on all answers",
     "interleave_probs": "the language concatenates its sources",
@@ -87,7 +78,8 @@ MEGATRON = (
 PADDED = "rows are padded: without padding the trainer would not cut them at `cutoff_len`; the loss is the same"
 FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 OURS = (
-    "stage", "finetuning_type", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "quantization_bit",
+    *READ,
+    "stage", "finetuning_type", "quantization_bit",
     "quantization_method", "quantization_type", "double_quantization", "template", "dataset", "dataset_dir",
     "max_samples", "val_size", "packing", "neat_packing", "flash_attn", "pure_bf16",
     "disable_gradient_checkpointing", "use_reentrant_gc", "train_on_prompt", "pref_loss", "use_dft_loss",

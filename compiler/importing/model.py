@@ -9,7 +9,9 @@ from xpc.compiler import registry
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.outcome import NULL, Draft
 from xpc.compiler.importing.values import DTYPES
+from xpc.compiler.kinds import NAMES
 from xpc.compiler.lower.specfile import quoted
+from xpc.compiler.schema import BY_PATH
 
 Entries = Mapping[str, Entry]
 
@@ -24,12 +26,13 @@ ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("q
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
 """PEFT's modules for a family where the query and value projections have other names."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-OFF_ONLY = {
-    "use_rslora": "the language scales adapters by alpha / rank",
-    "use_dora": "the language trains plain low-rank adapters",
-    "lora_modules_to_save": "the language trains adapters alone",
-    "lora_target_parameters": "the language puts adapters on modules",
+BESIDE = {
+    "use_rslora": "lora.rslora",
+    "use_dora": "lora.dora",
+    "lora_modules_to_save": "lora.modules_to_save",
+    "lora_target_parameters": "lora.parameters",
 }
+"""Of TRL's ModelConfig: switches of an adapter, and what it stands on or is trained with."""
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
@@ -93,7 +96,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
-              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *OFF_ONLY]  # fmt: skip
+              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *BESIDE]  # fmt: skip
     if use is None or use.off:
         for name in ("use_peft", *inside):
             if name in named:
@@ -118,17 +121,34 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.setting(path, named[name])
         draft.default(path, usual, "not set: TRL's ModelConfig")
     targets(draft, named.get("lora_target_modules"))
-    for name, why in OFF_ONLY.items():
-        if name in named and named[name].off:
-            draft.note(named[name], "it is off")
-        elif name in named:
-            draft.error(named[name], why)
+    beside(draft, named, BESIDE)
     task = named.get("lora_task_type")
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
         draft.note(task, "it follows the method")
     elif task is not None:
         draft.error(task, f"the task of {draft.method} is another")
     _quantization(draft, named, bits)
+
+
+def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
+    """Switches and lists of names of an adapter or of frozen weights, by their keys; one that is off says nothing."""
+    for key, path in paths.items():
+        entry = named.get(key)
+        names = words(entry) if entry is not None and not entry.off else None
+        if entry is None:
+            continue
+        if entry.off or entry.value == []:
+            draft.note(entry, "it is off")
+        elif path == "lora.embedding_lr" and not draft.has("lora.lr_ratio"):
+            draft.note(entry, "LoRA+ is not on")
+        elif BY_PATH[path].kind is not NAMES:
+            draft.setting(path, entry)
+        elif not names:
+            draft.error(entry, "it takes a list of names")
+        elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
+            draft.error(entry, "the language names modules, and has no patterns")
+        else:
+            draft.put(path, tuple(names), entry)
 
 
 def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-linear", "all")) -> None:

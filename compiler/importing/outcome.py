@@ -25,6 +25,8 @@ ASSUMED = ("optimizer", "strategy", "precision", "train.epochs")
 """Settings whose default is said all the same: a bundle chooses otherwise, or with a note."""
 
 NULL = "null: the tool's own default"
+SUGGESTED = 40
+"""Unknown keys that a nearest name is looked for; a file with more is of no tool that is known here."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
@@ -88,6 +90,7 @@ class Draft:
     fates: dict[tuple[str, str], Fate] = field(factory=dict)
     defaults: list[Fate] = field(factory=list)
     messages: list[Message] = field(factory=list)
+    unknown: int = 0
 
     # -- what is said of a key -------------------------------------------------------------------------------------
 
@@ -238,19 +241,22 @@ class Draft:
 
     def settle(self, entries: Mapping[str, Entry], known: Iterable[str], impossible: Mapping[str, str]) -> None:
         """Every key without a fate: of no effect where it is null, or off and impossible, else an error."""
-        names = tuple(known)
+        names, begun = tuple(known), set()
+        for file, key in self.fates:
+            begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
         for entry in entries.values():
-            self._settle(entry, names, impossible)
+            self._settle(entry, names, impossible, begun)
 
-    def _settle(self, entry: Entry, known: tuple[str, ...], impossible: Mapping[str, str]) -> None:
+    def _settle(self, entry: Entry, known: tuple[str, ...], impossible: Mapping[str, str],
+                begun: set[tuple[str, str]]) -> None:  # fmt: skip
+        """`begun` are the keys that something inside of has a fate."""
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        begun = (f"{entry.key}.", f"{entry.key}[")
         told = any((one.file, one.key) in self.fates for one in inside)
-        if told or any(name.startswith(begun) for file, name in self.fates if file == entry.file):
+        if told or (entry.file, entry.key) in begun:
             for one in inside:
-                self._settle(one, known, impossible)
+                self._settle(one, known, impossible, begun)
             return
         last = entry.key.rpartition(".")[2]
         if last in impossible:
@@ -261,7 +267,8 @@ class Draft:
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: it says nothing")
         else:
-            near = nearest(last, known)
+            near = nearest(last, known) if self.unknown < SUGGESTED else None
+            self.unknown += 1
             why = "the tool knows no such key, or this version does not"
             self.error(entry, why, f"did you mean `{near}`?" if near else "leave it out if it has no effect")
 

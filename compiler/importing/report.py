@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.render.visible import visible
 
 FORMAT = 1
 
@@ -31,7 +32,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
         ],
         "files": sorted(draft.files),
         "spec": spec,
-    }, ensure_ascii=False, indent=1) + "\n"  # fmt: skip
+    }, indent=1) + "\n"  # fmt: skip
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
@@ -45,4 +46,4 @@ def as_text(draft: Draft, every: bool = False) -> str:
     for said in draft.messages:
         place = f"{said.place}: " if said.place else ""
         out.append(f"{place}{said.severity}: {said.text}" + (f" (help: {said.help})" if said.help else ""))
-    return "".join(f"{line}\n" for line in out)
+    return "".join(f"{visible(line)}\n" for line in out)

@@ -60,6 +60,7 @@ class _Reader:
     at: int = 0
     line: int = 1
     known: dict[str, str] = field(factory=dict)
+    put_in: int = 0
 
     def command(self) -> list[Word] | None:
         """The words up to the end of a command; None at the end of the script."""
@@ -138,6 +139,9 @@ class _Reader:
         def one(found: re.Match[str]) -> str:
             name = found[1] or found[3]
             if name in self.known:
+                self.put_in += len(self.known[name])
+                if self.put_in > 4 * MAX_SIZE:  # variables that stand for one another twice, thirty times over
+                    raise Unreadable(f"its variables stand for more than {4 * MAX_SIZE} characters", self.line)
                 return self.known[name]
             if found[2] is not None:
                 return found[2]

@@ -163,7 +163,7 @@ def _others(name: str) -> bool:
 MODEL = (
     "model_name_or_path", "chat_template", "tokenizer_name", "tokenizer_name_or_path", "config_name", "use_peft",
     "load_in_4bit", "load_in_8bit", "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type",
-    "bnb_4bit_quant_storage", "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *models.LORA, *models.OFF_ONLY,
+    "bnb_4bit_quant_storage", "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *models.LORA, *models.BESIDE,
 )  # fmt: skip
 SHARD = (
     "deepspeed",

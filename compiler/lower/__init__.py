@@ -52,6 +52,18 @@ def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silence
         texts["requirements-eval.txt"] = evaluate.requirement(spec) + "\n"
     if spec.zero_stage:
         texts["deepspeed.json"] = _json(deepspeed(spec))
+    if spec.get("launch") == "slurm":
+        from xpc.compiler.lower import slurm
+
+        texts[slurm.NAME] = slurm.job(spec)
+    if spec.get("launch") == "k8s":
+        from xpc.compiler.lower import k8s
+
+        texts.update(k8s.files(spec, texts["trainer_args.json"]))
+    if spec.get("launch") == "sky":
+        from xpc.compiler.lower import sky
+
+        texts.update(sky.files(spec))
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     files.update(spec.bundled)
     files.update(_runtime())

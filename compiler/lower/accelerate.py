@@ -40,7 +40,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
         "main_training_function": "main",
         "num_machines": spec.hardware.nodes,
         "num_processes": spec.hardware.world,
-        "rdzv_backend": "static",
+        "rdzv_backend": spec.text("launch.rendezvous") if spec.hardware.nodes > 1 else "static",
         "use_cpu": spec.on_cpu,
     }
     if kind == "DEEPSPEED":

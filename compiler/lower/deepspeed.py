@@ -26,8 +26,9 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
         "steps_per_print": QUIET,
     }
     # DeepSpeed steps the schedule of an optimizer of its own, with the batch size in the place of a metric
-    # (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW.
-    if spec.text("optimizer") == "adamw" and spec.text("schedule") not in METRIC_SCHEDULES:
+    # (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW. So do LoRA+'s groups
+    # of two rates: what DeepSpeed makes has one.
+    if spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES:
         out["optimizer"] = {"type": "AdamW", "params": _adamw(spec)}
     else:
         out["zero_allow_untested_optimizer"] = True

@@ -33,11 +33,12 @@ def readme(
         "Compiled by xpc. Every number of this run is in the files beside this page; `bundle.toml` has their digests.",
         "",
         "```",
-        *_install(spec),
+        *install(spec),
         "./launch.sh",
         *(["pip install -r requirements-eval.txt", "./evaluate.sh"] if spec.get("eval.tasks") is not None else []),
         "```",
         *_server(spec),
+        *_submit(spec),
         "",
         "| | |",
         "|---|---|",
@@ -50,6 +51,7 @@ def readme(
         ),
         f"| method | {_method(spec)} |",
         *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
+        *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} processes |",
         f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
@@ -98,12 +100,30 @@ def cell(text: str) -> str:
     return "".join(out)
 
 
-def _install(spec: Spec) -> list[str]:
+def install(spec: Spec) -> list[str]:
     """The commands that install what the run needs; vLLM asks for other versions than the pins, so it goes alone."""
     steps = ["pip install -r requirements.txt"]
     if spec.flag("method.vllm"):
         steps.insert(0 if spec.target.facts["vllm_first"] else 1, "pip install -r requirements-vllm.txt")
     return steps
+
+
+def _submit(spec: Spec) -> list[str]:
+    """How the run is handed to a cluster, where the spec names one."""
+    lines: list[str] = []
+    if spec.get("launch") == "k8s":
+        from xpc.compiler.lower import k8s
+
+        lines = k8s.submit(spec)
+    elif spec.get("launch") == "sky":
+        from xpc.compiler.lower import sky
+
+        lines = sky.submit(spec)
+    elif spec.get("launch") == "slurm":
+        from xpc.compiler.lower import slurm
+
+        lines = slurm.submit(spec)
+    return lines
 
 
 def _server(spec: Spec) -> list[str]:
@@ -156,8 +176,26 @@ def _adapters(spec: Spec) -> str:
     targets = spec.get("lora.targets")
     where = ", ".join(targets) if isinstance(targets, tuple) else str(targets)
     base = "" if spec.bits is None else f", over a base of {spec.bits} bits"
-    rank, alpha, dropout = spec.integer("lora.rank"), spec.real("lora.alpha"), spec.real("lora.dropout")
-    return f"rank {rank}, alpha {alpha:g}, dropout {dropout:g}, on {cell(where)}{base}"
+    rank, dropout, saved = spec.get("lora.rank"), spec.real("lora.dropout"), spec.names("lora.modules_to_save")
+    where = ", ".join([where, *spec.names("lora.parameters")])
+    beside = f"; {cell(', '.join(saved))} trained whole" if saved else ""
+    if spec.flag("oft"):
+        shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations a layer"
+        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{beside}"
+    if spec.get("lora.lr_ratio") is not None:
+        beside += f"; B matrices learn at {spec.real('lora.lr_ratio'):g} times the rate"
+    return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{beside}"
+
+
+def _frozen(spec: Spec) -> str:
+    """The weights that are trained beside frozen ones."""
+    only = spec.names("freeze.layer_modules")
+    parts = [
+        f"the {side} {spec.integer(f'freeze.except_{side}')} layers" + (f" ({cell(', '.join(only))})" if only else "")
+        for side in ("first", "last")
+        if spec.get(f"freeze.except_{side}") is not None
+    ]
+    return ", ".join([*parts, *map(cell, spec.names("freeze.except_modules"))])
 
 
 def _at(revision: str | None) -> str:

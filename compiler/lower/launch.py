@@ -21,6 +21,20 @@ HEAD = """\
 # PYTHON names the interpreter (default: python3).{port_help}{vllm_help} Nothing else is accepted.
 """
 
+FREE_PORT = """
+# accelerate 1.4 would take 29500 for every run of a machine; below the ports that the system hands out itself.
+free_port() {
+  local port
+  for _ in {1..50}; do
+    port=$((10000 + RANDOM % 20000))
+    if ! (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null; then
+      break
+    fi
+  done
+  echo "$port"
+}
+"""
+
 PORT = """
 port=${{MASTER_PORT:-{port}}}
 case "$port" in
@@ -48,6 +62,22 @@ case "$MASTER_ADDR" in
     exit 2
     ;;
 esac
+# Seconds that the nodes wait for each other, in the preflight and when the run begins.
+wait=${{XPC_NODE_WAIT:-300}}
+case "$wait" in
+  *[!0-9]* | "")
+    printf 'launch.sh: XPC_NODE_WAIT must be a number of seconds, not %q\\n' "$wait" >&2
+    exit 2
+    ;;
+esac
+"""
+
+C10D = """
+# Node 0 holds the rendezvous, whatever the machines call themselves; who of them gets rank 0 torch decides.
+holds=false
+if [ "$NODE_RANK" -eq 0 ]; then
+  holds=true
+fi
 """
 
 SEVERAL_CPU = """
@@ -61,7 +91,20 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 
 PREFLIGHT = """
 # In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
-"$python" "$here/trainer/main.py" --preflight
+# A scheduler that asks it to stop meanwhile is answered at once; later the launcher hears it.
+leave() {
+  trap '' INT TERM USR1
+  kill -TERM "$checking" 2> /dev/null || true
+  printf 'launch.sh: stopped as asked, before training began\\n' >&2
+  exit "$1"
+}
+checking=
+trap 'leave 75' TERM USR1
+trap 'leave 130' INT
+"$python" "$here/trainer/main.py" --preflight &
+checking=$!
+wait "$checking"
+trap - INT TERM USR1
 if [ "$only_preflight" = true ]; then
   exit 0
 fi
@@ -98,11 +141,17 @@ def launch(spec: Spec) -> str:
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
+    # Several nodes have checked that MASTER_PORT is set.
     if group and not (torchrun and not multi):
-        parts.append(PORT.format(port=0 if spec.target.facts["fsdp2"] else 29500))
+        finds = bool(spec.target.facts["fsdp2"])
+        if not (finds or multi):
+            parts.append(FREE_PORT)
+        parts.append(PORT.format(port="" if multi else "0" if finds else "$(free_port)"))
+    if multi and spec.text("launch.rendezvous") == "c10d":
+        parts.append(C10D)
     if spec.on_cpu:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
-    parts.append(_torchrun(spec, multi) if torchrun else _accelerate(multi, group))
+    parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
 
 
@@ -124,20 +173,36 @@ def readers(spec: Spec) -> str:
 
 
 # trainer/start.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
-def _accelerate(multi: bool, group: bool) -> str:
+def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
     words = ['"$python" "$here/trainer/start.py" accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
     if group:
         words.append('--main_process_port "$port"')
     if multi:
         words.append('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"')
+        words.append(_patience(spec))
     return command(words, "main.py")
 
 
 def _torchrun(spec: Spec, multi: bool) -> str:
     words = ['"$python" "$here/trainer/start.py" torch.distributed.run', f"--nproc_per_node {spec.hardware.processes}"]
     if multi:
-        words.append(f'--nnodes {spec.hardware.nodes} --node_rank "$NODE_RANK"')
-        words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')
+        if spec.text("launch.rendezvous") == "c10d":
+            words.append(f"--nnodes {spec.hardware.nodes} --rdzv_id xpc --rdzv_backend c10d")
+            words.append('--rdzv_endpoint "$MASTER_ADDR:$port"')
+        else:
+            words.append(f'--nnodes {spec.hardware.nodes} --node_rank "$NODE_RANK"')
+            words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')
+        words.append(_patience(spec))
     else:
         words.append("--standalone")
     return command(words, "main.py")
+
+
+def _patience(spec: Spec) -> str:
+    """How long the launchers wait for each other: torch would wait 15 minutes (launcher/api.py), c10d for ten.
+
+    c10d finds out who holds its store by the machine's name, which need not resolve: it is told.
+    """
+    if spec.text("launch.rendezvous") == "c10d":
+        return '--rdzv_conf "is_host=$holds,join_timeout=$wait"'
+    return '--rdzv_conf "timeout=$wait"'

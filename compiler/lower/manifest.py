@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -167,6 +167,7 @@ def _converter() -> Converter:
     return Converter(omit_if_default=True)  # TOML has no null: what is not known is left out
 
 
+@lru_cache(maxsize=256)  # the members of a sweep share the trainer and their data
 def digest(data: bytes) -> str:
     """`sha256:` and the hex digest."""
     return "sha256:" + sha256(data).hexdigest()

@@ -88,17 +88,48 @@ def lora_section(spec: Spec) -> Json:
     """
     if not spec.lora:
         return None
-    targets = spec.get("lora.targets")
-    alpha = spec.real("lora.alpha")
+    targets, saved = spec.get("lora.targets"), spec.names("lora.modules_to_save")
     sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
     return {
-        "rank": spec.integer("lora.rank"),
-        "alpha": int(alpha) if alpha == int(alpha) else alpha,
+        **_shape(spec),
         "dropout": spec.real("lora.dropout"),
         "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
+        "modules_to_save": list(saved) or None,
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
+    }
+
+
+def _shape(spec: Spec) -> dict[str, Json]:
+    """What the adapters are: low-rank matrices, with the rates of LoRA+ where it is asked for, or rotations."""
+    if spec.flag("oft"):
+        rank = spec.get("lora.rank")
+        block = None if isinstance(rank, int) else spec.integer("lora.block_size")
+        return {"kind": "oft", "rank": rank if isinstance(rank, int) else None, "block_size": block}
+    alpha, ratio = spec.real("lora.alpha"), spec.get("lora.lr_ratio")
+    return {
+        "kind": "lora",
+        "rank": spec.integer("lora.rank"),
+        "alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "rslora": spec.flag("lora.rslora"),
+        "dora": spec.flag("lora.dora"),
+        "parameters": list(spec.names("lora.parameters")) or None,
+        "lr_ratio": None if ratio is None else spec.real("lora.lr_ratio"),
+        "embedding_lr": None if ratio is None else spec.real("lora.embedding_lr"),
+    }
+
+
+def freeze_section(spec: Spec) -> Json:
+    """Which weights are trained where `freeze` leaves some; null where all are, or adapters."""
+    if not spec.flag("freeze"):
+        return None
+    last, first = spec.get("freeze.except_last"), spec.get("freeze.except_first")
+    return {
+        "last": last if isinstance(last, int) else None,
+        "first": first if isinstance(first, int) else None,
+        "layer_modules": list(spec.names("freeze.layer_modules")) or None,
+        "modules": list(spec.names("freeze.except_modules")) or None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.kinds import Amount
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import DTYPES, arguments
-from xpc.compiler.lower.method import lora_section, max_prompt, method_section
+from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.targets import Json
 
@@ -35,6 +35,7 @@ def payload(spec: Spec) -> dict[str, Json]:
         },
         "data": _data(spec),
         "lora": lora_section(spec),
+        "freeze": freeze_section(spec),
         "hub": _hub(spec),
         "run": _run(spec),
     }
@@ -53,6 +54,7 @@ def _model(spec: Spec) -> dict[str, Json]:
         "dtype": DTYPES[spec.text("model.dtype")],
         "attn_implementation": ATTENTION[spec.text("model.attn")],
         "trust_remote_code": spec.flag("model.trust_remote_code"),
+        "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.target.facts["liger"] == "runtime",
         "params": None if spec.model.facts is None else spec.model.facts.params,
         "config_overrides": {},

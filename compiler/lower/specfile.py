@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Amount, Weighted
-from xpc.compiler.schema import TABLE, Setting
+from xpc.compiler.schema import ADAPTERS, TABLE, Setting
 from xpc.compiler.spec import DataSource, Spec
 
 STRUCTURAL = ("train.epochs", "train.steps")
@@ -21,11 +21,12 @@ def specfile(spec: Spec) -> str:
     lines += _data(spec)
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
-    by_qlora = spec.flag("qlora") or "lora" not in spec.values  # what adapters are written with
+    there = [name for name in ADAPTERS if name in spec.values]
+    adapter = next((name for name in there if spec.flag(name)), there[0] if there else "lora")
     for clause in clauses:
-        if clause == "data" or (clause == "lora" and by_qlora):
+        if clause == "data" or (clause == "lora" and clause != adapter):
             continue
-        settings = "lora" if clause == "qlora" and by_qlora else clause
+        settings = "lora" if clause == adapter else clause
         inner = [
             row
             for row in TABLE

@@ -22,8 +22,8 @@ UNKNOWN = 1
 class Need:
     """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all.
 
-    `rank` is that of adapters on every linear layer, 0 where all weights are trained; `weight` is the bytes of a frozen
-    weight. `references` counts frozen copies of the model, `sequences` those of one sample (two of a preference).
+    `rank` is that of adapters on every linear layer, 0 where all weights are trained, `whole` the parameters that are
+    trained beside them; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the model, `sequences` those of one sample (two of a preference).
     """
 
     facts: ModelFacts | None
@@ -36,6 +36,7 @@ class Need:
     fused_loss: bool
     offloaded: bool
     rank: int = 0
+    whole: int = 0
     weight: float = 4.0
     references: int = 0
     sequences: int = 1
@@ -59,7 +60,7 @@ def states(need: Need, params: int) -> float:
     frozen = params * need.weight / (shard if need.stage >= 3 else 1)
     if need.rank and need.facts is not None:
         casts = params * 2.0 if need.half and need.weight == 4 else 0.0
-        params = adapters(need.facts, need.rank)
+        params = adapters(need.facts, need.rank) + need.whole
         moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
         return frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
     reference = frozen * need.references

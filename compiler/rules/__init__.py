@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from xpc.compiler.rules.rule import Rule
+from xpc.compiler.secrets import MARKS
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record
@@ -23,7 +24,10 @@ LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 TRACKING = ("track", "track.name", "track.project")
 OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
 SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale", "factor", "patience")
+TUNED = ("block_size", "parameters", "modules_to_save", "lr_ratio", "embedding_lr")
+CLUSTER = ("partition", "account", "exclusive", "time", "requeue", "image", "volume", "secret")
 TOKENS = ("model.eos", "model.pad", "model.chat_template", "data.system")
+SECRECY = ("model.pickle", "track.name", "track.project", "data.system")
 
 
 @record
@@ -48,6 +52,13 @@ def _has(spec: Spec, clause: str, names: tuple[str, ...]) -> bool:
     return any(spec.written(f"{clause}.{name}") for name in names)
 
 
+def _marked(spec: Spec) -> bool:
+    """Whether a text of the spec has what every secret has."""
+    texts = {spec.source.text}
+    texts.update(one.origin.label.source.text for one in spec.values.values() if one.origin.label is not None)
+    return any(mark in text for text in texts for mark in MARKS)
+
+
 GROUPS: tuple[Group, ...] = (
     Group("batch"),
     Group("batch_rows", lambda spec: any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)),
@@ -64,8 +75,13 @@ GROUPS: tuple[Group, ...] = (
     Group("data_tokens", lambda spec: any(map(spec.written, TOKENS))),
     Group("evaluation", lambda spec: spec.written("eval.tasks") or spec.written("eval.allow_code_execution")),
     Group("saving"),
+    Group("secrecy", lambda spec: bool(spec.bundled) or any(map(spec.written, SECRECY)) or _marked(spec)),
     Group("publishing", lambda spec: spec.get("save.hub") is True),
     Group("launch"),
+    Group("slurm", lambda spec: spec.get("launch") == "slurm"),
+    Group("cluster", lambda spec: spec.get("launch") != "local" or _has(spec, "launch", CLUSTER)),
+    Group("k8s", lambda spec: spec.get("launch") == "k8s"),
+    Group("sky", lambda spec: spec.get("launch") == "sky"),
     Group("tracking", lambda spec: any(map(spec.written, TRACKING))),
     Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),
     Group("sft", lambda spec: spec.get("method") == "sft"),
@@ -74,6 +90,8 @@ GROUPS: tuple[Group, ...] = (
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),
     Group("adapted", lambda spec: spec.lora),
+    Group("tuned", lambda spec: spec.flag("freeze") or spec.flag("oft") or _has(spec, "lora", TUNED)),
+    Group("frozen", lambda spec: spec.flag("freeze")),
     Group("quantized", lambda spec: "quantization_config" in spec.model.config),
     Group("extra_optimizer", _extra("trl")),
     Group("extra_run", _extra("trl")),

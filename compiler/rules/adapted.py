@@ -1,4 +1,4 @@
-"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP462)."""
+"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP462, XP473)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,35 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
     """
     kind, targets = spec.model.model_type, spec.get("lora.targets")
     layers = adapted(spec.target.name, kind, targets)
-    if layers and spec.real("lora.dropout") > 0:
-        what = f"`{layers[0]}` is" if isinstance(targets, tuple) else "all-linear takes in what is"
+    named = spec.names("lora.parameters")
+    if (layers or named) and not spec.flag("oft") and spec.real("lora.dropout") > 0:
+        what = f"`{layers[0]}` is" if layers and isinstance(targets, tuple) else "all-linear takes in what is"
+        if named:
+            what = f"`{named[0][:60]}` is"
         yield Finding(
             spec.place("lora.dropout", f"{what} a stack of experts"),
             f"an adapter of the experts of {kind} has no dropout",
             "write `dropout = 0`",
             (spec.label("lora.targets", "the modules"), spec.model.label),
             "dropout = 0",
+        )
+
+
+@rule("XP473", "dora-of-fused-experts")
+def dora_of_experts(spec: Spec) -> Iterator[Finding]:
+    """The experts of a mixture are one stacked parameter in transformers 5, which has no columns of one weight.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: peft 0.21
+    `tuners/lora/layer.py` `ParamWrapper`; executed.
+    """
+    named = spec.names("lora.parameters")
+    layers = adapted(spec.target.name, spec.model.model_type, spec.get("lora.targets"))
+    if spec.flag("lora.dora") and (named or layers):
+        yield Finding(
+            spec.place("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
+            f"an adapter of the experts of {spec.model.model_type} has no dora",
+            "leave `dora` out",
+            (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )
 
 
@@ -47,7 +68,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     `utils/transformers_weight_conversion.py`; executed.
     """
     targets = spec.get("lora.targets")
-    if not isinstance(targets, tuple):
+    if not isinstance(targets, tuple) or spec.flag("oft"):
         return
     pair = names(spec.target.name, spec.model.model_type)[:2]
     there = [name for name in pair if name in adapted(spec.target.name, spec.model.model_type, targets)]
@@ -86,4 +107,4 @@ def state_space(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (dropout_of_experts, half_of_a_pair, state_space)
+RULES = (dropout_of_experts, dora_of_experts, half_of_a_pair, state_space)

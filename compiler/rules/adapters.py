@@ -130,8 +130,8 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
 
     The product of its two matrices has no higher rank than the layer's. Source: arXiv 2106.09685.
     """
-    facts, rank = spec.model.facts, spec.integer("lora.rank")
-    if facts is not None and rank > facts.hidden:
+    facts, rank = spec.model.facts, spec.get("lora.rank")
+    if facts is not None and isinstance(rank, int) and rank > facts.hidden and not spec.flag("oft"):
         yield Finding(
             spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
             f"adapters of rank {rank:,} are larger than the layers under them",

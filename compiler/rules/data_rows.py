@@ -67,15 +67,13 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     for source in spec.data:
         if source.found is None or not set(rows.columns(source)) <= set(source.found):
             continue  # XP553 speaks of the column
-        for number, row in enumerate(rows.stored(source).rows):
-            wrong = rows.wrong_shape(source, row)
-            if wrong is not None:
-                yield Finding(
-                    source.label,
-                    f"row {number} of `{source.name[:80]}` is no row of {source.shape}: {wrong}",
-                    "mend the row (they are counted from 0), or name another `format`",
-                )
-                break
+        found = rows.first_wrong(source)
+        if found is not None:
+            yield Finding(
+                source.label,
+                f"row {found[0]} of `{source.name[:80]}` is no row of {source.shape}: {found[1]}",
+                "mend the row (they are counted from 0), or name another `format`",
+            )
 
 
 @rule("XP555", "more-rows-than-there-are")

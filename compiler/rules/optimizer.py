@@ -203,7 +203,8 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     galore-torch 1.0 `galore_projector.py`; executed.
     """
     name = spec.text("optimizer")
-    if spec.lora and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
+    low_rank = spec.lora and not spec.flag("oft")
+    if low_rank and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
         ranks = f"{spec.integer('optimizer.rank')} >= {spec.integer('lora.rank')}"
         yield Finding(
             spec.place("optimizer", ranks),

@@ -77,7 +77,7 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 def _frozen(spec: Spec) -> bool:
     """Whether the model's own weights are not trained: adapters have a dtype of their own."""
-    return spec.flag("lora") or spec.flag("qlora")
+    return spec.lora and not spec.names("lora.modules_to_save")
 
 
 def _no_master(spec: Spec) -> bool:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler import registry
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.secrets import pinned
 from xpc.compiler.spec import Spec
 
 
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
-    """Code that comes with a model runs on your machines; without a revision it can change between two runs.
+    """Code that comes with a model runs on your machines; without a commit it can change between two runs.
 
-    The hub's newest commit is fetched at each start, and nothing is said today.
+    A branch and a tag can be moved, and the hub takes no shortened commit. It is an error for a model that is not in
+    the registry, whose code nobody here has looked at. A model of the registry has its classes in transformers, and
+    runs no code of its own unless somebody adds some: a warning. Today the newest commit of the branch is fetched at
+    each start, and nothing is said. Source: huggingface_hub guide "Download files" (a commit is the whole hash),
+    transformers 5.23 `dynamic_module_utils.py`.
     """
-    if spec.flag("model.trust_remote_code") and spec.model.revision is None and spec.model.path is None:
+    model = spec.model
+    if spec.flag("model.trust_remote_code") and model.path is None and not pinned(model.revision):
         yield Finding(
-            spec.place("model.trust_remote_code"),
-            "remote code of no fixed revision",
-            'write `model(revision="<commit>")`',
+            spec.place("model.trust_remote_code", "runs with your files and your network"),
+            "remote code of no fixed commit",
+            f"write the model as `{model.id}@COMMIT`, all 40 digits of it, or leave `trust_remote_code` out",
+            (spec.label("model.revision", "a branch or a tag"),),
+            severity="warning" if registry.find_model(model.id or "") is not None else "error",
         )
 
 

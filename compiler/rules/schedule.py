@@ -159,7 +159,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
     """
     name, new = spec.text("optimizer"), spec.target.name != "trl-0.18"
-    if spec.text("schedule") == "polynomial" and spec.zero_stage and name != "adamw" and new:
+    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and new:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),
             f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",

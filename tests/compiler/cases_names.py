@@ -54,7 +54,7 @@ CASES: tuple[Case, ...] = (
         spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
         {"base.xp": "seed 7\n", "t.xp": "seed 7\n"},
     ),
-    Case("XP116", spec("sweep {", "  lr = [1e-5, 2e-5]", "}"), spec()),
+    Case("XP116", spec('model(rope="yarn")'), spec()),
     Case("XP117", "xpc 1\n\nseed 1\n", spec("seed 1")),
     Case(
         "XP118",

@@ -44,7 +44,6 @@ CASES: tuple[Case, ...] = (
     ),
     Case("XP206", spec("optimizer sgd(betas=[0.9, 0.95])"), spec("optimizer sgd")),
     Case("XP207", spec("optimizer adamw(lr=0)"), spec("optimizer adamw(lr=1e-5)")),
-    Case("XP701", spec("model(trust_remote_code)"), spec('model(trust_remote_code, revision="3aab1f1")')),
     Case(
         "XP702", spec(save='save "out/run" full_state=false'), spec(save='save "out/run" full_state=false resume=never')
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cases_adapted
 import cases_attention
 import cases_best
+import cases_clusters
 import cases_data
 import cases_evaluation
 import cases_method
@@ -12,15 +13,20 @@ import cases_names
 import cases_numerics
 import cases_optimizer
 import cases_run
+import cases_secrecy
 import cases_strategy
+import cases_sweep
 import cases_syntax
+import cases_tuned
 from case_support import Case
 
 CASES: tuple[Case, ...] = (
     *cases_names.CASES,
     *cases_run.CASES,
+    *cases_secrecy.CASES,
     *cases_optimizer.CASES,
     *cases_best.CASES,
+    *cases_clusters.CASES,
     *cases_evaluation.CASES,
     *cases_numerics.CASES,
     *cases_attention.CASES,
@@ -28,5 +34,7 @@ CASES: tuple[Case, ...] = (
     *cases_data.CASES,
     *cases_method.CASES,
     *cases_adapted.CASES,
+    *cases_sweep.CASES,
+    *cases_tuned.CASES,
 )
 SYNTAX = cases_syntax.CASES

@@ -109,15 +109,13 @@ def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_pat
 
 
 def test_mid_training_example(tmp_path):
-    """As on the page it asks for slurm, which this version says it cannot do; without it it compiles, and pushes."""
+    """As on the page: it compiles for slurm, and pushes."""
     with open(os.path.join(REPOSITORY, "tests", "grammar", "examples", "mid-training.xp"), encoding="utf-8") as handle:
         text = handle.read()
     root = put(tmp_path, {"chatml.jinja": CHATML})
     found = checked(text, root)
-    assert set(errors(found)) == {"XP116"}, shown(found)
-    text = text.replace("launch slurm", "launch local")
-    found = checked(text, root)
     assert found.spec is not None, shown(found)
+    assert found.spec.get("launch") == "slurm"
     assert found.spec.hardware.world == 64
     assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [128, 1, 2]
     assert found.spec.get("batch.seq") == 32768
@@ -131,9 +129,10 @@ def test_mid_training_example(tmp_path):
     assert found.spec.get("launch.nccl_timeout") == 14400
 
 
-def test_a_sweep_is_named_and_not_compiled():
-    found = checked(HEAD + "sweep {\n  lr = [1e-6, 2e-6]\n}\n")
-    assert set(errors(found)) == {"XP116"}, shown(found)
+def test_a_sweep_is_as_many_runs_as_its_lists_say():
+    text = HEAD + "sweep {\n  lr = [1e-6, 2e-6, 5e-6]\n  zip {\n    gbs = [128, 256]\n    micro = [16, 16]\n  }\n}\n"
+    found = checked(text)
+    assert len(found.members) == 6, shown(found)
 
 
 # -- three equivalences ---------------------------------------------------------------------------------------------

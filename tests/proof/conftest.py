@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from emitted import NEW, compiled, put
 from stacks import REPOSITORY, Run, environment, interpreter, launch
 from tiny_runs import LAYOUT, STRATEGIES, lines, spec
+
+if TYPE_CHECKING:
+    from method_runs import Warm
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +47,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
         "text.jsonl": lines([{"text": f"{row[0]['content']} {row[1]['content']}"} for row in turns]),
         "layout.jinja": LAYOUT,
     })  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def ground(place: str) -> str:
+    """The tiny model with the data of every method beside it."""
+    from method_runs import files
+    from tiny import conversations
+
+    return put(place, files(conversations(64)))
+
+
+@pytest.fixture(scope="session")
+def warm(ground: str) -> Iterator[Warm]:
+    """The interpreters that runs are forked from."""
+    from method_runs import Warm
+
+    made = Warm(ground)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,13 @@ class Drawn:
 
 def kind(spec: Spec) -> tuple[str, ...]:
     """Strategy, method, adapter, hardware: steps are spread over these."""
-    adapter = "lora" if spec.flag("lora") or spec.flag("qlora") else ""
+    adapter = "lora" if spec.lora else ""
     return spec.text("strategy"), spec.text("method"), adapter, "cpu" if spec.on_cpu else "gpu"
 
 
 def trainable(spec: Spec) -> bool:
     """Whether the stacks of the tests have what a run here would load: optimizers of torch, and peft for adapters."""
-    if (spec.flag("lora") or spec.flag("qlora")) and not has(spec.target.name, "peft"):
+    if spec.lora and not has(spec.target.name, "peft"):
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 

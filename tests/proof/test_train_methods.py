@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from emitted import NEW, OLD, put
-from method_runs import ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, cut, files, finite, small, tensors
+from method_runs import ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors
 from stacks import Run, payload
 
 from xpc.compiler.schema import METHODS, ONLINE
@@ -26,22 +26,6 @@ every = pytest.mark.parametrize("small", RUNS, ids=[run.name for run in RUNS])
 
 
 @pytest.fixture(scope="module")
-def ground(place: str) -> str:
-    """The tiny model with the data of every method beside it."""
-    from tiny import conversations
-
-    return put(place, files(conversations(64)))
-
-
-@pytest.fixture(scope="module")
-def warm(ground: str) -> Iterator[Warm]:
-    """The interpreters that runs are forked from."""
-    made = Warm(ground)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run of each kind, trained once; then once more from its first checkpoint, in a copy of what it left."""
     kept: dict[Small, tuple[Trained, Trained]] = {}
@@ -49,27 +33,10 @@ def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     def run(small: Small) -> tuple[Trained, Trained]:
         if small not in kept:
             cwd = str(tmp_path_factory.mktemp(small.name))
-            first = warm.train(small.text, small.name, small.target, cwd, small.world)
-            whole = os.path.join(cwd, "whole")
-            os.rename(first.out, whole)
-            os.mkdir(first.out)
-            for name in os.listdir(whole):  # hard links: nothing here is written to in place
-                _link(os.path.join(whole, name), os.path.join(first.out, name))
-            cut(first)
-            again = warm.run(first.folder, cwd, small.target, small.world, XPC_PREFLIGHT="passed")
-            kept[small] = Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again
+            kept[small] = warm.twice(small.text, small.name, small.target, cwd, small.world)
         return kept[small]
 
     return run
-
-
-def _link(source: str, target: str) -> None:
-    import shutil
-
-    if os.path.isdir(source):
-        shutil.copytree(source, target)
-    else:
-        shutil.copy2(source, target)
 
 
 @every

@@ -150,9 +150,14 @@ def reward(index: int) -> Any:
 
 
 def adapters(plan: dict[str, Any], method: str) -> Any:
-    """The LoraConfig of a payload's `lora` section."""
-    from peft import LoraConfig
+    """The LoraConfig or OFTConfig of a payload's `lora` section."""
+    from peft import LoraConfig, OFTConfig
 
     task = "SEQ_CLS" if method == "reward" else "CAUSAL_LM"
-    return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"], task_type=task,
-                      target_modules=plan["targets"])  # fmt: skip
+    common = {"target_modules": plan["targets"], "modules_to_save": plan["modules_to_save"], "task_type": task}
+    if plan["kind"] == "oft":
+        sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
+        return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+    return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"],
+                      use_rslora=plan["rslora"], use_dora=plan["dora"], target_parameters=plan["parameters"],
+                      **common)  # fmt: skip

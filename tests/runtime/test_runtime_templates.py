@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from xpc.runtime import preflight, sources
+from xpc.runtime import first_rows, sources
 from xpc.runtime.errors import RunError
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
@@ -30,7 +30,7 @@ class Words:
 
 
 def test_marks_that_are_there():
-    assert preflight._marks(Words(MARKED)) == []
+    assert first_rows._marks(Words(MARKED)) == []
 
 
 @pytest.mark.slow
@@ -41,16 +41,16 @@ def test_marks_that_nobody_can_put_in():
 
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     tokenizer.chat_template = PLAIN
-    assert "no {% generation %} marks" in preflight._marks(tokenizer)[0]
+    assert "no {% generation %} marks" in first_rows._marks(tokenizer)[0]
 
 
 def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
-    assert not preflight._part_ways(row, Words())
-    assert preflight._part_ways(row, Words(merges=True))
+    assert not first_rows._part_ways(row, Words())
+    assert first_rows._part_ways(row, Words(merges=True))
     turns = {"prompt": [{"content": "two and two"}], "chosen": [{"content": "four"}]}
-    assert not preflight._part_ways(turns, Words())
-    assert not preflight._part_ways({"messages": []}, Words())
+    assert not first_rows._part_ways(turns, Words())
+    assert not first_rows._part_ways({"messages": []}, Words())
 
 
 def test_a_split_that_a_folder_does_not_have(tmp_path: Path):

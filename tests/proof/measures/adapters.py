@@ -78,3 +78,56 @@ def _share(part: Any) -> int:
     """Elements of a parameter that ZeRO-3 leaves in this process; all of them where it is not spread."""
     own = getattr(part, "ds_tensor", None)
     return int(part.numel() if own is None else own.numel())
+
+
+def beside(scene: Any) -> dict[str, Any]:
+    """How many trained weights are none of an adapter's."""
+    others = [name for name, one in scene.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
+    return {"others": len(others)}
+
+
+def stepped(scene: Any) -> dict[str, Any]:
+    """Whether the optimizer's groups hold the weights that are trained."""
+    optimizer = scene.trainer.create_optimizer()
+    held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    trained = [one for one in scene.trainer.model.parameters() if one.requires_grad]
+    return {"held": all(id(one) in held for one in trained)}
+
+
+def left(scene: Any) -> dict[str, Any]:
+    """Whether a run moves a weight, of those that `freeze` leaves."""
+    from xpc.runtime.frozen import _layers
+
+    plan, model = scene.plan["freeze"], scene.trainer.model
+    home, _ = _layers(model)
+    kept = plan["modules"] or []
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(not name.startswith(home) and any(f".{one}." in name for one in kept))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    scene.trainer.train()
+    return {"moves": any(not weight.equal(before[name]) for name, weight in model.named_parameters())}
+
+
+def tied(scene: Any) -> dict[str, Any]:
+    """Whether a model of tied embeddings computes after a merge of what was trained as it did before, once reloaded."""
+    import tempfile
+
+    import torch
+    from peft import get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    settings = tiny_models.config(scene.family)
+    settings.tie_word_embeddings = True
+    model = get_peft_model(
+        AutoModelForCausalLM.from_config(settings), tiny_models.adapters(scene.plan["lora"], "sft")
+    ).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and (".lora_B." in name or ".modules_to_save." in name):
+                weight.add_(0.1 * torch.randn_like(weight))
+        ids = torch.arange(3, 40)[None]
+        before = model(input_ids=ids).logits
+        with tempfile.TemporaryDirectory() as folder:
+            model.merge_and_unload().save_pretrained(folder)
+            after = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids).logits
+    return {"kept": bool((after - before).abs().max() < 1e-2)}

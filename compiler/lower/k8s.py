@@ -1,0 +1,260 @@
+"""Spec to `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, say who they are, and start launch.sh.
+
+A pod's shell holds no text of the spec but the bundle's name, which has letters, digits, dots and dashes alone. It has
+no `$(` and no `$$` either: Kubernetes reads these in a container's arguments before the shell does.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from xpc.compiler import clusters
+from xpc.compiler.lower.yamltext import document
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+FOLDER = "/workspace"
+PORT = 29500
+RESTARTS = 3
+"""Times that a job set which failed is begun again; a run that was asked to stop is begun again without counting."""
+TEMPFAIL = 75
+"""The status of a run that was asked to stop, and that goes on when it is started again."""
+
+FIND = """\
+set -eu
+{enter}
+bundle={folder}/{name}.bundle
+if [ ! -e "$bundle" ]; then
+  bundle=/opt/{name}.bundle
+fi
+if ! printf '%s  %s\\n' {digest} "$bundle/trainer_args.json" | sha256sum --check --status; then
+  echo '{file}: neither {folder}/{name}.bundle nor /opt/{name}.bundle is the bundle that this file belongs to' >&2
+  exit 1
+fi
+"""
+CACHE = """\
+export HF_HOME="${{HF_HOME:-{folder}/.cache/huggingface}}"
+"""
+TRAINJOB = """\
+if [ "${{PET_NNODES:-}}" != {nodes} ]; then
+  echo "trainjob.yaml: the job has ${{PET_NNODES:-no}} nodes, and the bundle is for {nodes}" >&2
+  exit 1
+fi
+"""
+NODE = """\
+export NODE_RANK="$PET_NODE_RANK" MASTER_ADDR="$PET_MASTER_ADDR" MASTER_PORT="$PET_MASTER_PORT"
+"""
+UNSET = """\
+unset "${!PET_@}"
+"""
+INDEX = """\
+export NODE_RANK="$JOB_COMPLETION_INDEX"
+"""
+START = """\
+exec bash "$bundle/launch.sh"
+"""
+SERVER = """\
+exec "${{PYTHON:-python3}}" "$bundle/trainer/server.py" --tensor-parallel {tensor} --data-parallel {copies}
+"""
+
+JOBSET_COMMENT = """\
+A JobSet (jobset.x-k8s.io/v1alpha2): {nodes}, each a pod that starts launch.sh of the bundle.
+Exit status {tempfail} (asked to stop, checkpoint written) and evictions: {again}
+The bundle lies in {folder} of the volume, or in /opt of the image, as {name}.bundle."""
+TRAINJOB_COMMENT = """\
+A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1): {nodes}, each a pod that starts launch.sh.
+The controller says who is who by PET_*; none of them stands here. What happens after a failure is the runtime's to say.
+The bundle lies in {folder} of the volume, or in /opt of the image, as {name}.bundle."""
+
+
+def files(spec: Spec, arguments: str) -> dict[str, str]:
+    """The two files by name; `arguments` is the bundle's trainer_args.json, by which a pod knows its bundle.
+
+    With a vLLM server there is a JobSet alone: a TrainJob has the jobs of its runtime, and no other.
+    """
+    digest = sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
+    out = {"jobset.yaml": document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
+    if not clusters.asks_server(spec):
+        out["trainjob.yaml"] = document(_trainjob(spec, digest), _comment(spec, TRAINJOB_COMMENT))
+    return out
+
+
+def submit(spec: Spec) -> list[str]:
+    """The lines of the bundle's README.md that say how it is submitted."""
+    lines = ["kubectl apply -f jobset.yaml"]
+    if not clusters.asks_server(spec):
+        lines.append("kubectl apply -f trainjob.yaml    # instead, where Kubeflow Trainer is installed")
+    where = f"/opt/{spec.name}.bundle in the image"
+    if spec.get("launch.volume") is not None:
+        where = f"`{spec.name}.bundle` on the volume, beside what the run reads, or {where}"
+    return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```"]
+
+
+def _comment(spec: Spec, text: str) -> str:
+    nodes = spec.hardware.nodes
+    again = "begun again." if clusters.requeues(spec) else "not begun again."
+    return text.format(
+        nodes=f"{nodes} node{'s' if nodes > 1 else ''}", tempfail=TEMPFAIL, again=again, folder=FOLDER, name=spec.name
+    )
+
+
+def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
+    shared = spec.get("launch.volume") is not None
+    enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
+    find = FIND.format(enter=enter, name=spec.name, digest=digest, file=file, folder=FOLDER)
+    return find + (CACHE.format(folder=FOLDER) if shared else "") + "".join(steps) + start
+
+
+def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
+    """The TrainJob. What its trainer cannot say of a pod is a patch of the runtime's one job, `node`."""
+    hardware = spec.hardware
+    told = TRAINJOB.format(nodes=hardware.nodes)
+    steps = (told, NODE if hardware.nodes > 1 else "", UNSET)
+    trainer: dict[str, Json] = {
+        "image": spec.text("launch.image"),
+        "command": ["bash", "-c", _script(spec, "trainjob.yaml", digest, *steps)],
+        "numNodes": hardware.nodes,
+        "numProcPerNode": hardware.processes,
+        "resourcesPerNode": _resources(spec),
+    }
+    secret = spec.get("launch.secret")
+    if isinstance(secret, str):
+        trainer["env"] = [
+            {"name": one, "valueFrom": {"secretKeyRef": {"name": secret, "key": one, "optional": True}}}
+            for one in ("HF_TOKEN", "WANDB_API_KEY")
+        ]
+    pod: dict[str, Json] = {
+        "terminationGracePeriodSeconds": clusters.grace(spec),
+        "volumes": _volumes(spec),
+        "containers": [{"name": "node", "volumeMounts": _mounts(spec)}],
+    }
+    patch: Json = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]}
+    body: dict[str, Json] = {
+        "runtimeRef": {"name": "torch-distributed"},
+        "trainer": trainer,
+        "runtimePatches": [{"manager": "xpc", "trainingRuntimeSpec": {"template": {"spec": patch}}}],
+    }
+    if spec.get("launch.time") is not None:
+        body["activeDeadlineSeconds"] = spec.integer("launch.time")
+    name = clusters.pod_name(spec.name)
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": body,
+    }
+
+
+def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
+    name, nodes = clusters.pod_name(spec.name), spec.hardware.nodes
+    again, server = clusters.requeues(spec), clusters.asks_server(spec)
+    env: list[Json] = []
+    if nodes > 1:
+        env += [
+            {"name": "MASTER_ADDR", "value": f"{name}-node-0-0.{name}"},
+            {"name": "MASTER_PORT", "value": str(PORT)},
+        ]
+    if server:
+        env.append({"name": "XPC_VLLM_HOST", "value": f"{name}-vllm-0-0.{name}"})
+    script = _script(spec, "jobset.yaml", digest, INDEX if nodes > 1 else "")
+    node: dict[str, Json] = {"name": "node", "replicas": 1}
+    if server:
+        node["dependsOn"] = [{"name": "vllm", "status": "Ready"}]
+    container: dict[str, Json] = {**_container(spec, "node", script, env), "resources": _resources(spec)}
+    node["template"] = {"spec": _job(spec, nodes, container)}
+    rules: list[Json] = []
+    if spec.get("launch.time") is not None:
+        rules.append({"name": "late", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]})
+    if again:
+        why: Json = ["PodFailurePolicy"]
+        rules.append(
+            {"name": "asked_to_stop", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": why}
+        )
+    policy: dict[str, Json] = {"maxRestarts": RESTARTS if again else 0}
+    if rules:
+        policy["rules"] = rules
+    body: dict[str, Json] = {
+        "network": {"enableDNSHostnames": True, "subdomain": name},
+        "failurePolicy": policy,
+        "replicatedJobs": [_server(spec, digest), node] if server else [node],
+    }
+    if server:  # the set is done when the training is, and the server ends with it
+        body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
+
+
+def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
+    """An indexed job of `nodes` pods, which ends as soon as one of them does not succeed."""
+    asked: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
+    out: dict[str, Json] = {
+        "completionMode": "Indexed",
+        "parallelism": nodes,
+        "completions": nodes,
+        "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "FailJob", "onExitCodes": asked},
+                {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            ]
+        },
+    }
+    if spec.get("launch.time") is not None and container["name"] == "node":
+        out["activeDeadlineSeconds"] = spec.integer("launch.time")
+    pod: dict[str, Json] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": clusters.grace(spec),
+        "containers": [container],
+        "volumes": _volumes(spec),
+    }
+    out["template"] = {"spec": pod}
+    return out
+
+
+def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str, Json]:
+    out: dict[str, Json] = {
+        "name": name,
+        "image": spec.text("launch.image"),
+        "command": ["bash", "-c", script],
+    }
+    if env:
+        out["env"] = env
+    secret = spec.get("launch.secret")
+    if isinstance(secret, str):
+        out["envFrom"] = [{"secretRef": {"name": secret}}]
+    out["volumeMounts"] = _mounts(spec)
+    return out
+
+
+def _server(spec: Spec, digest: str) -> dict[str, Json]:
+    """vLLM on a node of its own: ready when it answers, restarted with the set, ended with the training."""
+    tensor = clusters.server_gpus(spec)
+    copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
+    start = SERVER.format(tensor=tensor, copies=copies)
+    container = _container(spec, "vllm", _script(spec, "jobset.yaml", digest, start=start), [])
+    path = "/health" if spec.target.facts["vllm_first"] else "/health/"  # vllm's own, and that of trl-0.18
+    probe: Json = {"path": path, "port": spec.integer("method.vllm.port")}
+    container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}
+    container["resources"] = _resources(spec)
+    return {"name": "vllm", "replicas": 1, "template": {"spec": _job(spec, 1, container)}}
+
+
+def _resources(spec: Spec) -> dict[str, Json]:
+    """A GPU a process, or a core. Limits would do, but Trainer 2.0 takes a node without requests for one process."""
+    count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
+    return {"requests": count, "limits": count}
+
+
+def _volumes(spec: Spec) -> list[Json]:
+    """Shared memory for NCCL and data loaders, as much as the pod may use, and the claim."""
+    out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    claim = spec.get("launch.volume")
+    if isinstance(claim, str):
+        out.append({"name": "workspace", "persistentVolumeClaim": {"claimName": claim}})
+    return out
+
+
+def _mounts(spec: Spec) -> list[Json]:
+    out: list[Json] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    if spec.get("launch.volume") is not None:
+        out.append({"name": "workspace", "mountPath": FOLDER})
+    return out

@@ -1,0 +1,105 @@
+"""Spec to `sky.yaml`: a task of SkyPilot that starts launch.sh on every node. Its shell holds no text of the spec."""
+
+from __future__ import annotations
+
+from xpc.compiler import clusters
+from xpc.compiler.lower.document import install
+from xpc.compiler.lower.yamltext import document
+from xpc.compiler.spec import Spec
+from xpc.compiler.targets import Json
+
+FOLDER = "/workspace"
+PORT = 8008
+RESTARTS = 3
+TEMPFAIL = 75
+
+COMMENT = """\
+A task of SkyPilot 0.12 or newer: {nodes}. Submitted in this folder, which goes to every node as it is:
+{submit}
+Exit status {tempfail} (asked to stop, checkpoint written) {again}"""
+RANKS = """\
+if [ "$SKYPILOT_NUM_NODES" != {nodes} ]; then
+  echo "sky.yaml: the task has $SKYPILOT_NUM_NODES nodes, and the bundle is for {nodes}" >&2
+  exit 1
+fi
+"""
+NODE = """\
+export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A-Za-z.:-]*}}" MASTER_PORT={port}
+"""
+CACHE = """\
+export HF_HOME="${{HF_HOME:-{folder}/.cache/huggingface}}"
+"""
+
+
+def files(spec: Spec) -> dict[str, str]:
+    """The file by its name."""
+    nodes = spec.hardware.nodes
+    again = "and preemptions start it again." if clusters.requeues(spec) else "does not start it again; preemptions do."
+    comment = COMMENT.format(
+        nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=_submit(spec), tempfail=TEMPFAIL, again=again
+    )
+    return {"sky.yaml": document(_task(spec), comment)}
+
+
+def submit(spec: Spec) -> list[str]:
+    """The lines of the bundle's README.md that say how it is submitted."""
+    return ["", "By SkyPilot, as a managed job; from this folder, which goes to every node:", "", "```", _submit(spec),
+            "```"]  # fmt: skip
+
+
+def _submit(spec: Spec) -> str:
+    return " ".join(["sky jobs launch", *(f"--secret {name}" for name in _secrets(spec)), "sky.yaml"])
+
+
+def _secrets(spec: Spec) -> list[str]:
+    """Environment variables that the run needs and that nobody writes down."""
+    trackers = spec.get("track")
+    assert isinstance(trackers, tuple)
+    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in trackers}
+    return [name for name, wanted in needed.items() if wanted]
+
+
+def _task(spec: Spec) -> dict[str, Json]:
+    out: dict[str, Json] = {
+        "name": clusters.pod_name(spec.name),
+        "num_nodes": spec.hardware.nodes,
+        "workdir": ".",
+        "resources": _resources(spec),
+    }
+    secrets = _secrets(spec)
+    if secrets:
+        out["secrets"] = dict.fromkeys(secrets)
+    volume = spec.get("launch.volume")
+    if isinstance(volume, str) and clusters.is_bucket(volume):
+        out["file_mounts"] = {FOLDER: {"source": volume, "mode": "MOUNT_CACHED"}}
+    elif isinstance(volume, str):
+        out["volumes"] = {FOLDER: volume}
+    out["setup"] = "set -e\n" + "".join(f"python3 -m {line}\n" for line in install(spec))
+    out["run"] = _run(spec)
+    return out
+
+
+def _resources(spec: Spec) -> dict[str, Json]:
+    gpu, count = spec.hardware.gpu, spec.hardware.processes
+    out: dict[str, Json] = {"cpus": f"{count}+"}
+    if gpu is not None:
+        out = {"accelerators": f"{clusters.SKY_GPUS[gpu.name]}:{count}"}
+    image = spec.get("launch.image")
+    if isinstance(image, str):
+        out["image_id"] = f"docker:{image}"
+    if clusters.requeues(spec):
+        out["job_recovery"] = {"max_restarts_on_errors": RESTARTS, "recover_on_exit_codes": [TEMPFAIL]}
+    return out
+
+
+def _run(spec: Spec) -> str:
+    """The shell of every node. SkyPilot lists the nodes' addresses a line each, the head's first."""
+    nodes = spec.hardware.nodes
+    lines = ["set -eu\nbundle=$PWD\n", RANKS.format(nodes=nodes)]
+    if nodes > 1:
+        lines.append(NODE.format(port=PORT))
+    volume = spec.get("launch.volume")
+    if isinstance(volume, str):
+        lines.append("" if clusters.is_bucket(volume) else CACHE.format(folder=FOLDER))
+        lines.append(f"cd {FOLDER}\n")
+    return "".join([*lines, 'exec bash "$bundle/launch.sh"\n'])

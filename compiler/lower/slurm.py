@@ -1,0 +1,323 @@
+"""Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
+
+`#SBATCH` lines are read before any shell, so that what stands in them is checked by rules (XP850 to XP853); the script
+below them holds no text of the spec at all. What Slurm knows (nodes, restarts) is asked of it when the job runs.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.clusters import asks_server, grace, requeues, server_gpus
+from xpc.compiler.spec import Spec
+
+NAME = "job.sbatch"
+SHORTEST = 60
+"""Seconds before the limit that Slurm can still be asked for a signal; its clock counts minutes."""
+
+HEAD = """\
+#!/usr/bin/env bash
+{options}
+# Starts launch.sh on {nodes} of a Slurm cluster.{server_head}
+#
+#   sbatch job.sbatch                        submit; relative folders of the run begin where this is typed
+#   sbatch --qos=high --mem=200G job.sbatch  the same; options of sbatch go before the lines above
+#
+# The environment goes along: activate the virtual environment first, or set PYTHON. The bundle, the data and the output
+# lie in folders that every node sees.
+#
+# A job that is asked to stop (near its limit, or for another job) saves a checkpoint, and {ending}
+"""
+
+START = """\
+set -euo pipefail
+
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+  echo "job.sbatch: this is a job for Slurm: sbatch job.sbatch" >&2
+  exit 2
+fi
+say() { printf 'job.sbatch: %s\\n' "$*"; }
+
+own=$(mktemp -d)
+trap 'rm -rf -- "$own"' EXIT
+
+# Runs a command to its end, hands USR1 and TERM on to it as USR1, and leaves its exit status in $status. USR1, because
+# srun kills the tasks at a TERM of its own. A shell waits in the foreground for it: when a signal ends the `wait` for a
+# command that ends at that moment, bash may lose its status.
+asked=""
+# shellcheck disable=SC2317 # the traps call it
+pass_on() {
+  local child
+  asked=${asked:-$1}
+  if { read -r child <"$own/child"; } 2>/dev/null; then kill -s USR1 "$child" 2>/dev/null || true; fi
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
+run() {
+  status=138
+  if [ -n "$asked" ]; then return; fi
+  (
+    trap : USR1 TERM
+    code=0
+    bash -c 'printf "%s\n" "$$" >"$0"; exec "$@"' "$own/child" "$@" || code=$?
+    printf '%s\n' "$code" >"$own/status"
+  ) &
+  local waiter=$!
+#watch#  while kill -0 "$waiter" 2>/dev/null; do wait "$waiter" || true; done
+  status=137
+  { read -r status <"$own/status"; } 2>/dev/null || true
+  rm -f -- "$own/child"
+}
+
+# What each node does: srun starts this script again on each, from the bundle. It gives the highest status of all nodes,
+# and ends the others at the first that is not 0, by a TERM that the run answers like any other.
+if [ "${1:-}" = node ]; then
+  export NODE_RANK=$SLURM_NODEID
+  # Kernels are compiled once a job and node: a folder that several nodes share makes them wait for each other.
+  export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
+  run "$XPC_JOB_BUNDLE/launch.sh"
+  if [ "$status" = 75 ] && [ "$asked" = USR1 ]; then
+    # Asked through the batch shell, which runs on the first node, too, and learns of it there.
+    if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
+    exit 0
+  fi
+  # Asked by Slurm: the others leave first. A failure counts for more than the 75 of the others.
+  if [ "$status" = 75 ]; then sleep 5 || true; fi
+  if ((status > 0 && status < 55)); then status=$((200 + status)); fi
+  exit "$status"
+fi
+"""
+
+SERVER_ROLE = """\
+if [ "${{1:-}}" = server ]; then
+  exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/server.py" --tensor-parallel {tensor} --data-parallel {data}
+fi
+"""
+
+BATCH = """
+# The batch shell, on the first node. Slurm runs a copy of this script, so that its place is asked for. Of an array, the
+# number of its last task alone would name the whole of it.
+id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+id=${id:-$SLURM_JOB_ID}
+job=$(scontrol show job "$id")
+script=$(sed -n '/^ *Command=/{s///p;q;}' <<<"$job")
+here=${script%/*}
+"""
+
+MEMBER = """\
+mapfile -t members < <("$here/launch.sh" --list)
+here=$here/members/${members[SLURM_ARRAY_TASK_ID]}
+"""
+
+CHECK = """\
+if [ ! -f "$here/launch.sh" ]; then
+  say "no bundle in ${here:-the place of this job}: submit the file job.sbatch of a bundle, by its path" >&2
+  exit 1
+fi
+"""
+
+TOPOLOGY = """\
+if [ "$SLURM_JOB_NUM_NODES" != {nodes} ]; then
+  say "this bundle is for {nodes} nodes, and Slurm gave $SLURM_JOB_NUM_NODES: leave --nodes out" >&2
+  exit 1
+fi
+
+# A node's name, or its address as Slurm knows it where the name means nothing to the others.
+address() {{
+  if getent ahosts "$1" >/dev/null 2>&1; then
+    printf '%s\\n' "$1"
+  else
+    scontrol show node "$1" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p'
+  fi
+}}
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+restarts=${{SLURM_RESTART_COUNT:-0}}
+MASTER_ADDR=$(address "${{hosts[0]}}")
+# Two jobs on one node have two ports; so has a job that comes back to a node before its last port is free.
+MASTER_PORT=$((10000 + (SLURM_JOB_ID + 1009 * restarts) % 20000))
+XPC_JOB_BUNDLE=$here
+XPC_JOB_STOPPED=$own/stopped
+export MASTER_ADDR MASTER_PORT XPC_JOB_BUNDLE XPC_JOB_STOPPED
+if [ -n "${{SLURM_CPUS_PER_TASK:-}}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
+say "job $SLURM_JOB_ID, restart $restarts, nodes $SLURM_JOB_NODELIST, rendezvous $MASTER_ADDR:$MASTER_PORT"
+
+# One task a node; the processes of a node may use every core that the job has there.
+step=(
+  srun --nodes={train} --ntasks={train} --ntasks-per-node=1 --relative=0
+  --wait=60 --kill-on-bad-exit=1 --cpu-bind=none --export=ALL
+  bash "$script" node
+)
+"""
+
+SERVER = """\
+
+# The last node generates. It is waited for XPC_SERVER_WAIT seconds at most: it may have a model to download.
+XPC_VLLM_HOST=$(address "${{hosts[{train}]}}")
+export XPC_VLLM_HOST
+srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL bash "$script" server &
+server=$!
+until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/server.py" --answers "$XPC_VLLM_HOST"; do
+  if ! kill -0 "$server" 2>/dev/null; then
+    say "the vLLM server on ${{hosts[{train}]}} ended; its message stands above" >&2
+    exit 1
+  fi
+  if ((SECONDS > ${{XPC_SERVER_WAIT:-1800}})); then
+    say "the vLLM server on ${{hosts[{train}]}} did not answer within ${{XPC_SERVER_WAIT:-1800}} seconds" >&2
+    exit 1
+  fi
+  sleep 2
+done
+say "the vLLM server runs on ${{hosts[{train}]}}"
+"""
+
+WATCH = """\
+  if [ -n "$server" ]; then watch & fi
+"""
+WATCHED = """\
+# A server that ends takes the training with it, which would wait for it in vain.
+server=""
+watch() {
+  while kill -0 "$server" 2>/dev/null; do sleep 2; done
+  local child
+  read -r child <"$own/child" && kill -s TERM "$child" 2>/dev/null || true
+}
+"""
+
+RUN = """\
+run "${step[@]}"
+again=false
+"""
+
+TEARDOWN = """\
+if ! kill -0 "$server" 2>/dev/null && [ "$status" != 0 ]; then
+  say "the vLLM server on ${hosts[-1]} ended before the training" >&2
+  exit 1
+fi
+kill -s TERM "$server" 2>/dev/null || true # the end of the job ends what is left of it
+"""
+
+LOST = """\
+# A node that is lost ends the run on the others before Slurm notices. It starts no task any more.
+if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
+  timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
+fi
+"""
+
+END = """\
+if ((status > 200 && status < 255)); then status=$((status - 200)); fi
+
+# Stopped before its end: by a signal to the job, in answer to which the run saved or before it could, or to its nodes.
+if [ -e "$XPC_JOB_STOPPED" ] || [ "$status" = 75 ] || { [ -n "$asked" ] && [ "$status" = 138 ]; }; then again=true; fi
+if [ "$again" = true ]; then
+  job=$(scontrol show job "$id")
+  case "$job" in
+    *JobState=COMPLETING*) ;; # Slurm has decided already, as of a job that is cancelled
+    *Requeue=1*)
+      say "stopped before its end; queued again, to go on from the newest checkpoint"
+      scontrol requeue "$id" && exit 0
+      ;;
+    *) say "stopped before its end; submit it again to go on from the newest checkpoint" ;;
+  esac
+  exit 75
+fi
+exit "$status"
+"""
+
+
+def job(spec: Spec) -> str:
+    """The script of one run."""
+    return script(spec, spec.name)
+
+
+def script(spec: Spec, name: str, members: int = 0) -> str:
+    """The script, for a job of this name; of a sweep with so many members, an array of jobs.
+
+    A sweep's script lies beside its `launch.sh`, whose `--list` names the members one a line, in the order of the
+    array; each is a bundle in `members/`.
+    """
+    train = spec.hardware.nodes
+    served = asks_server(spec)
+    nodes = train + served
+    head = HEAD.format(
+        options="\n".join(f"#SBATCH --{one}" for one in options(spec, name, members)),
+        nodes=f"{train} {'node' if train == 1 else 'nodes'}",
+        server_head=" One more runs the vLLM server." if served else "",
+        ending="is queued again.\n# So is one that loses a node; what failed is not."
+        if requeues(spec)
+        else "ends with exit\n# status 75: submit it again, and it goes on.",
+    )
+    start = START.replace("#watch#", WATCH if served else "")
+    parts = [head, start]
+    if served:
+        tensor = server_gpus(spec)
+        copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
+        parts += [SERVER_ROLE.format(tensor=tensor, data=copies), WATCHED]
+    parts += [BATCH, MEMBER if members else "", CHECK, TOPOLOGY.format(nodes=nodes, train=train)]
+    parts += [SERVER.format(train=train), RUN, TEARDOWN] if served else [RUN]
+    if nodes > 1:
+        parts.append(LOST.format(nodes=nodes))
+    return "".join([*parts, END])
+
+
+def submit(spec: Spec) -> list[str]:
+    """The part of the bundle's README.md that says how the job is handed to Slurm."""
+    lines = [
+        "",
+        "On a Slurm cluster the same is one job; it is submitted in the folder that the output goes to, with the",
+        "environment of the run activated (or named by PYTHON), and writes its log there:",
+        "",
+        "```",
+        f"sbatch {NAME}",
+        "```",
+    ]
+    if asks_server(spec):
+        lines += [
+            "",
+            "One node more than the run has starts the vLLM server, and the job sets XPC_VLLM_HOST. XPC_VLLM names the",
+            "server's program where it has an environment of its own; XPC_SERVER_WAIT is the longest wait in seconds.",
+        ]
+    return lines
+
+
+def options(spec: Spec, name: str, members: int = 0) -> list[str]:
+    """The words of `sbatch`, without their dashes. Free texts among them are those that XP850 lets through."""
+    hardware = spec.hardware
+    log = "%x-%A_%a" if members else "%x-%j"
+    words = [
+        f"job-name={name}",
+        f"nodes={hardware.nodes + asks_server(spec)}",
+        "ntasks-per-node=1",
+    ]
+    if members:
+        words.append(f"array=0-{members - 1}")
+    if not spec.on_cpu:
+        words.append(f"gres=gpu:{hardware.processes}")
+    if spec.flag("launch.exclusive"):
+        words += ["exclusive", "mem=0"]  # --exclusive takes the cores, and no more memory than asked for
+    else:
+        words.append(f"cpus-per-task={cores(spec)}")
+    for one in ("partition", "account"):
+        asked = spec.get(f"launch.{one}")
+        words += [f"{one}={asked}"] if isinstance(asked, str) else []
+    time = spec.get("launch.time")
+    if isinstance(time, int):
+        words += [f"time={limit(time)}", f"signal=B:USR1@{lead(spec, time)}"]
+    words.append("requeue" if requeues(spec) else "no-requeue")
+    return [*words, "open-mode=append", f"output={log}.log", f"error={log}.log"]
+
+
+def cores(spec: Spec) -> int:
+    """Cores of a node: one for each process on the CPU; for each GPU eight, which nodes of every size have."""
+    return spec.hardware.processes * (1 if spec.on_cpu else 8)
+
+
+def limit(seconds: int) -> str:
+    """A time as sbatch reads it, in whole minutes, which is how Slurm counts: `1-06:30:00`."""
+    minutes = -(-seconds // 60)
+    return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
+
+
+def lead(spec: Spec, seconds: int) -> int:
+    """Seconds before the limit at which the run is asked to stop: enough for a step and a checkpoint.
+
+    At most half of the time, and never less than a minute, the resolution of Slurm's clock.
+    """
+    return max(SHORTEST, min(grace(spec), seconds // 2, 65535))

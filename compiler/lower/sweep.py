@@ -1,0 +1,145 @@
+"""A checked sweep to the files of its folder: each member's bundle under its stable name, and what starts them.
+
+`members/NAME/` is a bundle like any other and runs alone. Beside the members stand `launch.sh`, which starts one or all
+of them, `members.txt`, which has their names in order, `sweep.toml` and a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler import __version__
+from xpc.compiler.lower import lower
+from xpc.compiler.lower.document import cell
+from xpc.compiler.lower.manifest import _plain as quoted
+from xpc.compiler.lower.manifest import digest
+from xpc.compiler.lower.specfile import show
+from xpc.compiler.lower.sweep_launch import LAUNCH
+from xpc.compiler.members import Member, plain_name
+from xpc.compiler.pipeline import Checked
+from xpc.compiler.schema import BY_PATH
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import evolve
+
+FORMAT = 1
+FOLDER = "members"
+
+
+def sweep(checked: Checked) -> dict[str, bytes]:
+    """Every file of the folder by its name, `sweep.toml` last; the same spec and files give the same bytes."""
+    first = checked.spec
+    assert first is not None  # a sweep with an error has no members
+    out: dict[str, bytes] = {}
+    digests: list[str] = []
+    for member in checked.members:
+        spec = member.spec
+        assert spec is not None
+        named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}")
+        files = lower(named, member.problems, member.silenced)
+        digests.append(digest(files["bundle.toml"]))
+        out.update({f"{FOLDER}/{member.name}/{name}": data for name, data in files.items()})
+    texts = {
+        "README.md": _readme(first, checked),
+        "launch.sh": LAUNCH.format(count=len(checked.members), last=len(checked.members) - 1),
+        "members.txt": "".join(f"{one.name}\n" for one in checked.members),
+    }
+    if first.get("launch") == "slurm":
+        from xpc.compiler.clusters import grace
+        from xpc.compiler.lower import slurm
+
+        slowest = max((one.spec for one in checked.members if one.spec is not None), key=grace)
+        texts[slurm.NAME] = slurm.script(slowest, first.name, len(checked.members))
+    top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+    top["sweep.toml"] = _table(first, checked.members, digests, top).encode("utf-8", "surrogatepass")
+    return {**out, **top}
+
+
+def value(member: Member, path: str) -> str:
+    """A swept setting of a member as it is typed."""
+    spec = member.spec
+    assert spec is not None
+    if path == "model":
+        return spec.model.path or str(spec.model.id)
+    return show(BY_PATH[path], spec.get(path))
+
+
+def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes]) -> str:
+    """`sweep.toml`: what the sweep is, the digests of the files beside it, and each member with its settings."""
+    lines = [
+        "[sweep]",
+        f"format = {FORMAT}",
+        f"xpc = {quoted(__version__)}",
+        f"name = {quoted(first.name)}",
+        f"target = {quoted(first.target.name)}",
+        f"spec = {quoted(first.source.name)}",
+        f"spec_digest = {quoted(digest(first.source.text.encode('utf-8', 'surrogatepass')))}",
+        f"members = {len(members)}",
+        "",
+        "[files]",
+        *(f"{quoted(name)} = {quoted(digest(data))}" for name, data in sorted(top.items())),
+    ]
+    for member, bundle in zip(members, digests, strict=True):
+        settings = ", ".join(f"{quoted(path)} = {quoted(value(member, path))}" for path, _ in member.settings)
+        lines += ["", "[[member]]", f"index = {member.index}", f"name = {quoted(member.name)}"]
+        lines += [f"settings = {{ {settings} }}", f"bundle = {quoted(bundle)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(first: Spec, members: Sequence[Member]) -> list[tuple[str, str]]:
+    """What starts members, and what it does."""
+    one, last = members[0].name, len(members) - 1
+    if first.get("launch") == "slurm":
+        return [
+            ("sbatch job.sbatch", "all members, one task of an array each"),
+            (f"sbatch --array=0-{last}%8 job.sbatch", "all, at most 8 at a time"),
+            ("sbatch --array=0 job.sbatch", "the first one; members.txt has them in order, from 0"),
+            (f"sbatch {FOLDER}/{one}/job.sbatch", "the same, as a job of its own"),
+        ]
+    if first.get("launch") in ("k8s", "sky"):
+        return [(f"less {FOLDER}/{one}/README.md", "says how each member is handed to the cluster")]
+    return [
+        ("./launch.sh --list", "the names of the members"),
+        (f"./launch.sh {one}", "one of them"),
+        ("./launch.sh --all", "one after another, past any that fail"),
+    ]
+
+
+def _readme(first: Spec, checked: Checked) -> str:
+    members = checked.members
+    paths = [path for path, _ in members[0].settings]
+    commands = _commands(first, members)
+    width = max(len(command) for command, _ in commands)
+    title = "model" if first.model.path is None else "model folder"
+    lines = [
+        f"# {cell(first.name)}",
+        "",
+        f"A sweep of {len(members)} runs, compiled by xpc. Each folder of `members/` is a bundle that runs alone; its",
+        "README.md has every number of that run.",
+        "",
+        "```",
+        f"pip install -r {FOLDER}/{members[0].name}/requirements.txt",
+        *(f"{command:{width}}  # {what}" for command, what in commands),
+        "```",
+        "",
+        "The same command goes on where a member was stopped. A member's folder can be copied away and run alone.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| {title} | {cell(first.model.path or str(first.model.id)) if 'model' not in paths else 'one a member'} |",
+        f"| target | {first.target.name}: {cell(first.target.title)} |",
+        f"| output | {cell(first.text('save').rpartition('/')[0])}, a folder a member |",
+        "",
+        "## Members",
+        "",
+        "| | " + " | ".join(cell(path) for path in paths) + " | member |",
+        "|---|" + "---|" * (len(paths) + 1),
+    ]
+    for member in members:
+        values = " | ".join(cell(value(member, path)) for path in paths)
+        lines.append(f"| {member.index} | {values} | {cell(member.name)} |")
+    shown = [one for one in checked.problems if one.severity != ERROR]
+    if shown:
+        lines += ["", "## Warnings and notes", ""]
+        lines += [f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,107 @@
+"""`launch.sh` of a sweep: it starts a member's own script, or all of them in turn."""
+
+LAUNCH = """\
+#!/usr/bin/env bash
+# Starts runs of this sweep: {count} members, whose names stand in members.txt, numbered from 0 to {last}.
+#
+#   ./launch.sh MEMBER    start one member, by its name or number; what follows goes to its own launch.sh
+#   ./launch.sh --all     start all, one after another; one that fails does not keep the others from running
+#   ./launch.sh --list    print their names, one a line
+#
+# A member that is started again goes on from its newest complete checkpoint. With --all, exit status 1 says that a
+# member failed, and 75 that the run was asked to stop.
+if [ -z "${{BASH_VERSION:-}}" ]; then
+  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
+  exit 2
+fi
+set -euo pipefail
+
+script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
+here=${{script%/*}}
+mapfile -t names <"$here/members.txt"
+
+usage() {{
+  echo "launch.sh: name one of {count} members, by name or number (./launch.sh --list prints them), or say --all" >&2
+  exit 2
+}}
+
+find_member() {{
+  local index
+  case "$1" in
+    *[!0-9]* | "") ;;
+    *)
+      if [ "${{#1}}" -le 6 ] && [ "$((10#$1))" -lt "${{#names[@]}}" ]; then
+        member=${{names[10#$1]}}
+        return 0
+      fi
+      ;;
+  esac
+  for index in "${{!names[@]}}"; do
+    if [ "${{names[index]}}" = "$1" ]; then
+      member=$1
+      return 0
+    fi
+  done
+  printf 'launch.sh: no member is called %q; ./launch.sh --list prints their names\\n' "$1" >&2
+  exit 2
+}}
+
+[ "$#" -gt 0 ] || usage
+first=$1
+shift
+case "$first" in
+  --list)
+    [ "$#" -eq 0 ] || usage
+    printf '%s\\n' "${{names[@]}}"
+    exit 0
+    ;;
+  --all) ;;
+  -*) usage ;;
+  *)
+    find_member "$first"
+    exec "$here/members/$member/launch.sh" "$@"
+    ;;
+esac
+
+# All of them. A signal goes to the member that runs, which saves and ends; the others are not started then.
+child=
+stopped=
+stop() {{
+  stopped=$1
+  if [ -n "$child" ]; then
+    kill -s "$1" "$child" 2>/dev/null || true
+  fi
+}}
+trap 'stop TERM' TERM INT
+trap 'stop USR1' USR1
+
+failed=()
+for member in "${{names[@]}}"; do
+  printf 'launch.sh: member %s\\n' "$member" >&2
+  status=0
+  "$here/members/$member/launch.sh" "$@" &
+  child=$!
+  wait "$child" || status=$?
+  while [ -n "$stopped" ] && kill -s 0 "$child" 2>/dev/null; do
+    status=0
+    wait "$child" || status=$?
+  done
+  child=
+  if [ -n "$stopped" ] || [ "$status" -eq 75 ]; then
+    printf 'launch.sh: asked to stop at member %s; --all again goes on from there\\n' "$member" >&2
+    exit 75
+  fi
+  if [ "$status" -eq 2 ]; then
+    exit 2
+  fi
+  if [ "$status" -ne 0 ]; then
+    failed+=("$member")
+    printf 'launch.sh: member %s failed with exit status %s\\n' "$member" "$status" >&2
+  fi
+done
+if [ "${{#failed[@]}}" -gt 0 ]; then
+  printf 'launch.sh: %s of {count} members failed:\\n' "${{#failed[@]}}" >&2
+  printf '  %s\\n' "${{failed[@]}}" >&2
+  exit 1
+fi
+"""

@@ -1,0 +1,67 @@
+"""Nested plain values to YAML: texts always quoted or in a block of their own, the same bytes for the same values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from xpc.compiler.targets import Json
+
+WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"})
+"""Names that some reader of YAML 1.1 takes for something other than a text."""
+
+
+def document(table: Mapping[str, Json], comment: str) -> str:
+    """A document that reads back as the table. `comment` stands above it, a line a line."""
+    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    return "\n".join(lines + _mapping(table, "")) + "\n"
+
+
+def _mapping(table: Mapping[str, Json], indent: str) -> list[str]:
+    lines: list[str] = []
+    for key, value in table.items():
+        lines += _under(f"{indent}{_key(key)}:", value, indent)
+    return lines
+
+
+def _under(head: str, value: Json, indent: str) -> list[str]:
+    if isinstance(value, dict) and value:
+        return [head, *_mapping(value, indent + "  ")]
+    if isinstance(value, list) and value:
+        lines = [head]
+        for item in value:
+            if isinstance(item, dict) and item:
+                inner = _mapping(item, indent + "    ")
+                lines += [f"{indent}  - {inner[0].lstrip()}", *inner[1:]]
+            else:
+                lines += _under(f"{indent}  -", item, indent + "  ")
+        return lines
+    if isinstance(value, str) and _is_block(value):
+        return [f"{head} |", *(f"{indent}  {line}" if line else "" for line in value.splitlines())]
+    return [f"{head} {_scalar(value)}"]
+
+
+def _is_block(text: str) -> bool:
+    """Whether a text may stand as it is, line under line: a script, and nothing that YAML would read otherwise."""
+    lines = text.split("\n")
+    plain = all(" " <= c <= "~" or c == "\n" for c in text)
+    return plain and len(lines) > 2 and not lines[-1] and bool(lines[-2].strip()) and lines[0][:1] not in ("", " ")
+
+
+def _key(key: str) -> str:
+    plain = key[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "._/-") for c in key)
+    return key if plain and key.lower() not in WORDS else _scalar(key)
+
+
+def _scalar(value: Json) -> str:
+    """A number, a word, or a text between quotes: JSON's escapes, and YAML's for what lies beyond 16 bits."""
+    if not isinstance(value, str):
+        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a text; a dot makes it a number
+        return text.replace("e", ".0e", 1) if isinstance(value, float) and "." not in text else text
+    out = []
+    for c in value:
+        if ord(c) > 0xFFFF:
+            out.append(f"\\U{ord(c):08X}")
+        else:
+            out.append("\\x7f" if c == "\x7f" else json.dumps(c)[1:-1])
+    return '"' + "".join(out) + '"'

@@ -1,0 +1,87 @@
+"""What every cluster asks of a run (XP89x): settings that its launcher reads, checkpoints, a folder that is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler import clusters
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+
+@rule("XP890", "setting-of-another-launcher")
+def another_launcher(spec: Spec) -> Iterator[Finding]:
+    """Partitions are Slurm's, images are for containers, and a run on this machine has no time limit.
+
+    A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand.
+    """
+    engine = spec.text("launch")
+    for name, engines in clusters.READ_BY.items():
+        path = f"launch.{name}"
+        if spec.written(path) and engine not in engines and spec.get(path) is not False:
+            owners = " or ".join(f"`launch {one}`" for one in engines)
+            yield Finding(
+                spec.place(path, f"read with {owners}"),
+                f"`{name}` means nothing to `launch {engine}`",
+                f"leave `{name}` out",
+                (spec.label("launch", "the launcher"),),
+            )
+
+
+@rule("XP891", "requeue-from-nothing", "warning")
+def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
+    """A run that is started again goes on from its newest checkpoint; without one it begins anew, every time.
+
+    A checkpoint without the optimizer's state is a model to load and nothing to go on from, and `resume = never` does
+    not look for one. Unwritten, `requeue` is off then. Source: runtime/checkpoints.py; transformers 5.23
+    `save_only_model`.
+    """
+    reason = clusters.starts_over(spec)
+    if spec.flag("launch.requeue") and reason is not None and spec.text("launch") != "local":
+        name = reason.rpartition(".")[2]
+        value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
+        yield Finding(
+            spec.place("launch.requeue", "begins anew each time"),
+            "a run that is started again finds no checkpoint to go on from",
+            f"write `{name} = {value}` in `save`, or leave `requeue` out",
+            (spec.label(reason, "because of this"),),
+        )
+
+
+@rule("XP892", "nodes-share-no-folder")
+def no_shared_folder(spec: Spec) -> Iterator[Finding]:
+    """Pods and rented machines keep nothing: checkpoints and the model go with them, and no node sees another's files.
+
+    Several nodes resume from one checkpoint that each must read, so they need a folder that all of them mount; for one
+    node it is a warning, unless the hub keeps the model. A local model or data file that is not in the bundle comes to
+    a node in such a folder, or in an image.
+    """
+    engine = spec.text("launch")
+    if engine not in ("k8s", "sky") or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
+        return
+    what = "a PersistentVolumeClaim" if engine == "k8s" else "a volume of SkyPilot"
+    answer = f"write `volume = NAME`, the name of {what}"
+    paths = [] if spec.written("launch.image") else clusters.outside(spec)  # an image may hold them
+    if paths:
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            f"{paths[0][:60]} is not in the bundle, and the nodes have no folder to find it in",
+            answer,
+        )
+    elif spec.hardware.nodes > 1:
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            f"{spec.hardware.nodes} nodes share no folder for checkpoints",
+            answer,
+            (spec.label("nodes", "the nodes"),),
+        )
+    elif not spec.flag("save.hub"):
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            "nothing that the run writes outlives its machine",
+            f"{answer}, or push to the hub: `save hub`",
+            severity="warning",
+        )
+
+
+RULES = (another_launcher, requeue_from_nothing, no_shared_folder)

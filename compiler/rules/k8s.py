@@ -1,0 +1,65 @@
+"""Kubernetes (XP86x): the image, and names that its API takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xpc.compiler import clusters
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+
+@rule("XP860", "pods-without-an-image")
+def no_image(spec: Spec) -> Iterator[Finding]:
+    """A pod runs in a container, and only its owner knows the image that has bash and what requirements.txt lists.
+
+    Today: the API server refuses a container without an image. Source: Kubernetes `core/v1` Container.
+    """
+    if spec.get("launch.image") is None and "launch.image" not in spec.wrong:
+        yield Finding(
+            spec.place("launch", "names no image"),
+            "pods need an image",
+            'write `image = "ghcr.io/me/train:1"`, an image with what requirements.txt lists',
+        )
+
+
+@rule("XP861", "image-that-is-no-name")
+def image_name(spec: Spec) -> Iterator[Finding]:
+    """An image is a name with an optional host before and a tag or digest behind it.
+
+    Today: the pod stays in InvalidImageName, and the job waits. Source: the grammar of distribution/reference.
+    """
+    image = spec.get("launch.image")
+    why = clusters.image_fault(image) if isinstance(image, str) else None
+    if why is not None:
+        bare = str(image).removeprefix("docker:").removeprefix("https://")
+        yield Finding(
+            spec.place("launch.image", why),
+            f"`{str(image)[:60]}` is no image",
+            'write a name such as `image = "ghcr.io/me/train:1"`',
+            replace=f"image = {json.dumps(bare)}" if bare != image and clusters.image_fault(bare) is None else None,
+        )
+
+
+@rule("XP862", "name-that-kubernetes-refuses")
+def object_names(spec: Spec) -> Iterator[Finding]:
+    """Claims and secrets are called by lower case letters, digits, dashes and dots (RFC 1123), 253 at most.
+
+    Today: the API server refuses the job, or the pod waits for ever for an object that cannot be there. Source:
+    Kubernetes, "Object Names and IDs".
+    """
+    for path in ("launch.volume", "launch.secret"):
+        name = spec.get(path)
+        why = clusters.object_name_fault(name) if isinstance(name, str) else None
+        if why is not None:
+            near = f"{path[7:]} = {json.dumps(clusters.nearest_object_name(str(name)))}"
+            yield Finding(
+                spec.place(path, why),
+                f"Kubernetes has no {'claim' if path == 'launch.volume' else 'secret'} `{str(name)[:60]}`",
+                f"write its name, such as `{near}`",
+                replace=near,
+            )
+
+
+RULES = (no_image, image_name, object_names)

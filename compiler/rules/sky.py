@@ -1,0 +1,102 @@
+"""SkyPilot (XP87x): GPUs by its names, an image, and what its nodes cannot share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler import clusters
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+
+@rule("XP870", "gpu-that-skypilot-has-not")
+def unknown_gpu(spec: Spec) -> Iterator[Finding]:
+    """A task asks for accelerators by the names of SkyPilot's catalog, and not every GPU of the registry is in it.
+
+    Today: no cloud has the resource, after the whole catalog is searched. Source: skypilot 0.14.1 `gpu_names.py`, its
+    catalog v8 `common/accelerators.csv`.
+    """
+    gpu = spec.hardware.gpu
+    if gpu is not None and gpu.name not in clusters.SKY_GPUS:
+        yield Finding(
+            spec.place("hardware", "in none of its catalogs"),
+            f"SkyPilot has no {gpu.name}",
+            "write a GPU that clouds rent, such as `hardware 8 x h100-80gb`, or start it with `launch slurm`",
+            (spec.label("launch", "the launcher"),),
+        )
+
+
+@rule("XP871", "server-on-skypilot")
+def server(spec: Spec) -> Iterator[Finding]:
+    """Every node of a task runs the same command and the task ends when all have ended; a server never does.
+
+    A JobSet has a job for the server, waits for its health, and ends it with the training.
+    """
+    if clusters.asks_server(spec):
+        yield Finding(
+            spec.place("method.vllm.mode", "a node that never ends"),
+            "a task of SkyPilot cannot end a vLLM server",
+            "write `mode = colocate`, or `launch k8s`",
+            (spec.label("launch", "the launcher"),),
+            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
+        )
+
+
+@rule("XP872", "bucket-between-nodes")
+def bucket(spec: Spec) -> Iterator[Finding]:
+    """A bucket that is mounted shows a node what it wrote itself, and what the others wrote some time later.
+
+    A checkpoint of several nodes is moved to its name when all of its files are there, which on a bucket they are not.
+    One node may keep its checkpoints in a bucket. Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone).
+    """
+    volume = spec.get("launch.volume")
+    if isinstance(volume, str) and clusters.is_bucket(volume) and spec.hardware.nodes > 1:
+        yield Finding(
+            spec.place("launch.volume", "a bucket"),
+            f"{spec.hardware.nodes} nodes cannot write checkpoints to a bucket together",
+            "write `volume = NAME`, the name of a volume (`sky volumes ls`), or `nodes 1`",
+            (spec.label("nodes", "the nodes"),),
+        )
+
+
+@rule("XP873", "image-that-is-no-name-for-sky")
+def image_name(spec: Spec) -> Iterator[Finding]:
+    """An image is a name with an optional host before and a tag or digest behind it; `docker:` is written for it.
+
+    Today: the cluster is rented, and then cannot pull the image. Source: skypilot 0.14.1 `resources.py`.
+    """
+    image = spec.get("launch.image")
+    why = clusters.image_fault(image) if isinstance(image, str) else None
+    if why is not None:
+        bare = str(image).removeprefix("docker:").removeprefix("https://")
+        yield Finding(
+            spec.place("launch.image", why),
+            f"`{str(image)[:60]}` is no image",
+            'write a name such as `image = "ghcr.io/me/train:1"`',
+            replace=f'image = "{bare}"' if bare != image and clusters.image_fault(bare) is None else None,
+        )
+
+
+@rule("XP874", "volume-that-is-no-name")
+def volume_name(spec: Spec) -> Iterator[Finding]:
+    """A volume of SkyPilot has a name as Kubernetes takes it; a bucket has an address such as s3://name.
+
+    Today: the task is refused, or looks for a volume that cannot be there. Source: skypilot 0.14.1 `utils/volume.py`,
+    `data/storage.py`.
+    """
+    volume = spec.get("launch.volume")
+    if not isinstance(volume, str):
+        return
+    scheme = next((one for one in clusters.BUCKETS if volume.startswith(one)), "")
+    name = volume.removeprefix(scheme).partition("/")[0] if scheme else volume
+    why = clusters.object_name_fault(name)
+    if why is not None:
+        yield Finding(
+            spec.place("launch.volume", why),
+            f"`{volume[:60]}` is neither a volume nor a bucket",
+            'write `volume = my-volume`, or a bucket such as `volume = "s3://my-bucket"`',
+            replace=f'volume = "{scheme}{clusters.nearest_object_name(name)}"',
+        )
+
+
+RULES = (unknown_gpu, server, bucket, image_name, volume_name)

@@ -1,0 +1,183 @@
+"""What is trained beside adapters and instead of all weights: whole modules, stacked parameters, rotations, two rates,
+some of the layers (XP464 to XP472)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.fused_experts import FAMILIES
+from xpc.compiler.optimizers import FUSED, LAYERWISE
+from xpc.compiler.rules.modules import HEADS, MODULES
+from xpc.compiler.rules.optimizer import CONVOLUTIONS
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+EMBEDDINGS = ("embed_tokens", "wte", "wpe", "word_embeddings", "embed_in", "embed_positions")
+BLOCKS = ("self_attn", "attention", "attn", "mlp", "layers", "h", "model", "transformer", "score")
+"""Modules that hold others, in one family or another."""
+
+
+def _known(spec: Spec) -> tuple[str, ...] | None:
+    """The modules of the model by their last names, or None where they are not known."""
+    facts = spec.model.facts
+    known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
+    return None if known is None else (*known, *HEADS)
+
+
+def _absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
+    """Names that no module of a known family has; norms have many names, and are believed."""
+    known = _known(spec)
+    if known is None:
+        return []
+    ends = [(one, one.rpartition(".")[2]) for one in names]
+    return [one for one, end in ends if end not in (*known, *BLOCKS) and "norm" not in end and not end.startswith("ln")]
+
+
+@rule("XP464", "setting-of-another-adapter")
+def setting_of_another(spec: Spec) -> Iterator[Finding]:
+    """Low-rank matrices have an alpha, two rates, and stand on parameters; rotations have blocks.
+
+    PEFT takes the number of blocks of a rotation or their size, and has the other from the layer; it rotates linear
+    layers only. Today: the one class raises TypeError for the other's argument, ValueError for both sizes. Source: peft
+    0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
+    """
+    wrong = [name for name in (OF_LORA if spec.flag("oft") else ("block_size",)) if spec.written(f"lora.{name}")]
+    for name in wrong:
+        yield Finding(
+            spec.place(f"lora.{name}", "of oft" if name == "block_size" else "of lora and qlora"),
+            f"`{spec.adapter}` has no `{name}`",
+            f"leave `{name}` out",
+            (spec.label(spec.adapter, "the adapter"),),
+        )
+    if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
+        yield Finding(
+            spec.place("lora.rank", "the blocks of a layer"),
+            "`rank` and `block_size` of oft decide each other",
+            "leave `rank` out",
+            (spec.label("lora.block_size", "their size"),),
+        )
+    if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and not spec.flag("oft"):
+        yield Finding(
+            spec.place("lora.embedding_lr", "of LoRA+"),
+            "`embedding_lr` without `lr_ratio` is read by nothing",
+            "leave `embedding_lr` out",
+        )
+
+
+@rule("XP465", "rotation-of-what-is-not-linear")
+def not_linear(spec: Spec) -> Iterator[Finding]:
+    """OFT rotates what a linear layer is given; the layers of GPT-2 are of a class of their own (Conv1D).
+
+    Embeddings are rotated by peft 0.21 and not by 0.17. Today: TypeError, on trl-0.18 ValueError, in the trainer's
+    constructor, after the data is tokenized. Source: peft 0.21 and 0.17 `tuners/oft/model.py`; executed.
+    """
+    if not spec.flag("oft"):
+        return
+    wrong = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in EMBEDDINGS]
+    if spec.model.model_type in CONVOLUTIONS:
+        yield Finding(
+            spec.place("oft", "its layers are Conv1D"),
+            f"oft rotates no layer of {spec.model.model_type}",
+            "write `lora` instead",
+            (spec.model.label,),
+        )
+    elif wrong and spec.target.name == "trl-0.18":
+        yield Finding(
+            spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
+            f"oft rotates no embedding on {spec.target.name}",
+            "write `targets = all-linear`",
+            (spec.label("target", "the target"),),
+            "targets = all-linear",
+        )
+
+
+@rule("XP466", "whole-module-that-is-none")
+def no_such_module(spec: Spec) -> Iterator[Finding]:
+    """`modules_to_save` and `freeze` name modules of the model.
+
+    Today, silently: PEFT leaves a name out that no module has, and trains the adapters alone. A frozen model has a
+    check of its own, once its weights are loaded. Known are the modules of dense families. Source: peft 0.21 and 0.17
+    `utils/other.py` (`_set_trainable`); executed.
+    """
+    for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
+        names = spec.names(path)
+        absent = _absent(spec, names)
+        if not absent:
+            continue
+        known = _known(spec) or ()
+        outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
+        better = [one for one in names if one not in absent] or (
+            ["self_attn"] if path.endswith("layer_modules") else [one for one in outside if one != "embed_out"]
+        )
+        name = path.rpartition(".")[2]
+        yield Finding(
+            spec.place(path),
+            f"{spec.model.name} has no module `{absent[0][:60]}`",
+            f"write `{name} = [{', '.join(better)}]`",
+            (spec.model.label,),
+            f"{name} = [{', '.join(better)}]",
+        )
+
+
+@rule("XP467", "tied-weights-part", "warning")
+def tied_part(spec: Spec) -> Iterator[Finding]:
+    """Embeddings and head of this model are one weight; what is saved beside adapters is a copy of its own.
+
+    The adapter folder holds what was trained, and loads right. Merged into the model and saved, one of the two is lost
+    on trl-0.18: its configuration says that they are one, and transformers 4.52 believes it; 5.23 looks at the weights.
+    Today: a warning of PEFT. Source: peft 0.17 `tuners/tuners_utils.py`; executed.
+    """
+    facts = spec.model.facts
+    names = spec.names("lora.modules_to_save")
+    tied = [one for one in names if one.rpartition(".")[2] in (*EMBEDDINGS[:2], *EMBEDDINGS[3:5], *HEADS)]
+    if facts is not None and facts.tied and tied and spec.target.name == "trl-0.18":
+        yield Finding(
+            spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
+            f"{spec.model.name} ties its embeddings to its head, and here they part",
+            "leave `modules_to_save` out, or do not merge the adapters",
+            (spec.model.label, spec.label("target", "the target")),
+        )
+
+
+@rule("XP468", "parameter-that-is-none")
+def no_such_parameter(spec: Spec) -> Iterator[Finding]:
+    """`parameters` is for experts that are one stacked parameter; where each layer has its own, `targets` names it.
+
+    transformers 4.52 keeps the experts of most families apart. Today: a RuntimeWarning of PEFT, and no adapter there.
+    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; executed.
+    """
+    facts, names = spec.model.facts, spec.names("lora.parameters")
+    stacked = [one for one in names if one.rpartition(".")[2] in ("gate_up_proj", "down_proj")]
+    if not stacked or facts is None:
+        return
+    dense = not facts.experts and facts.model_type in MODULES
+    apart = spec.target.name == "trl-0.18" and facts.model_type in FAMILIES
+    if dense or apart:
+        yield Finding(
+            spec.place("lora.parameters", f"in {spec.target.name} its layers are apart" if apart else ""),
+            f"{spec.model.name} has no parameter `{stacked[0][:60]}`",
+            "leave `parameters` out",
+            (spec.model.label,),
+        )
+
+
+@rule("XP469", "two-rates-of-one")
+def two_rates(spec: Spec) -> Iterator[Finding]:
+    """LoRA+ is groups of parameters with rates of their own, and some optimizers step by none of them.
+
+    Layerwise optimizers are one optimizer a parameter behind a stand-in with a group of nothing; LOMO steps in the
+    backward pass with one rate. Today both train at one rate, in silence. Source: transformers 5.23
+    `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; executed.
+    """
+    name = spec.text("optimizer")
+    if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED):
+        yield Finding(
+            spec.place("lora.lr_ratio", "two rates"),
+            f"`optimizer {name}` has one rate",
+            "leave `lr_ratio` out",
+            (spec.label("optimizer", "the optimizer"),),
+        )
+
+
+RULES = (setting_of_another, not_linear, no_such_module, tied_part, no_such_parameter, two_rates)

@@ -1,0 +1,54 @@
+"""Texts that look like secrets: tokens of services, keys, passwords inside of URLs. Loaded where one may stand."""
+
+from __future__ import annotations
+
+MARKS = (
+    "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
+    "PRIVATE KEY", "wandb_v1_", "://",
+)  # fmt: skip
+"""A text without any of these holds nothing that `find` knows; looking for them is cheap."""
+TOKENS = {
+    "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
+    "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
+    "an access key of AWS": r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])",
+    "a token of GitHub": r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})",
+    "a token of GitLab": r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20}",
+    "a token of Slack": r"(?<![A-Za-z0-9])xox[abeprs]-[A-Za-z0-9-]{10,}",
+    "a key of Google": r"(?<![A-Za-z0-9])AIza[0-9A-Za-z_-]{35}",
+    "a private key": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----",
+    "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
+    "a password inside of a URL": r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
+}
+"""What each is, and its shape as its issuer documents it or secret scanners look for it. Hex digests are in none."""
+NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
+"""Ends of the names of keys whose values are secrets, whatever they look like."""
+
+HEX = frozenset("0123456789abcdef")
+
+
+def pinned(revision: str | None) -> bool:
+    """Whether a revision is a whole commit: branches and tags can be moved, and the hub takes no shorter commits."""
+    return revision is not None and len(revision) == 40 and set(revision) <= HEX
+
+
+def find(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and kind of each text that looks like a secret, by place."""
+    if not any(mark in text for mark in MARKS):
+        return []
+    import re
+
+    found = [(one.start(), one.end(), kind) for kind, shape in TOKENS.items() for one in re.finditer(shape, text)]
+    return sorted(found)
+
+
+def masked(text: str) -> str:
+    """The text with stars in the place of what looks like a secret; nothing else moves."""
+    for start, end, _ in find(text):
+        text = text[:start] + "*" * (end - start) + text[end:]
+    return text
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Whether the value of a key, of a file that is imported, is nothing to show."""
+    name = key.lower().rpartition(".")[2].lstrip("$").replace("-", "_")
+    return bool(value) and (name == "token" or name.endswith(NAMES) or bool(find(value)))

@@ -1,0 +1,89 @@
+"""Jobs of the tests: specs compiled for Slurm, and a launch.sh that stands in for the training."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from emitted import FILES, compiled, put
+
+SPEC = """\
+xpc 1
+train "tiny" on "{data}" for {steps} steps
+hardware {hardware}
+{nodes}strategy {strategy}
+precision fp32
+batch gbs=8 micro=2 seq=64
+optimizer adamw(lr=1e-3)
+memory(checkpointing=false)
+track none(every=1)
+save "out" every=5 keep=2
+{more}
+"""
+STAND_IN = """\
+#!/usr/bin/env bash
+# Says what it was given, and does what the file `do` beside the output says: a line for each start.
+set -u
+start=${SLURM_RESTART_COUNT:-0}
+echo "rank $NODE_RANK of $SLURM_NNODES on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT start $start" >>said-$NODE_RANK
+what=$(sed -n "$((start + 1))p" do)
+trap 'echo "asked $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1 TERM
+case "$what" in
+  wait) for _ in $(seq 600); do sleep 0.1; done ;;
+  deaf) trap '' USR1 TERM; for _ in $(seq 600); do sleep 0.1; done ;;
+  fail) if [ "$NODE_RANK" = 1 ]; then exit 3; fi; for _ in $(seq 600); do sleep 0.1; done ;;
+  late)
+    trap 'sleep $((3 * NODE_RANK)); echo "left $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1
+    trap '' TERM
+    for _ in $(seq 600); do sleep 0.1; done
+    ;;
+  *) exit "${what:-0}" ;;
+esac
+"""
+
+
+def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: int = 30,
+         more: str = "launch slurm", data: str = "messages.jsonl") -> str:  # fmt: skip
+    """A small run; on one node the line `nodes` is left out."""
+    line = f"nodes {nodes}\n" if nodes > 1 else ""
+    return SPEC.format(strategy=strategy, hardware=hardware, nodes=line, steps=steps, more=more, data=data)
+
+
+def stand_in(folder: str, text: str, *starts: str) -> str:
+    """A compiled bundle in a folder, whose launch.sh does on each start what `starts` say. Gives its job.sbatch."""
+    put(folder, FILES)
+    bundle = compiled(text, folder, os.path.join(folder, "the job.bundle"), "job.xp")
+    with open(os.path.join(bundle, "launch.sh"), "w", encoding="utf-8") as handle:
+        handle.write(STAND_IN)
+    with open(os.path.join(folder, "do"), "w", encoding="utf-8") as handle:
+        handle.write("".join(f"{one}\n" for one in starts))
+    return os.path.join(bundle, "job.sbatch")
+
+
+def said(folder: str, rank: int) -> list[str]:
+    """The lines of the stand-in of a node."""
+    path = os.path.join(folder, f"said-{rank}")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as handle:
+        return handle.read().splitlines()
+
+
+def log(folder: str) -> str:
+    """The log of the job that was submitted in the folder."""
+    names = [name for name in os.listdir(folder) if name.startswith("job-") and name.endswith(".log")]
+    texts = []
+    for name in names:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
+            texts.append(handle.read())
+    return "".join(texts)
+
+
+def until(seen: Callable[[], object], what: str, seconds: float = 120) -> None:
+    """Waits until something is seen. Raises TimeoutError with the words for it."""
+    end = time.monotonic() + seconds
+    while not seen():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds} seconds: {what}")
+        time.sleep(0.05)

@@ -1,0 +1,114 @@
+"""What job.sbatch does in a real Slurm of two nodes, with a stand-in for the training: seconds, not minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import log, said, spec, stand_in, until
+from slurm import Cluster
+
+pytestmark = pytest.mark.slow
+
+
+def running(folder: Path, start: int = 0) -> bool:
+    """Whether both nodes have begun."""
+    return all(sum(line.startswith("rank") for line in said(str(folder), rank)) > start for rank in (0, 1))
+
+
+def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
+    # The bundle's folder has a space, and the job is submitted from beside it
+    script = stand_in(str(tmp_path), spec(), "0")
+    number = cluster.submit(script, cwd=str(tmp_path))
+    job = cluster.wait(number)
+    assert (job["JobState"], job["ExitCode"], job["JobName"]) == ("COMPLETED", "0:0", "job"), log(str(tmp_path))
+    port = 10000 + int(number) % 20000
+    for rank in (0, 1):
+        assert said(str(tmp_path), rank) == [f"rank {rank} of 2 on node{rank + 1} at 127.0.0.1:{port} start 0"]
+    assert f"job {number}, restart 0, nodes node[1-2], rendezvous 127.0.0.1:{port}" in log(str(tmp_path))
+
+
+def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), spec(), "fail"), cwd=str(tmp_path)))
+    assert (job["JobState"], job["Restarts"]) == ("FAILED", "0"), log(str(tmp_path))
+    assert job["ExitCode"] != "0:0"
+    assert len(said(str(tmp_path), 1)) == 1
+
+
+def test_asked_to_stop_it_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # what --signal=B:USR1@300 sends
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+    for rank in (0, 1):
+        lines = said(str(tmp_path), rank)
+        assert f"asked {rank}" in lines
+        assert lines[-1].endswith("start 1")
+    assert said(str(tmp_path), 0)[0].split(":")[1] != said(str(tmp_path), 0)[-1].split(":")[1]  # another port
+    assert "queued again" in log(str(tmp_path))
+    assert "restart 1" in log(str(tmp_path))
+
+
+def test_a_node_that_leaves_late_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), spec(), "late", "0"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    cluster.run("scancel", "--signal=USR1", "--batch", number)
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+    assert "left 1" in said(str(tmp_path), 1)
+
+
+def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> None:
+    text = spec(more="launch slurm(requeue=false)")
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), text, "75"), cwd=str(tmp_path)))
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "75:0", "0"), log(str(tmp_path))
+    assert "submit it again" in log(str(tmp_path))
+
+
+def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), spec(), "wait"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    cluster.run("scancel", number)
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0"), log(str(tmp_path))
+    until(lambda: "asked 0" in said(str(tmp_path), 0), "the run hears of it")
+
+
+def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    other = cluster.run("srun", "--partition=urgent", "--nodes=2", "--exclusive", "true", seconds=120)
+    assert other.returncode == 0, other.stderr
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+    assert "asked 0" in said(str(tmp_path), 0)
+
+
+@pytest.mark.parametrize("name", ["node1", "node2"])
+def test_a_lost_node_queues_the_job_again(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    """The first node has the batch shell, whose end Slurm sees to; of the second the job itself learns."""
+    number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    cluster.kill_node(name)
+    try:
+        until(lambda: cluster.job(number).get("Restarts") == "1", "Slurm queues the job again")
+    finally:
+        cluster.start_node(name)
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+
+
+def test_a_bundle_that_is_not_there_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    script = stand_in(str(tmp_path), spec(), "0")
+    copy = tmp_path / "job.sbatch"
+    copy.write_bytes(Path(script).read_bytes())
+    job = cluster.wait(cluster.submit(str(copy), cwd=str(tmp_path)))
+    assert job["ExitCode"] == "1:0"
+    assert f"no bundle in {tmp_path}: submit the file job.sbatch of a bundle" in log(str(tmp_path))
+
+
+def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.wait(cluster.submit("--nodes=1", stand_in(str(tmp_path), spec(), "0"), cwd=str(tmp_path)))
+    assert job["ExitCode"] == "1:0"
+    assert "this bundle is for 2 nodes, and Slurm gave 1: leave --nodes out" in log(str(tmp_path))

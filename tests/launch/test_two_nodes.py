@@ -1,0 +1,186 @@
+"""Bundles of two nodes, each node in a network namespace with a name and an address of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from emitted import NEW, compiled, put
+from netns import ADDRESSES, Nodes, missing
+from stacks import environment, interpreter, launch
+from tiny_runs import lines, spec
+
+pytestmark = pytest.mark.slow
+TOLERANCE = 5e-6
+"""Relative, between the losses of two launches of one spec on this CPU: gloo adds the halves of a sum of two in either
+order, which is the same number; but it cuts the buffer by the addresses that it connects, and its vector code adds the
+rest of a piece otherwise. Nearly always the difference is nothing."""
+PATIENCE = 240
+"""Seconds; only a run that hangs takes them."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the tiny model and its data, where specs are compiled."""
+    python = interpreter(NEW)
+    folder = str(tmp_path_factory.mktemp("place"))
+    script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "tiny.py")
+    subprocess.run([python, script, os.path.join(folder, "tiny")], check=True, env=environment(), capture_output=True)
+    from tiny import conversations
+
+    rows: list[dict[str, object]] = [{"messages": row} for row in conversations(64)]
+    return put(folder, {"messages.jsonl": lines(rows)})
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    why = missing()
+    if why and os.environ.get("CI"):
+        pytest.fail(why)
+    if why:
+        pytest.skip(why)
+    with Nodes(str(tmp_path_factory.mktemp("nodes"))) as made:
+        yield made
+
+
+def two(place: str, name: str, *more: str, length: str = "4 steps", save: str = 'save "out" every=never') -> str:
+    text = spec("nodes 2", *more, strategy="zero2", hardware="cpu", length=length, save=save)
+    return compiled(text, place, os.path.join(place, f"{name}.bundle"), "two.xp")
+
+
+def begin(
+    pair: Nodes, bundle: str, node: int, cwd: str, *words: str, port: int = 29500, **variables: str
+) -> subprocess.Popen[str]:
+    variables = {"NODE_RANK": str(node), "MASTER_ADDR": ADDRESSES[0], "XPC_NODE_WAIT": "60", **variables}
+    environ = environment(PYTHON=interpreter(NEW), MASTER_PORT=str(port), **variables)
+    return pair.start(node, [os.path.join(bundle, "launch.sh"), *words], cwd, environ)
+
+
+def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> list[tuple[int, str]]:
+    """Status and words of the two nodes, to their ends."""
+    started = [begin(pair, bundle, node, cwd, *words, **variables) for node in (0, 1)]
+    return [ended(one) for one in started]
+
+
+def ended(one: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, str]:
+    said = one.communicate(timeout=seconds)[0]
+    # the reverse of an address need not be known, which torch tells of
+    return one.returncode, "".join(line for line in said.splitlines(True) if "[c10d] The hostname" not in line)
+
+
+def losses(cwd: str) -> list[float]:
+    with open(os.path.join(cwd, "out", "metrics.jsonl"), encoding="utf-8") as handle:
+        events = [json.loads(line) for line in handle]
+    return [event["loss"] for event in events if "loss" in event]
+
+
+@pytest.fixture(scope="module")
+def alone(place: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of the same run with both processes on one machine."""
+    bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), place, f"{place}/one.bundle")
+    run = launch(bundle, str(tmp_path_factory.mktemp("one")))
+    assert run.done.returncode == 0, run.said
+    return run.losses
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "named"),
+    [
+        ("static", (), True),
+        ("c10d", ("launch local(launcher=torchrun, rendezvous=c10d)",), False),
+    ],
+)
+def test_two_nodes_train_as_one_does(
+    pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool
+) -> None:
+    """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone."""
+    pair.name(named)
+    cwd = str(tmp_path)
+    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd)
+    assert (status, other) == (0, 0), f"{said}\n{silent}"
+    assert "[run] 2 nodes meet; all-reduce over them: gloo " in said
+    assert said.count("preflight passed") == 1
+    # torch numbers the machines of a c10d rendezvous by their addresses: here as they are numbered
+    assert silent == "", "node 0 speaks for both"
+    assert losses(cwd) == pytest.approx(alone, rel=TOLERANCE)
+    assert len(alone) == 4
+
+
+def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
+    pair.name(True)
+    cwd, bundle = str(tmp_path), two(place, "wrong")
+    # the other node is missing: each says so, from where it stands
+    status, said = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="12"))
+    assert status == 1
+    assert said.endswith("error: node 1 did not come within 12 s\n")
+    status, said = ended(begin(pair, bundle, 1, cwd, "--preflight", XPC_NODE_WAIT="1"))
+    assert status == 1
+    assert said == (
+        "error: node 1 (second) did not reach node 0 within 1 s: nothing listens on 10.111.0.1:29500: node 0 was not "
+        "started there, or has ended\n"
+    )
+    # another program has the port
+    holder = pair.start(0, [interpreter(NEW), "-c", TAKE, "29500"], cwd, os.environ)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    (status, said), (other, answer) = both(pair, bundle, cwd, "--preflight")
+    pair.kill(holder)
+    assert (status, other) == (1, 1)
+    assert said == (
+        "error: port 29500 cannot be used for the rendezvous: Address already in use; set MASTER_PORT to a free one\n"
+    )
+    assert answer == "error: what listens on 10.111.0.1:29500 is not node 0 of this run: it does not answer\n"
+
+
+TAKE = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1]))); print(flush=True); time.sleep(600)"
+
+
+def test_two_bundles_that_differ_do_not_start(pair: Nodes, place: str, tmp_path: object) -> None:
+    pair.name(True)
+    cwd, bundle, other = str(tmp_path), two(place, "one-of-two"), os.path.join(str(tmp_path), "changed.bundle")
+    shutil.copytree(bundle, other)
+    with open(os.path.join(other, "trainer", "rows.py"), "a", encoding="utf-8") as handle:
+        handle.write("# changed on this node\n")
+    started = [begin(pair, one, node, cwd) for node, one in enumerate((bundle, other))]
+    (status, said), (second, answer) = [ended(one) for one in started]
+    assert (status, second) == (1, 1)
+    assert "error: node 1 (second): its bundle is sha256:" in said
+    assert said.endswith(": the file trainer/rows.py differs\n")
+    assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
+    assert not os.path.exists(os.path.join(cwd, "out"))
+    assert os.listdir(cwd) == ["changed.bundle"]  # the file that shows a shared folder is gone
+
+
+def test_folders_that_are_not_shared_are_refused_where_checkpoints_are_written(
+    pair: Nodes, place: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pair.name(True)
+    folders = [str(tmp_path_factory.mktemp(f"node-{node}")) for node in (0, 1)]
+    bundle = two(place, "saves", save='save "out" every=2')
+    started = [begin(pair, bundle, node, folders[node], "--preflight") for node in (0, 1)]
+    (status, said), (other, _) = [ended(one) for one in started]
+    assert (status, other) == (1, 1)
+    assert f"error: node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
+    assert [os.listdir(one) for one in folders] == [[], []]
+
+
+def test_a_node_that_dies_ends_the_other(pair: Nodes, place: str, tmp_path: object) -> None:
+    """All processes of node 1 are killed at once, in the middle of a run that would take minutes."""
+    pair.name(True)
+    cwd, bundle = str(tmp_path), two(place, "long", length="5000 steps")
+    started = [begin(pair, bundle, node, cwd) for node in (0, 1)]
+    until = time.monotonic() + PATIENCE
+    metrics = os.path.join(cwd, "out", "metrics.jsonl")
+    while not (os.path.exists(metrics) and losses(cwd)):
+        assert time.monotonic() < until, "no step was made"
+        assert started[0].poll() is None, ended(started[0])
+        time.sleep(0.1)
+    pair.kill(started[1])
+    status, said = ended(started[0], 60)
+    assert status == 1, said
+    assert "process 0 stops: another process of the run has ended" in said

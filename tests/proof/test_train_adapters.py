@@ -1,0 +1,175 @@
+"""Whole modules and two rates beside adapters, rotations, and frozen layers, trained from compiled bundles.
+
+One process and two, on both targets; each goes on from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+from attrs import frozen
+from emitted import NEW, OLD
+from method_runs import STEPS, Trained, Warm, finite, small, tensors
+
+pytestmark = pytest.mark.slow
+
+KINDS = {
+    "saved": "lora(rank=4, alpha=8, dropout=0, lr_ratio=16, modules_to_save=[embed_tokens, lm_head])",
+    "dora": "lora(rank=4, dropout=0, rslora, dora)",
+    "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
+    "oft": "oft(block_size=8)",
+    "freeze": "freeze(except_last=1, except_modules=[norm, lm_head])",
+}
+
+
+@frozen
+class Kind:
+    """What is trained, on what stack, and how it is spread."""
+
+    what: str
+    target: str = NEW
+    strategy: str = "one"
+
+    @property
+    def name(self) -> str:
+        return "-".join(["old"] * (self.target == OLD) + [self.what, self.strategy])
+
+    @property
+    def world(self) -> int:
+        return 1 if self.strategy == "one" else 2
+
+    @property
+    def text(self) -> str:
+        made = small(KINDS[self.what], method="sft", target=self.target, strategy=self.strategy,
+                     save='save "out" every=2')  # fmt: skip
+        return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
+
+
+RUNS = (
+    *(Kind(what, NEW, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
+    Kind("dora"),
+    Kind("parameters"),
+    Kind("saved", NEW, "zero3"),
+    Kind("freeze", NEW, "zero3"),
+    *(Kind(what, OLD, "zero2") for what in ("saved", "oft", "freeze")),
+    Kind("dora", OLD),
+    Kind("saved", OLD, "zero3"),
+)
+every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
+Runs = Callable[[Kind], tuple[Trained, Trained]]
+
+
+@pytest.fixture(scope="module")
+def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run of each kind, and the same from its first checkpoint.
+
+    It stands on a model whose head is a weight of its own, or on a mixture of experts.
+    """
+    import tiny_models
+    from safetensors.numpy import load_file, save_file
+
+    experts = os.path.join(ground, "experts")
+    shutil.copytree(tiny_models.model("qwen3_moe"), experts)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if os.path.exists(os.path.join(ground, "tiny", name)):
+            shutil.copy2(os.path.join(ground, "tiny", name), experts)
+
+    untied = os.path.join(ground, "untied")
+    shutil.copytree(os.path.join(ground, "tiny"), untied)
+    weights = load_file(os.path.join(untied, "model.safetensors"))
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
+    save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
+    path = os.path.join(untied, "config.json")
+    with open(path, encoding="utf-8") as handle:
+        settings = json.load(handle)
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump({**settings, "tie_word_embeddings": False}, handle)
+    kept: dict[Kind, tuple[Trained, Trained]] = {}
+
+    def run(kind: Kind) -> tuple[Trained, Trained]:
+        if kind not in kept:
+            cwd = str(tmp_path_factory.mktemp(kind.name))
+            kept[kind] = warm.twice(kind.text, kind.name, kind.target, cwd, kind.world)
+        return kept[kind]
+
+    return run
+
+
+@every
+def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
+    done, again = runs(kind)
+    losses = done.values("loss")
+    assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
+    assert all(map(math.isfinite, losses))
+    assert losses[-1] < losses[0]
+    assert min(done.values("grad_norm")) > 0
+    assert "going on from checkpoint-2" in again.said
+    assert again.values("loss") == pytest.approx(losses, abs=2e-5)
+    for one in (done, again):
+        assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.world == 2 and run.target == NEW], ids=lambda one: one.name
+)  # fmt: skip
+def test_processes_and_shards_do_not_show(runs: Runs, kind: Kind) -> None:
+    one, two = runs(Kind(kind.what))[0], runs(kind)[0]
+    assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)
+
+
+@every
+def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
+    base = tensors(os.path.join(ground, "untied", "model.safetensors"))
+    for done in runs(kind):
+        if kind.what == "freeze":
+            after = tensors(os.path.join(done.out, "model.safetensors"))
+            assert set(after) == set(base)
+            moved = {name for name, weight in after.items() if weight != base[name]}
+            assert moved == {name for name in base if ".layers.1." in name} | {"model.norm.weight", "lm_head.weight"}
+            continue
+        after = tensors(os.path.join(done.out, "adapter_model.safetensors"))
+        assert finite(after)
+        with open(os.path.join(done.out, "adapter_config.json"), encoding="utf-8") as handle:
+            settings = json.load(handle)
+        if kind.what == "oft":
+            assert (settings["peft_type"], settings["oft_block_size"], settings["r"]) == ("OFT", 8, 0)
+            assert all(".oft_R." in name and any(weight) for name, weight in after.items())
+            continue
+        if kind.what == "saved":
+            assert sorted(settings["modules_to_save"]) == ["embed_tokens", "lm_head"]
+            for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                assert after.pop(f"base_model.model.{name}") != base[name]
+        elif kind.what == "dora":
+            assert (settings["use_dora"], settings["use_rslora"]) == (True, True)
+            assert sum(name.endswith("lora_magnitude_vector") for name in after) == 14
+        else:
+            stacks = {name.rpartition(".lora_")[0] for name in after if ".experts." in name}
+            assert len(stacks) == 2 * 2  # two parameters in each of two layers
+        assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
+def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, kind: Kind) -> None:
+    import torch
+
+    done, _ = runs(kind)
+    checkpoint = os.path.join(done.out, "checkpoint-2")
+    if kind.strategy == "one":
+        state = torch.load(os.path.join(checkpoint, "optimizer.pt"), weights_only=True)
+        rates = [group["lr"] for group in state["param_groups"]]
+        sizes = [len(group["params"]) for group in state["param_groups"]]
+        assert sizes == [14 + 2, 14]  # two layers of seven, the embeddings and the head
+    else:
+        (folder,) = (name for name in os.listdir(checkpoint) if name.startswith("global_step"))
+        (name,) = (name for name in os.listdir(os.path.join(checkpoint, folder)) if "rank_0_" in name and "optim" in name)
+        state = torch.load(os.path.join(checkpoint, folder, name), weights_only=False, map_location="cpu")
+        state = state["optimizer_state_dict"]
+        state = state.get("base_optimizer_state", state.get("optimizer_state_dict"))
+        groups = state["param_groups"] if "param_groups" in state else state
+        rates = [group["lr"] for group in groups]
+    assert len(rates) == 2
+    assert rates[1] == pytest.approx(16 * rates[0])

@@ -1,0 +1,154 @@
+"""The commands of emitted files, run as their engines run them: two pods as two processes on this machine.
+
+What a controller puts into a pod's environment is set here, the volume is a folder, and the pods' host names stand for
+this machine in an /etc/hosts of their own. All else is as emitted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from attrs import frozen
+from emitted import NEW, compiled
+from stacks import environment, interpreter, payload
+from tiny_runs import spec
+
+pytestmark = pytest.mark.slow
+
+LAUNCH = {"k8s": 'launch k8s(image="me/train:1", volume=claim)', "sky": "launch sky(volume=shared)"}
+HOSTS = "127.0.0.1 localhost two-node-0-0.two two-node-0-1.two\n"
+NAMED = 'mount --bind "$0" /etc/hosts && exec "$@"'
+SECONDS = 300
+"""When a hang is one."""
+
+Pods = list[Mapping[str, str]]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@frozen
+class Cluster:
+    """A volume with the bundle of a file, and the command that the file gives to each node."""
+
+    file: str
+    volume: str
+    python: str
+
+    @property
+    def bundle(self) -> str:
+        return os.path.join(self.volume, "two.bundle")
+
+    def start(self, pods: Pods) -> list[subprocess.Popen[str]]:
+        with open(os.path.join(self.bundle, self.file), encoding="utf-8") as handle:
+            words, variables = command(self.file, yaml.safe_load(handle))
+        words = [word.replace("/workspace", self.volume) for word in words]
+        unshare = ["unshare", "--mount", "sh", "-c", NAMED, os.path.join(self.volume, "hosts")]
+        where = self.bundle if self.file == "sky.yaml" else "/"
+        return [
+            subprocess.Popen(
+                [*unshare, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=where,
+                env=environment(PYTHON=self.python, HOME=self.volume, **{**variables, **pod}),
+            )
+            for pod in pods
+        ]  # fmt: skip
+
+    def end(self, started: list[subprocess.Popen[str]], status: int = 0) -> list[str]:
+        """What each has said, once all of them have ended with the status."""
+        until = time.monotonic() + SECONDS
+        try:
+            said = [one.communicate(timeout=max(1, until - time.monotonic()))[0] for one in started]
+        finally:
+            for one in started:
+                one.kill()
+        assert [one.returncode for one in started] == [status] * len(started), "\n".join(one[-3000:] for one in said)
+        return said
+
+    def steps(self) -> list[int]:
+        """The steps whose loss is written down."""
+        out = os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"], "metrics.jsonl")
+        if not os.path.exists(out):
+            return []
+        with open(out, encoding="utf-8") as handle:
+            events = [json.loads(line) for line in handle if line.endswith("\n")]
+        return [event["step"] for event in events if "loss" in event]
+
+
+def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """What a node runs and, of the file, its environment."""
+    if file == "sky.yaml":
+        return ["bash", "-c", table["run"]], {}
+    if file == "trainjob.yaml":
+        return table["spec"]["trainer"]["command"], {}
+    job = table["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod = job["template"]["spec"]["containers"][0]
+    return pod["command"], {one["name"]: one["value"] for one in pod["env"]}
+
+
+@pytest.fixture(scope="module")
+def cluster(place: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
+    """Makes the volume for a file, of a run of so many steps."""
+    if os.geteuid() or shutil.which("unshare") is None:
+        assert not os.environ.get("CI"), "CI runs as root, with unshare"
+        pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")
+    python = interpreter(NEW)
+
+    def make(file: str, steps: int) -> Cluster:
+        volume = str(tmp_path_factory.mktemp(file.partition(".")[0]))
+        launch = LAUNCH["sky" if file == "sky.yaml" else "k8s"]
+        text = spec("nodes 2", launch, strategy="zero2", length=f"{steps} steps", sizes="gbs=8 micro=2 seq=32")
+        compiled(text, place, os.path.join(volume, "two.bundle"), "two.xp")
+        os.symlink(os.path.join(place, "tiny"), os.path.join(volume, "tiny"))
+        with open(os.path.join(volume, "hosts"), "w", encoding="utf-8") as handle:
+            handle.write(HOSTS)
+        return Cluster(file, volume, python)
+
+    return make
+
+
+def trains(made: Cluster, pods: Pods) -> None:
+    said = made.end(made.start(pods))
+    assert made.steps() == [1, 2]
+    assert "world size 2, DEEPSPEED" in said[0]
+    assert "rows to train on" not in said[1]  # the second is no first
+
+
+def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:
+    told = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "two-node-0-0.two",
+            "PET_MASTER_PORT": free_port()}  # fmt: skip
+    trains(cluster("trainjob.yaml", 2), [{**told, "PET_NODE_RANK": rank} for rank in "01"])
+
+
+def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], Cluster]) -> None:
+    told = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2", "SKYPILOT_NUM_GPUS_PER_NODE": "0"}
+    trains(cluster("sky.yaml", 2), [{**told, "SKYPILOT_NODE_RANK": rank} for rank in "01"])
+
+
+def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
+    """As its failure policy says: one pod gets the kubelet's SIGTERM, both end with 75, and both are started again."""
+    made, steps = cluster("jobset.yaml", 300), list(range(1, 301))
+    pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [free_port()] for index in "01"]
+    started = made.start(pods)
+    until = time.monotonic() + SECONDS
+    while len(made.steps()) < 3 and time.monotonic() < until and not any(one.poll() for one in started):
+        time.sleep(0.05)
+    started[1].send_signal(signal.SIGTERM)
+    said = made.end(started, 75)
+    assert "checkpoint-" in said[0]
+    done = made.steps()
+    assert 3 <= len(done) < 300
+    made.end(made.start(pods))
+    assert made.steps() == steps

@@ -1,0 +1,207 @@
+"""No secret of the machine, the user or the spec stands in a bundle, a cache entry or a diagnostic."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from case_support import PLAIN, ROW, spec
+from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc_process
+
+from xpc.compiler.secrets import MARKS, TOKENS, find, is_secret, masked
+
+PLANTED = {
+    "HF_TOKEN": "hf_" + "Ab1" * 12,
+    "HUGGING_FACE_HUB_TOKEN": "hf_" + "Cd2" * 12,
+    "WANDB_API_KEY": "0a1b2c3d4e" * 4,
+    "AWS_ACCESS_KEY_ID": "AKIA" + "ABCDEFGH12345678",
+    "AWS_SECRET_ACCESS_KEY": "zQ7" * 13 + "x",
+    "GITHUB_TOKEN": "ghp_" + "aB3" * 12,
+    "OPENAI_API_KEY": "sk-" + "aB3" * 16,
+    "TRACKIO_TOKEN": "planted-trackio-token",
+    "HTTPS_PROXY": "http://planted-user:planted-password@proxy.planted:3128",
+    "SLURM_JOB_USER": "planted-slurm-user",
+    "HOSTNAME": "planted-host-name",
+    "USER": "planted-user-name",
+    "LOGNAME": "planted-log-name",
+    "USERNAME": "planted-windows-name",
+}
+SPECS = {
+    "sft": spec("track wandb"),
+    "hub": spec('track trackio(project="p")', save='save "out/run" hub="me/run"'),
+    "fsdp": spec(strategy="fsdp"),
+    "old": spec("target trl-0.18"),
+    "local": spec('model(chat_template=file("chat.jinja"))', train='"tiny" on "rows.jsonl" for 3 epochs'),
+    "slurm": spec("nodes 2", "launch slurm(partition=gpu)", batch="gbs=256 micro=16"),
+    "k8s": spec("nodes 2", 'launch k8s(image="img", volume="runs", secret="hf")', batch="gbs=256 micro=16"),
+    "sky": spec("nodes 2", "launch sky", batch="gbs=256 micro=16"),
+    "sweep": spec("sweep {\n  lr = [1e-5, 2e-5]\n}"),
+    "grpo": spec(
+        'method grpo(generations=16, max_completion=64, rewards=[accuracy, "own.py:f"])',
+        train="qwen2.5-3b on org/x for 3 epochs",
+    ),
+    "tasks": spec("eval(tasks=[gsm8k])"),
+    "wrong": spec(batch="gbs=512 micro=11"),
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with every file that tokens are kept in."""
+    place = tmp_path / "planted-home"
+    put(place, {
+        ".cache/huggingface/token": PLANTED["HF_TOKEN"],
+        ".cache/huggingface/stored_tokens": f"[me]\nhf_token = {PLANTED['HF_TOKEN']}\n",
+        ".netrc": f"machine api.wandb.ai login user password {PLANTED['WANDB_API_KEY']}\n",
+        ".aws/credentials": f"[default]\naws_access_key_id = {PLANTED['AWS_ACCESS_KEY_ID']}\n",
+        ".config/wandb/settings": f"[default]\napi_key = {PLANTED['WANDB_API_KEY']}\n",
+        ".gitconfig": "[user]\nname = planted-git-name\nemail = planted@planted\n",
+        ".kube/config": "token: planted-kube-token\n",
+        "planted-folder/specs/rows.jsonl": ROW,
+        "planted-folder/specs/chat.jinja": PLAIN,
+        "planted-folder/specs/own.py": "def f(completions, **_):\n    return [0.0 for _ in completions]\n",
+        "planted-folder/specs/.env": f"HF_TOKEN={PLANTED['HF_TOKEN']}\n",
+        "planted-folder/specs/tiny/config.json": json.dumps({
+            "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512,
+        }),
+    })  # fmt: skip
+    put(place / "planted-folder" / "specs", {f"{name}.xp": text for name, text in SPECS.items()})
+    return place
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_nothing_that_is_planted_comes_out(name: str, home: Path) -> None:
+    folder = home / "planted-folder" / "specs"
+    environment = {**PLANTED, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "XPC_CACHE": "",
+                   "XDG_CACHE_HOME": str(home / "xdg")}  # fmt: skip
+    told = []
+    for format in ("full", "json", "sarif", "github", "concise"):
+        done = xpc_process("check", f"{name}.xp", "--format", format, cwd=str(folder), env=environment)
+        told.append(("check", done.stdout + done.stderr))
+    done = xpc_process("compile", str(folder / f"{name}.xp"), "-o", "out", cwd=str(home), env=environment)
+    assert done.returncode == (1 if name == "wrong" else 0), done.stdout + done.stderr
+    seen = [("compile", (done.stdout + done.stderr).replace(str(home).encode(), b""))]
+    for where, _, names in os.walk(home / "out"):
+        seen += [(one, (Path(where) / one).read_bytes()) for one in names]
+    assert len(seen) > 10 or name == "wrong"
+    secrets = [*PLANTED.values(), "planted", str(home), getpass.getuser() if os.getuid() else "/root"]
+    secrets += [socket.gethostname()] if len(socket.gethostname()) > 5 else []
+    for what, data in (*told, *seen):
+        for secret in secrets:
+            assert secret.encode() not in data, (what, secret)
+
+
+def test_every_recipe_is_without(tmp_path: Path) -> None:
+    """The rule finds nothing in what is shipped: commits, digests and addresses are no secrets."""
+    count = 0
+    for where, _, names in os.walk(os.path.join(REPOSITORY, "specs")):
+        for name in names:
+            text = Path(where, name).read_text(encoding="utf-8")
+            assert find(text) == [], name
+            count += 1
+    assert count > 30
+
+
+KINDS = {
+    "a token of the Hugging Face hub": "hf_" + "aB3" * 12,
+    "an API key": "sk-ant-" + "aB3-" * 10,
+    "an access key of AWS": "ASIA" + "ABCDEFGH12345678",
+    "a token of GitHub": "github_pat_" + "aB3_" * 15,
+    "a token of GitLab": "glpat-" + "aB3-_" * 4,
+    "a token of Slack": "xoxb-" + "123-" * 5,
+    "a key of Google": "AIza" + "aB3-_" * 7,
+    "a private key": "-----BEGIN RSA PRIVATE KEY-----",
+    "a key of Weights & Biases": "wandb_v1_" + "aB3_" * 10,
+    "a password inside of a URL": "postgresql+psycopg://user:pass@host/db",
+}
+"""One of each kind, of letters that nobody was given."""
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_each_kind_is_found_where_it_stands(kind: str) -> None:
+    secret = KINDS[kind]
+    assert any(mark in secret for mark in MARKS)
+    assert [(start, end, what) for start, end, what in find(f"a {secret} b")] == [(2, 2 + len(secret), kind)]
+    assert masked(f"a {secret} b") == f"a {'*' * len(secret)} b"
+    found = checked(spec(f'track wandb(name="{secret}")'))
+    (one,) = of(found, "XP790")
+    assert kind in one.message
+    assert found.spec is None
+    assert secret not in shown(found)
+    assert one.primary is not None
+    assert secret not in one.primary.source.text
+    assert len(of(checked(spec(f"# {secret}")), "XP790")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b",
+        "sha256:" + "0a1b2c3d4e" * 6 + "abcd",
+        "hf_transfer", "hf_xet_high_performance", "task-sk-learn-something-long-and-plain-of-words",
+        "https://huggingface.co/org/name@main", "s3://bucket/path:tag@x", "https://host:8080/x", "git@github.com:org/x",
+        "me@host.org", "AKIAB", "ghp_short", "https://$USER:$PASS@host/", "https://user:${PASS}@host/", "sk-2",
+        "http://a:b", "xoxo-hugs", "wandb_v1_small", "glpat-", "user:pass@host",
+    ],
+)  # fmt: skip
+def test_what_is_no_secret(text: str) -> None:
+    assert find(text) == []
+    found = checked(spec(f"# {text}", f'data(system="{text}")'))
+    assert "XP790" not in codes(found)
+    assert "XP791" not in codes(found)
+
+
+def test_a_commit_is_a_revision_and_no_key() -> None:
+    commit = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
+    text = spec(f'model(revision="{commit}")', f'save "x" {{\n hub(revision="{commit}")\n}}', save="")
+    assert not {"XP790", "XP791"} & set(codes(checked(text)))
+    assert "XP791" in codes(checked(spec(f'track wandb(project="{commit}")')))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("chat.jinja", 'model(chat_template=file("chat.jinja"))'),
+        ("system.txt", 'data(system=file("system.txt"))'),
+        ("mine.yaml", 'eval(tasks=["mine.yaml"])'),
+    ],
+)
+def test_a_secret_in_a_file_that_is_copied(name: str, line: str, tmp_path: Path) -> None:
+    for text, wrong in ((f"task: x\n{PLAIN}{KINDS['a private key']}", True), (f"task: x\n{PLAIN}", False)):
+        root = put(tmp_path, {name: text})
+        found = checked(spec(line), root)
+        assert ("XP790" in codes(found)) is wrong, shown(found)
+
+
+def test_a_secret_in_a_base(tmp_path: Path) -> None:
+    root = put(tmp_path, {"base.xp": f'track wandb(name="{PLANTED["HF_TOKEN"]}")\n'})
+    found = checked(spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'), root)
+    (one,) = of(found, "XP790")
+    assert one.primary is not None
+    assert one.primary.source.name == "base.xp"
+
+
+def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
+    """Keys of published files that hold tokens are told by name; neither report nor spec has the value."""
+    body = "model_name_or_path: org/x\ndataset_name: org/y\nhub_token: {0}\nhf_token: {0}\nwandb_api_key: {1}\n"
+    text = body.format(PLANTED["HF_TOKEN"], PLANTED["WANDB_API_KEY"])
+    script = (
+        f"export HF_TOKEN={PLANTED['HF_TOKEN']}\nexport WANDB_API_KEY={PLANTED['WANDB_API_KEY']}\n"
+        f"torchrun train.py --model_name_or_path org/x --dataset_name org/y --hub_token {PLANTED['HF_TOKEN']}\n"
+    )
+    put(tmp_path, {"a.yaml": text, "a.sh": script, "ok.yaml": text.rsplit("hf_token", 1)[0]})
+    for file in ("a.yaml", "a.sh", "ok.yaml"):
+        for report in ("text", "json"):
+            done = xpc_process("import", file, "--report", report, cwd=str(tmp_path))
+            for secret in PLANTED.values():
+                assert secret.encode() not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert is_secret("a.hub_token", "x")
+    assert not is_secret("eos_token", "<|im_end|>")
+    assert not is_secret("max_tokens", "5")
+
+

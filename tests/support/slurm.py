@@ -1,0 +1,286 @@
+"""A Slurm cluster on this machine: munged, slurmctld and a slurmd for each node, all of it below one folder.
+
+Debian's `slurm-wlm` and `munge` are enough: no systemd, no root, nothing outside the folder. By hand:
+``python tests/support/slurm.py sbatch --wait x.bundle/job.sbatch`` starts the cluster, runs the command in it, and ends
+the cluster; without a command it starts a shell.
+
+Each daemon runs below a keeper that inherits its orphans (Linux's child subreaper): to end the keeper's standard input
+is to kill -9 the daemon and everything that it ever started, as a node that loses its power does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "sinfo")
+SBIN = "/usr/sbin"
+SET_CHILD_SUBREAPER = 36
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+CredType=cred/munge
+PluginDir={plugins}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+PropagateResourceLimits=NONE
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+GresTypes=gpu
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=60
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=INFINITE
+{nodes}
+NodeName=big[1-16] CPUs=128 RealMemory=1000000 Gres=gpu:8 State=CLOUD
+PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE PriorityTier=1 GraceTime=120 State=UP
+PartitionName=urgent Nodes={names} MaxTime=INFINITE PriorityTier=9 PreemptMode=OFF State=UP
+PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
+"""
+NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
+
+
+def missing() -> list[str]:
+    """The programs that a cluster needs and this machine has not."""
+    return [name for name in PROGRAMS if _program(name) is None]
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=SBIN)
+
+
+class Cluster:
+    """A running cluster of `nodes` nodes with four cores each, `node1` and so on; 16 more with GPUs exist on paper.
+
+    Partitions: `main` (the default, whose jobs may be preempted), `urgent` (which preempts them), `gpu` (on paper).
+    """
+
+    def __init__(self, folder: str, nodes: int = 2) -> None:
+        self.folder = folder
+        self.names = [f"node{number}" for number in range(1, nodes + 1)]
+        self._keepers: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {**os.environ, "SLURM_CONF": os.path.join(folder, "slurm.conf")}
+        self.environment["PATH"] = os.pathsep.join((self.environment.get("PATH", os.defpath), SBIN))
+        for name in [one for one in self.environment if one.startswith(("SLURM_", "SBATCH_", "SRUN_"))]:
+            if name != "SLURM_CONF":
+                del self.environment[name]
+
+    def start(self, seconds: float = 60) -> Cluster:
+        """Starts every daemon and waits until the nodes are idle. Raises RuntimeError with their logs."""
+        import pwd
+
+        plugins = glob.glob("/usr/lib/*/slurm-wlm") or glob.glob("/usr/lib*/slurm") or ["/usr/lib/slurm"]
+        ports, host = _free_ports(1 + len(self.names)), socket.gethostname().split(".")[0]
+        rows = [NODE.format(name=name, host=host, port=port) for name, port in zip(self.names, ports[1:])]
+        text = CONFIGURATION.format(
+            host=host, port=ports[0], user=pwd.getpwuid(os.getuid()).pw_name, folder=self.folder, plugins=plugins[0],
+            nodes="\n".join(rows), names=",".join(self.names),
+        )  # fmt: skip
+        os.makedirs(os.path.join(self.folder, "state"), mode=0o755)
+        for name, content in {"slurm.conf": text, "gres.conf": "NodeName=big[1-16] Name=gpu Count=8\n"}.items():
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as handle:
+                handle.write(content)
+        with open(os.open(self._path("munge.key"), os.O_WRONLY | os.O_CREAT, 0o400), "wb") as key:
+            key.write(os.urandom(1024))
+        named = {one: self._path(f"munge.{one}") for one in ("socket", "key", "pid", "log", "seed")}
+        self._keep(
+            "munged", "--foreground", "--force", f"--socket={named['socket']}", f"--key-file={named['key']}",
+            f"--pid-file={named['pid']}", f"--log-file={named['log']}", f"--seed-file={named['seed']}",
+        )  # fmt: skip
+        until = time.monotonic() + seconds
+        while not os.path.exists(named["socket"]) and time.monotonic() < until:
+            time.sleep(0.05)
+        self._keep("slurmctld", "-D")
+        for name in self.names:
+            self.start_node(name)
+        while not self._ready():
+            if time.monotonic() > until:
+                told = self.logs()
+                self.stop()
+                raise RuntimeError(f"the cluster did not come up within {seconds} seconds\n{told}")
+            time.sleep(0.2)
+        return self
+
+    def stop(self) -> None:
+        """Ends every daemon and every process of a job."""
+        for name in reversed(list(self._keepers)):
+            self._end(name)
+
+    def start_node(self, name: str) -> None:
+        """Starts the slurmd of a node; one that was killed comes back empty."""
+        self._keep("slurmd", "-D", "-N", name, key=name)
+
+    def kill_node(self, name: str) -> None:
+        """Kills -9 the slurmd of a node with all the processes of its jobs."""
+        self._end(name)
+
+    def run(self, *words: str, cwd: str | None = None, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """A command of Slurm, or any other, in the cluster's environment."""
+        return subprocess.run(
+            words, cwd=cwd, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+
+    def submit(self, *words: str, cwd: str) -> str:
+        """Submits a job from a folder and gives its number. Raises RuntimeError with what sbatch says."""
+        done = self.run("sbatch", "--parsable", *words, cwd=cwd)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout.strip().partition(";")[0]
+
+    def job(self, number: str) -> dict[str, str]:
+        """What Slurm knows of a job, by the names of `scontrol show job`."""
+        words = self.run("scontrol", "--oneliner", "show", "job", number).stdout.split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait(self, number: str, seconds: float = 300) -> dict[str, str]:
+        """The job once it has ended and its nodes are free. Raises TimeoutError with the logs of the daemons."""
+        until = time.monotonic() + seconds
+        while True:
+            job = self.job(number)
+            if job.get("JobState") not in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING"):
+                return job
+            if time.monotonic() > until:
+                raise TimeoutError(f"job {number} did not end within {seconds} seconds: {job}\n{self.logs()}")
+            time.sleep(0.2)
+
+    def logs(self, lines: int = 30) -> str:
+        """The ends of the daemons' logs."""
+        told = []
+        for path in sorted(glob.glob(self._path("*.log")) + glob.glob(self._path("*.said"))):
+            with open(path, encoding="utf-8", errors="replace") as handle:
+                told.append(f"== {os.path.basename(path)}\n" + "".join(handle.readlines()[-lines:]))
+        return "\n".join(told)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _ready(self) -> bool:
+        states = self.run("sinfo", "--noheader", "--Node", "--partition=main", "--format=%T").stdout.split()
+        return states == ["idle"] * len(self.names)
+
+    def _keep(self, program: str, *words: str, key: str = "") -> None:
+        found = _program(program)
+        assert found is not None, program
+        with open(self._path(f"{key or program}.said"), "ab") as said:
+            self._keepers[key or program] = subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "--keep", found, *words],
+                env=self.environment, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+
+    def _end(self, name: str) -> None:
+        keeper = self._keepers.pop(name, None)
+        if keeper is not None and keeper.stdin is not None:
+            keeper.stdin.close()
+            keeper.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _keep(words: Sequence[str]) -> int:
+    """Runs a daemon until it ends or standard input does; then kills it and all that descends from it."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    while child.poll() is None:
+        if select.select([0], [], [], 0.5)[0] and not os.read(0, 1024):
+            break
+        _bury(child.pid)
+    while below := _descendants(os.getpid()):
+        for pid in below:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        _bury(None)
+        time.sleep(0.02)
+    return 0
+
+
+def _bury(but: int | None) -> None:
+    """Waits for the orphans that have ended; `but` is waited for by another."""
+    try:
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if found.si_pid == but:
+                return
+            os.waitpid(found.si_pid, 0)
+    except ChildProcessError:
+        return
+
+
+def _descendants(of: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as handle:
+                    parent = int(handle.read().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            parents.setdefault(parent, []).append(int(name))
+    found, left = [], [of]
+    while left:
+        below = parents.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    lacking = missing()
+    if lacking:
+        print(f"not installed: {', '.join(lacking)} (Debian: slurm-wlm, munge)", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
+        cluster = Cluster(folder)
+        cluster.start()
+        try:
+            command = list(words) or [os.environ.get("SHELL", "/bin/sh")]
+            return subprocess.run(command, env=cluster.environment, check=False).returncode
+        finally:
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(_keep(sys.argv[2:]) if sys.argv[1:2] == ["--keep"] else main(sys.argv[1:]))
