@@ -28,6 +28,18 @@ MEANT: dict[str, str] = {
     "lora.alpha": "lora alpha; lora scaling",
     "lora.targets": "target modules; lora target; lora modules; lora target modules; lora target linear; lora attn "
     "modules; lora layers",
+    "lora.block_size": "oft block size",
+    "lora.rslora": "use rslora; peft use rslora; rank stabilized; rank stabilised lora",
+    "lora.dora": "use dora; peft use dora",
+    "lora.parameters": "target parameters; lora target parameters",
+    "lora.modules_to_save": "lora modules to save; additional target; save modules; trainable modules",
+    "lora.lr_ratio": "loraplus lr ratio; loraplus; lora plus; lora plus lr ratio",
+    "lora.embedding_lr": "loraplus lr embedding",
+    "oft": "orthogonal; orthogonal finetuning; oftv2; qoft",
+    "freeze": "freeze tuning; frozen; unfrozen parameters",
+    "freeze.except_last": "freeze trainable layers; trainable layers; num layer trainable; unfreeze layers",
+    "freeze.layer_modules": "freeze trainable modules",
+    "freeze.except_modules": "freeze extra modules",
     "lora.bits": "load in 8bit; quantization bit; bits; quantize",
     "lora.double_quant": "double quant; nested quant; use bnb nested quant; bnb 4bit use double quant; double "
     "quantization",

@@ -237,6 +237,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
             args=("bf16", "fp16")),
     Setting("precision.tf32", k.FLAG, "TensorFloat-32 for fp32 matrix products", default=False, args=("tf32",)),
+    Setting("precision.nan", k.CHOICE, "what a loss that is nan or infinite does: stop the run at its step, or nothing",
+            default="stop", choices=("stop", "allow"), bare=False),
     # batch
     Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1, high=10**9),
     Setting("batch.micro", k.INT, "micro-batch: sequences in one forward pass of one process",

@@ -6,6 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+LONGEST = 2000
+"""A longer line of a message quotes somebody's data, letters."""
+
 
 class RunError(Exception):
     """The run cannot start or go on. ``str(error)`` is one sentence, or one line for each finding of the preflight."""
@@ -24,7 +27,9 @@ def rank() -> int:
 
 
 def shown(text: str) -> str:
-    """The text as a terminal may get it: a row or a template can hold escape sequences, which are spelled out."""
+    """The text as a terminal may get it: escape sequences (of a row, a template) spelled out, no line of a megabyte."""
+    if len(text) > LONGEST:
+        text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)

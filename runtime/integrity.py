@@ -63,7 +63,7 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
 
 
 def executed(bundle: Bundle) -> list[str]:
-    """The names of files that are rendered or executed, as trainer_args.json names them; rewards have their own check."""
+    """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
     named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]
     return list(dict.fromkeys(str(name) for name in named if name))
 
@@ -80,7 +80,15 @@ def problems(bundle: Bundle) -> list[str]:
     if changed:
         shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
+    for name in shadowed(bundle):
+        say(f"{name} is a folder here, which the libraries read in the place of the hub's")
     return found
+
+
+def shadowed(bundle: Bundle) -> list[str]:
+    """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
+    ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.data["sources"])]
+    return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
 def differing(folder: str) -> list[str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import Any
 
 from . import checkpoints, signals, whole
 from .errors import RunError, rank, say
 
-WRITERS = ("PytorchStreamWriter", "file write failed", "No space left", "Disk quota", "I/O error")
+WRITERS = (
+    "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "quota", "I/O error",
+)  # fmt: skip
 """How torch and safetensors say that a file could not be written: their exceptions carry no number."""
 
 
@@ -120,7 +123,7 @@ class Steady:
             good = f"checkpoint-{self.sound[-1]} is the newest one" if self.sound else "there is no checkpoint yet"
             raise RunError(
                 f"the loss is {word} at step {step}; nothing is saved of it ({good}); lower the learning rate, look at "
-                "the rows of this step, or let it train on with `precision { nan = allow }`"
+                "the rows of this step, or let it train on with `nan = allow`"
             )
         if not self.told_of_nan:
             say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
@@ -273,20 +276,27 @@ def writing(what: str, output_dir: str, sound: Sequence[int]) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and not any(word in str(error) for word in WRITERS):
             raise
+        why = reason(error, output_dir)
         if rank() == 0:
             whole.clear(output_dir)
         good = f"goes on from checkpoint-{sound[-1]}" if sound else "starts anew"
         told = RunError(
-            f"{what} cannot be written to {os.path.abspath(output_dir)}: {reason(error)}; free some space, and the "
+            f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}; free some space, and the "
             f"same command {good}"
         )
         told.local = True  # type: ignore[attr-defined]
         raise told from error
 
 
-def reason(error: BaseException) -> str:
-    """Why a file could not be written, in the words of the system where it gave any."""
+def reason(error: BaseException, output_dir: str) -> str:
+    """Why a file could not be written, in the words of the system where it gives any: torch keeps them to itself."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    try:
+        with TemporaryFile(dir=output_dir, buffering=0) as handle:
+            for _ in range(64):
+                handle.write(bytes(1 << 20))
+    except OSError as found:
+        return found.strerror or str(found)
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing.entries import Entry, boolean, plain, text
+from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.importing.outcome import Draft
 
 Entries = Mapping[str, Entry]
@@ -205,12 +205,7 @@ def rest(draft: Draft, named: Entries) -> None:
         if key in named:
             for one in named[key].mapping.values() or [named[key]]:
                 draft.note(one, why)
-    for key, why in KEPT.items():
-        kept = named.get(key)
-        if kept is not None and kept.off:
-            draft.note(kept, "it says nothing")
-        elif kept is not None:
-            draft.reserve(kept, f"{key}: {text(kept) or plain(kept)}", why)
+    draft.keep(named, KEPT)
     eight = named.get("fp8")
     for key in ("fp8", "fp8_enable_fsdp_float8_all_gather"):
         said = named.get(key)

@@ -24,6 +24,14 @@ REPORTING = (
 """Arguments that change what is shown, not what is trained; the last is read with one divergence only."""
 
 
+OF_ITS_TIME = (
+    "`average_tokens_across_devices` is not set: taken as trl 0.18 has it, a mean of each process's tokens; "
+    "trl 0.19, whose names are the same, takes it over all of them"
+)
+"""The one default of sft that parts the versions which a file with older names may be of: the alignment handbook pins
+trl 0.19.1, Open-R1 pins 0.18.0 (transformers 4.52.3 has False; trl 0.19.1's SFTConfig has True)."""
+
+
 def native_defaults(draft: Draft, native: Target) -> None:
     """The settings that no key says, as `native` has them, where the language would choose otherwise."""
     stated = native.base_arguments(native.config(draft.method))
@@ -52,6 +60,8 @@ def native_defaults(draft: Draft, native: Target) -> None:
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
         draft.default("optimizer", optimizer, why)
+    if native.name == OLD and draft.method == "sft" and not draft.has("batch.mean"):
+        draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
     if native.name != draft.target.name:
         _method(draft, native, stated, why)

@@ -74,13 +74,17 @@ def plain(entry: Entry) -> object:
     return [plain(one) for one in entry.value] if isinstance(entry.value, list) else entry.value
 
 
+def whole(entry: Entry) -> str:
+    """The value on one line, all of it."""
+    return json.dumps(plain(entry), ensure_ascii=False)
+
+
 def shown(entry: Entry) -> str:
     """The value as a message or a report shows it: one line, cut."""
-    import json
 
     from xpc.compiler.secrets import is_secret
 
-    text = entry.typed or json.dumps(plain(entry), ensure_ascii=False)
+    text = entry.typed or whole(entry)
     if is_secret(entry.key, str(entry.value or "")):
         return "(a secret)"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -220,12 +220,3 @@ def share(entry: Entry) -> float | None:
     """A number between 0 and 1."""
     value = number(entry)
     return value if value is not None and 0 <= value <= 1 else None
-
-
-def shown_plain(entry: Entry) -> str:
-    """The value on one line, whole."""
-    import json
-
-    from xpc.compiler.importing.entries import plain
-
-    return json.dumps(plain(entry), ensure_ascii=False)

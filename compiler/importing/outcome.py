@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from attrs import field
 
 from xpc.compiler import extras, kinds
-from xpc.compiler.importing.entries import Entry, boolean, integer, number, plain, shown, text
+from xpc.compiler.importing.entries import Entry, boolean, integer, number, plain, shown, text, whole
 from xpc.compiler.kinds import Amount
 from xpc.compiler.lower.specfile import plain as plain_text
 from xpc.compiler.lower.specfile import show
@@ -119,6 +119,15 @@ class Draft:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
         self.mark(entry, RESERVED, f"# {typed}", why)
+
+    def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
+        """Keep keys in comments of the spec, each with its reason; one that is off says nothing."""
+        for key, why in kept.items():
+            entry = entries.get(key)
+            if entry is not None and entry.off:
+                self.note(entry, "it says nothing")
+            elif entry is not None:
+                self.reserve(entry, f"{key}: {entry.typed or text(entry) or whole(entry)}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
         """Something that a user should know although the spec is written."""
@@ -241,7 +250,8 @@ class Draft:
 
     def settle(self, entries: Mapping[str, Entry], known: Iterable[str], impossible: Mapping[str, str]) -> None:
         """Every key without a fate: of no effect where it is null, or off and impossible, else an error."""
-        names, begun = tuple(known), set()
+        names = tuple(known)
+        begun: set[tuple[str, str]] = set()
         for file, key in self.fates:
             begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
         for entry in entries.values():

@@ -9,7 +9,7 @@ from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
 from xpc.compiler.importing.asked import OLD, Asked, Machines, load, machines, native
-from xpc.compiler.importing.entries import Entry, boolean, text, words
+from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.schema import METHODS, TABLE
@@ -85,12 +85,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
     """Everything between the head of a draft and its end."""
     named = trainer.canonical(entries)
-    for key, why in KEPT.items():
-        one = named.get(key)
-        if one is not None and one.empty:
-            draft.note(one, "it says nothing")
-        elif one is not None:
-            draft.reserve(one, f"{key}: {one.typed or models.shown_plain(one)}", why)
+    draft.keep(named, KEPT)
     _callbacks(draft, named.get("callbacks"))
     project = named.get("wandb_project")
     if project is not None:
@@ -125,7 +120,7 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
         draft.put("save.hub", True, entry)
         draft.put("save.hub.checkpoint_branches", True, entry)
     elif names:
-        draft.reserve(entry, f"callbacks: {models.shown_plain(entry)}", "a bundle has the callbacks of its own runtime")
+        draft.reserve(entry, f"callbacks: {whole(entry)}", "a bundle has the callbacks of its own runtime")
     else:
         draft.note(entry, "it says nothing")
 

@@ -134,5 +134,6 @@ def _run(spec: Spec) -> dict[str, Json]:
         "resume": spec.text("save.resume"),
         "full_state": spec.flag("save.full_state"),
         "project": _text(spec, "track.project"),
+        "nan": spec.text("precision.nan"),
         "use_cache_after": True,
     }

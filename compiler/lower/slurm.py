@@ -169,15 +169,14 @@ say "the vLLM server runs on ${{hosts[{train}]}}"
 """
 
 WATCH = """\
-  if [ -n "$server" ]; then watch & fi
+  if [ -n "${server:-}" ]; then watch & fi
 """
 WATCHED = """\
 # A server that ends takes the training with it, which would wait for it in vain.
-server=""
 watch() {
   while kill -0 "$server" 2>/dev/null; do sleep 2; done
   local child
-  read -r child <"$own/child" && kill -s TERM "$child" 2>/dev/null || true
+  if read -r child <"$own/child"; then kill -s TERM "$child"; fi
 }
 """
 
@@ -187,7 +186,7 @@ again=false
 """
 
 TEARDOWN = """\
-if ! kill -0 "$server" 2>/dev/null && [ "$status" != 0 ]; then
+if [ "$status" != 0 ] && [ "$again" = false ] && ! kill -0 "$server" 2>/dev/null; then
   say "the vLLM server on ${hosts[-1]} ended before the training" >&2
   exit 1
 fi
@@ -251,9 +250,11 @@ def script(spec: Spec, name: str, members: int = 0) -> str:
         copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
         parts += [SERVER_ROLE.format(tensor=tensor, data=copies), WATCHED]
     parts += [BATCH, MEMBER if members else "", CHECK, TOPOLOGY.format(nodes=nodes, train=train)]
-    parts += [SERVER.format(train=train), RUN, TEARDOWN] if served else [RUN]
+    parts += [SERVER.format(train=train) if served else "", RUN]
     if nodes > 1:
         parts.append(LOST.format(nodes=nodes))
+    if served:
+        parts.append(TEARDOWN)
     return "".join([*parts, END])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
 from xpc.compiler.rules.modules import HEADS, MODULES
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 
 PROJECTED = ("targets", "rank", "scale", "update_proj_gap")
@@ -24,15 +24,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     StableAdamW came to transformers after 4.52, whose layerwise optimizers end in a ValueError of their schedule under
     torch 2.13. Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
     """
-    name = spec.text("optimizer")
-    reason = spec.target.lacking("optimizers").get(name)
-    if reason is not None:
-        yield Finding(
-            spec.place("optimizer", reason),
-            f"{spec.target.name} has no {name}",
-            "write `target trl-1.16`, or `optimizer adamw`",
-            (spec.label("target", "the target"),),
-        )
+    yield from lacking(spec, "optimizer", "{}", "write `target trl-1.16`, or `optimizer adamw`")
 
 
 @rule("XP221", "setting-of-another-optimizer")

@@ -50,6 +50,19 @@ class Rule:
             )
 
 
+def lacking(spec: Spec, setting: str, named: str, help: str) -> Iterator[Finding]:
+    """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`)."""
+    name = spec.text(setting)
+    reason = spec.target.lacking(f"{setting}s").get(name)
+    if reason is not None:
+        yield Finding(
+            spec.place(setting, reason),
+            f"{spec.target.name} has no {named.format(name)}",
+            help,
+            (spec.label("target", "the target"),),
+        )
+
+
 def typed(label: Label) -> str:
     """What stands at a place, as it was typed: an edit keeps the words around the one that it replaces."""
     return label.source.text[label.span.start : label.span.end]

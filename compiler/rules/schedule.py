@@ -8,7 +8,7 @@ from math import ceil
 from xpc.compiler.kinds import NEVER, Amount
 from xpc.compiler.optimizers import WARM_UP
 from xpc.compiler.rules.batch import total_steps
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 
 METRIC = ("reduce_lr_on_plateau", "greedy")
@@ -35,15 +35,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
     Greedy came to transformers after 4.52. Today: ValueError when the arguments are built. Source: `SchedulerType` of
     transformers 5.23 and 4.52; executed.
     """
-    name = spec.text("schedule")
-    reason = spec.target.lacking("schedules").get(name)
-    if reason is not None:
-        yield Finding(
-            spec.place("schedule", reason),
-            f"{spec.target.name} has no {name} schedule",
-            "write `schedule cosine`, or `target trl-1.16`",
-            (spec.label("target", "the target"),),
-        )
+    yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target trl-1.16`")
 
 
 @rule("XP241", "setting-of-another-schedule")

@@ -1,4 +1,4 @@
-"""`launch k8s` and `launch sky`: the files that they add, against the engines' own schemas, and what their shell does.
+"""`launch k8s` and `launch sky`: the files that they add, against the engines' own schemas.
 
 Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods that it is made of), which the
 dev extra pins. They read over what they do not know, so that a file must come back whole from them. SkyPilot's schemas
@@ -9,61 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from typing import Any
 
 import pytest
 import yaml
-from case_support import on_cpu, spec
-from cases_clusters import GRPO, IMAGE, PROMPTS, k8s, sky
+from case_support import spec
+from cases_clusters import IMAGE, k8s, sky
+from cluster_support import K8S, OLD_SERVER, SERVER, SKY, container, job, read, trainjob
 from compile_support import REPOSITORY, checked, compiled, errors, shown
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xpc.compiler import clusters, registry
-from xpc.compiler.bundle import write
 from xpc.compiler.lower.yamltext import document
-
-SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), "nodes 2", k8s(), train=PROMPTS, batch="gbs=128 micro=8")
-OLD_SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), k8s(), "target trl-0.18", train=PROMPTS)
-TWO = ("nodes 2",)
-K8S = {
-    "one": spec(k8s()),
-    "two": spec(*TWO, k8s(", secret=tokens, time=2d"), batch="gbs=128 micro=8"),
-    "bare": spec(f'launch k8s(image="{IMAGE}")'),
-    "cpu": on_cpu(*TWO, k8s(), batch="gbs=8 micro=2"),
-    "never": spec(k8s(", requeue=false")),
-    "server": SERVER,
-    "old-server": OLD_SERVER,
-}
-SKY = {
-    "one": spec(sky()),
-    "two": spec(*TWO, sky(f'volume=shared, image="{IMAGE}"'), "track wandb", batch="gbs=128 micro=8"),
-    "bucket": spec(sky('volume="s3://mine/runs"'), save='save "out/run" hub(name="me/run", private)'),
-    "bare": spec("launch sky"),
-    "cpu": on_cpu(*TWO, sky(), batch="gbs=8 micro=2"),
-    "never": spec(sky("volume=shared, requeue=false")),
-    "colocate": spec(GRPO.format(vllm="vllm(mode=colocate)"), sky(), train=PROMPTS),
-}
-
-
-def read(text: str, file: str, name: str = "run.xp") -> dict[str, Any]:
-    """A file of the bundle, as a reader of YAML has it."""
-    return dict(yaml.safe_load(compiled(text, name=name)[file]))
-
-
-def trainjob(text: str) -> dict[str, Any]:
-    return dict(read(text, "trainjob.yaml")["spec"])
-
-
-def job(text: str, at: int = 0) -> dict[str, Any]:
-    """The job of a replicated job of the JobSet."""
-    return dict(read(text, "jobset.yaml")["spec"]["replicatedJobs"][at]["template"]["spec"])
-
-
-def container(text: str, at: int = 0) -> dict[str, Any]:
-    return dict(job(text, at)["template"]["spec"]["containers"][0])
-
 
 # -- the writer -----------------------------------------------------------------------------------------------------
 
@@ -238,6 +196,56 @@ def test_a_nearest_name_is_a_name(name: str):
     assert clusters.object_name_fault(clusters.nearest_object_name(name)) is None
 
 
+EVIL = (
+    "$(id)",
+    "`id`",
+    "a'b",
+    'a"b',
+    "a b",
+    "a#b",
+    "&a",
+    "*a",
+    "yes",
+    "null",
+    "1e5",
+    "0x1",
+    "~",
+    "a\\b",
+    "-rf",
+    "a:b",
+    "a.b-c",
+)
+SLOTS = {
+    "image": lambda text: spec(f"launch k8s(image={text}, volume=claim)"),
+    "claim": lambda text: spec(f'launch k8s(image="{IMAGE}", volume={text})'),
+    "secret": lambda text: spec(k8s(f", secret={text}")),
+    "volume": lambda text: spec(f"launch sky(volume={text})"),
+    "bucket": lambda text: spec(f"launch sky(volume={text[0]}s3://{text[1:]})"),
+    "sky-image": lambda text: spec(f"launch sky(volume=shared, image={text})"),
+}
+
+
+def leaves(node: object) -> set[object]:
+    if isinstance(node, dict):
+        return {one for item in node.values() for one in leaves(item)}
+    return {one for item in node for one in leaves(item)} if isinstance(node, list) else {node}
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(EVIL) | st.text(max_size=12))
+def test_a_text_is_refused_or_stands_as_it_is(slot: str, text: str):
+    """In YAML alone: the shell is that of a plain spec."""
+    written = SLOTS[slot](json.dumps(text))
+    if checked(written, name="run.xp").spec is None:
+        return
+    file = "jobset.yaml" if "k8s" in written else "sky.yaml"
+    table, plain = read(written, file), read(SLOTS[slot]('"plain"'), file)
+    whole = {"bucket": f"s3://{text}", "sky-image": f"docker:{text}"}.get(slot, text)
+    old = {"bucket": "s3://plain", "sky-image": "docker:plain"}.get(slot, "plain")
+    assert leaves(table) == (leaves(plain) - {old}) | {whole}
+
+
 # -- SkyPilot -------------------------------------------------------------------------------------------------------
 
 
@@ -283,84 +291,3 @@ def test_every_gpu_has_a_name_or_is_refused():
     for gpu in sorted(set(registry.gpu_names()) - named):
         found = checked(spec(sky(), hardware=f"8 x {gpu}", precision="fp32"))
         assert "XP870" in errors(found), shown(found)
-
-
-# -- what the shell of a node does ----------------------------------------------------------------------------------
-
-STUB = """\
-#!/usr/bin/env bash
-printf '%s|' "${NODE_RANK-}" "${MASTER_ADDR-}" "${MASTER_PORT-}" "$PWD" "${!PET_@}"
-exit 75
-"""
-
-
-def lay(text: str, folder: object) -> None:
-    """A bundle in the folder that stands for the volume, with a launch.sh that says what it was told."""
-    out = os.path.join(str(folder), "run.bundle")
-    write(compiled(text, name="run.xp"), out)
-    with open(os.path.join(out, "launch.sh"), "w", encoding="utf-8") as handle:
-        handle.write(STUB)
-
-
-def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The shell of one node."""
-    place = str(folder)
-    if file == "sky.yaml":
-        script = read(text, file)["run"]
-    elif file == "trainjob.yaml":
-        script = trainjob(text)["trainer"]["command"][2]
-    else:
-        script = container(text)["command"][2]
-    environment = {"PATH": os.environ["PATH"], "HOME": place, **variables}
-    begin = os.path.join(place, "run.bundle") if file == "sky.yaml" else place
-    words = ["bash", "-c", script.replace("/workspace", place)]
-    return subprocess.run(words, env=environment, cwd=begin, capture_output=True, text=True, check=False)
-
-
-PETS = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "8", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "run-node-0-0.run",
-        "PET_MASTER_PORT": "29500"}  # fmt: skip
-SKYPILOT = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
-
-
-def test_a_node_is_told_who_it_is_and_its_status_goes_out(tmp_path: object):
-    lay(K8S["two"], tmp_path)
-    done = node(K8S["two"], "trainjob.yaml", tmp_path, **PETS)
-    assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|", 75), done.stderr
-    done = node(K8S["two"], "jobset.yaml", tmp_path, JOB_COMPLETION_INDEX="1", MASTER_ADDR="a", MASTER_PORT="2")
-    assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|", 75), done.stderr
-
-
-def test_a_node_of_skypilot(tmp_path: object):
-    lay(SKY["two"], tmp_path)
-    done = node(SKY["two"], "sky.yaml", tmp_path, **SKYPILOT)
-    assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}|", 75), done.stderr
-    done = node(SKY["two"], "sky.yaml", tmp_path, **{**SKYPILOT, "SKYPILOT_NUM_NODES": "3"})
-    assert (done.stderr, done.returncode) == ("sky.yaml: the task has 3 nodes, and the bundle is for 2\n", 1)
-
-
-def test_another_number_of_nodes_is_refused(tmp_path: object):
-    lay(K8S["two"], tmp_path)
-    for variables, said in (({**PETS, "PET_NNODES": "4"}, "4"), ({}, "no")):
-        done = node(K8S["two"], "trainjob.yaml", tmp_path, **variables)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == f"trainjob.yaml: the job has {said} nodes, and the bundle is for 2\n"
-
-
-def test_no_bundle_or_another_one_is_refused(tmp_path: object):
-    missing = node(K8S["one"], "jobset.yaml", tmp_path)
-    lay(spec(k8s(), "seed 7"), tmp_path)
-    other = node(K8S["one"], "jobset.yaml", tmp_path)
-    for done in (missing, other):
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.endswith("/run.bundle is the bundle that this file belongs to\n")
-
-
-def test_a_bundle_of_the_image_is_found(tmp_path: object):
-    """Where the volume has none; /opt is the image's."""
-    script = container(K8S["one"])["command"][2]
-    lay(K8S["one"], tmp_path)
-    empty = os.path.join(str(tmp_path), "volume")
-    os.mkdir(empty)
-    script = script.replace("/workspace", empty).replace("/opt", str(tmp_path))
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.stdout.split("|")[3], done.returncode) == (empty, 75), done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -45,8 +46,12 @@ class Going:
             time.sleep(0.01)
 
     def until_step(self, step: int) -> None:
-        """Waits for an event of this step, or of a later one."""
-        self.until(lambda: any(event["step"] >= step for event in events(self.out)))
+        """Waits until this start of the run tells of this step, or of a later one."""
+        self.until(lambda: self.reached() >= step)
+
+    def reached(self) -> int:
+        """The last step that this start has told of."""
+        return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
     def send(self, number: int, *ranks: int) -> None:
         """A signal to some processes, to all without `ranks`."""

@@ -105,7 +105,7 @@ def test_the_second_generation():
 
 @pytest.mark.parametrize(
     ("more", "key"),
-    [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("loraplus_lr_ratio: 16\n", "loraplus_lr_ratio"),
+    [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("pissa_init: true\n", "pissa_init"),
      ("cutoff_ln: 3\n", "cutoff_ln"), ("pipeline_model_parallel_size: 2\n", "pipeline_model_parallel_size")],
 )  # fmt: skip
 def test_llamafactory_keys_without_a_place(more, key):

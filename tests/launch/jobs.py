@@ -14,7 +14,7 @@ train "tiny" on "{data}" for {steps} steps
 hardware {hardware}
 {nodes}strategy {strategy}
 precision fp32
-batch gbs=8 micro=2 seq=64
+batch gbs=8 micro=2{seq}
 optimizer adamw(lr=1e-3)
 memory(checkpointing=false)
 track none(every=1)
@@ -27,6 +27,7 @@ STAND_IN = """\
 set -u
 start=${SLURM_RESTART_COUNT:-0}
 echo "rank $NODE_RANK of $SLURM_NNODES on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT start $start" >>said-$NODE_RANK
+if [ -n "${XPC_VLLM_HOST:-}" ]; then echo "server $XPC_VLLM_HOST" >>said-$NODE_RANK; fi
 what=$(sed -n "$((start + 1))p" do)
 trap 'echo "asked $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1 TERM
 case "$what" in
@@ -43,11 +44,43 @@ esac
 """
 
 
+SERVER = """\
+#!{python}
+# Stands in for vLLM: not healthy for a second, then healthy, and gone when the file `end` appears.
+import http.server, os, sys, threading, time
+with open("server", "w") as out:
+    print(*sys.argv[1:], os.environ["SLURMD_NODENAME"], os.environ["VLLM_SERVER_DEV_MODE"], sep="\\n", file=out)
+if os.path.exists("end"):
+    sys.exit("no GPU here")
+begun = time.monotonic()
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" and time.monotonic() > begun + 1 else 503)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+port = int(sys.argv[sys.argv.index("--port") + 1])
+server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Health)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while not os.path.exists("end"):
+    time.sleep(0.1)
+sys.exit(1)
+"""
+
+
 def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: int = 30,
          more: str = "launch slurm", data: str = "messages.jsonl") -> str:  # fmt: skip
     """A small run; on one node the line `nodes` is left out."""
     line = f"nodes {nodes}\n" if nodes > 1 else ""
-    return SPEC.format(strategy=strategy, hardware=hardware, nodes=line, steps=steps, more=more, data=data)
+    return SPEC.format(
+        seq="" if "method grpo" in more else " seq=64",
+        strategy=strategy,
+        hardware=hardware,
+        nodes=line,
+        steps=steps,
+        more=more,
+        data=data,
+    )
 
 
 def stand_in(folder: str, text: str, *starts: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from pathlib import Path
 
 import pytest
-from jobs import log, said, spec, stand_in, until
+from jobs import SERVER, log, said, spec, stand_in, until
 from slurm import Cluster
 
 pytestmark = pytest.mark.slow
@@ -30,8 +33,7 @@ def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), spec(), "fail"), cwd=str(tmp_path)))
-    assert (job["JobState"], job["Restarts"]) == ("FAILED", "0"), log(str(tmp_path))
-    assert job["ExitCode"] != "0:0"
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))
     assert len(said(str(tmp_path), 1)) == 1
 
 
@@ -112,3 +114,67 @@ def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) ->
     job = cluster.wait(cluster.submit("--nodes=1", stand_in(str(tmp_path), spec(), "0"), cwd=str(tmp_path)))
     assert job["ExitCode"] == "1:0"
     assert "this bundle is for 2 nodes, and Slurm gave 1: leave --nodes out" in log(str(tmp_path))
+
+
+@pytest.fixture
+def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A spec whose completions come from a server, and a program that stands in for vLLM."""
+    program = tmp_path / "vllm"
+    program.write_text(SERVER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setitem(cluster.environment, "XPC_VLLM", str(program))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    method = (
+        f'method grpo(rewards="rewards.py:short", generations=2, max_completion=16, vllm(mode=server, port={port}))'
+    )
+    return spec(more=f"{method}\nlaunch slurm", data="prompts.jsonl")
+
+
+def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served: str) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), served, "wait", "0"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    words = (tmp_path / "server").read_text().split("\n")
+    assert words[:2] == ["serve", str(tmp_path / "tiny")]
+    assert words[-3:] == ["node3", "1", ""]
+    for rank in (0, 1):
+        assert said(str(tmp_path), rank)[0].startswith(f"rank {rank} of 2 on node{rank + 1} ")
+        assert said(str(tmp_path), rank)[1] == "server 127.0.0.1"
+    cluster.run("scancel", "--signal=USR1", "--batch", number)
+    job = cluster.wait(number)
+    assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
+    assert not os.path.exists(tmp_path / "end")  # it was ended by the job, both times
+
+
+def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Path, served: str) -> None:
+    (tmp_path / "end").touch()
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "0"), cwd=str(tmp_path)))
+    assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
+    assert "no GPU here" in log(str(tmp_path))
+    assert "the vLLM server on node3 ended; its message stands above" in log(str(tmp_path))
+    assert not said(str(tmp_path), 0)
+
+
+def test_a_server_that_never_answers_is_not_waited_for_in_vain(
+    cluster: Cluster, tmp_path: Path, served: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cluster.environment, "XPC_SERVER_WAIT", "2")
+    (tmp_path / "vllm").write_text("#!/bin/sh\nexec sleep 600\n")
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "0"), cwd=str(tmp_path)))
+    assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
+    assert "the vLLM server on node3 did not answer within 2 seconds" in log(str(tmp_path))
+
+
+def test_a_server_that_ends_takes_the_training_with_it(cluster: Cluster, tmp_path: Path, served: str) -> None:
+    number = cluster.submit(stand_in(str(tmp_path), served, "wait"), cwd=str(tmp_path))
+    until(lambda: running(tmp_path), "both nodes run")
+    (tmp_path / "end").touch()
+    job = cluster.wait(number)
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "1:0", "0"), log(str(tmp_path))
+    assert "the vLLM server on node3 ended before the training" in log(str(tmp_path))
+
+
+def test_training_that_fails_ends_the_server(cluster: Cluster, tmp_path: Path, served: str) -> None:
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "fail"), cwd=str(tmp_path)), seconds=50)
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))

@@ -72,6 +72,7 @@ OFTEN: Mapping[str, float] = {
 }  # fmt: skip
 """How often a setting that may stand is written; SELDOM for the others."""
 SELDOM = 0.07
+COMMIT = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
 POOLS: Mapping[str, tuple[str, ...]] = {
     "batch.seq": ("512", "1024", "2048", "4096", "8Ki", "64", "128", "500"), "seed": ("0", "1", "42", "4294967295"),
     "data.seed": ("0", "7"), "data.workers": ("1", "4", "48"), "eval.micro": ("1", "3", "8"),
@@ -84,7 +85,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "schedule.min_lr": ("0", "1e-7", "1e-6", "10%", "100%"), "eval.split": ("test", "validation"),
     "eval.tasks": ("[hellaswag]", "[leaderboard]", "[leaderboard_bbh, gsm8k]", '["task.yaml"]', "[humaneval]"),
     "model.eos": ('"<|im_end|>"',), "model.pad": ('"<|pad|>"', '"<|endoftext|>"'),
-    "model.revision": ("main", "v2", '"3aab1f1"'), "track.name": ('"run-1"', '"a \\"b\\" $(c) `d`"'),
+    "model.revision": ("main", "v2", f'"{COMMIT}"'), "track.name": ('"run-1"', '"a \\"b\\" $(c) `d`"'),
     "track.project": ('"p"',), "data.system": ('"be brief"',), "data.prompt": ("prompt", "question"),
     "optimizer.targets": ("all-linear", "[q_proj, v_proj]"), "optimizer.rank": ("64", "128"),
     "optimizer.scale": ("0.25", "1"), "optimizer.update_proj_gap": ("200",), "optimizer.momentum": ("0.9", "0"),

@@ -311,8 +311,9 @@ class Draft:
             self.add("eval", f"every={self.draw.choice(('100', '5%', 'epoch'))}")
         if "every" in names.get("eval", ()) and "holdout" not in names.get("data", ()):
             self.add("data", "holdout=25%")
-        if "trust_remote_code" in names.get("model", ()) and "revision" not in names["model"]:
-            self.add("model", 'revision="3aab1f1"')
+        if {"trust_remote_code", "pickle"} & names.get("model", set()):  # code and pickles are of one commit
+            kept = [one for one in self.inside["model"] if not one.startswith("revision")]
+            self.inside["model"] = [*kept, f'revision="{drawn.COMMIT}"']
         waits = self.heads.get("schedule") in ("reduce_lr_on_plateau", "greedy")
         if waits and (
             "every" not in names.get("eval", ()) or (self.target.name == OLD and "greedy" in self.heads["schedule"])

@@ -165,7 +165,9 @@ def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, kind: Kind) -> None
         assert sizes == [14 + 2, 14]  # two layers of seven, the embeddings and the head
     else:
         (folder,) = (name for name in os.listdir(checkpoint) if name.startswith("global_step"))
-        (name,) = (name for name in os.listdir(os.path.join(checkpoint, folder)) if "rank_0_" in name and "optim" in name)
+        (name,) = (
+            name for name in os.listdir(os.path.join(checkpoint, folder)) if "rank_0_" in name and "optim" in name
+        )
         state = torch.load(os.path.join(checkpoint, folder, name), weights_only=False, map_location="cpu")
         state = state["optimizer_state_dict"]
         state = state.get("base_optimizer_state", state.get("optimizer_state_dict"))

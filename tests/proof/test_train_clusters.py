@@ -139,7 +139,7 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
     """As its failure policy says: one pod gets the kubelet's SIGTERM, both end with 75, and both are started again."""
-    made, steps = cluster("jobset.yaml", 300), list(range(1, 301))
+    made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
     pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [free_port()] for index in "01"]
     started = made.start(pods)
     until = time.monotonic() + SECONDS
@@ -149,6 +149,6 @@ def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int]
     said = made.end(started, 75)
     assert "checkpoint-" in said[0]
     done = made.steps()
-    assert 3 <= len(done) < 300
+    assert 3 <= len(done) < 100
     made.end(made.start(pods))
     assert made.steps() == steps

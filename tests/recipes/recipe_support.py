@@ -36,6 +36,7 @@ def table(name: str) -> dict[str, Any]:
 
 
 RECIPES = table("recipes.toml")
+SWEEPS = table("sweeps.toml")
 NAMES = table("names.toml")
 DIFFERENCES = table("differences.toml")["difference"]
 NATIVE = table("native.json")
@@ -99,15 +100,16 @@ def bundle(recipe: str, target: str) -> dict[str, bytes]:
 
 def view(recipe: str, target: str) -> View:
     """What the bundle states: its files as one mapping."""
-    return _read(bundle(recipe, target))
+    return read(bundle(recipe, target))
 
 
 def view_of(text: str, name: str) -> View:
     """What the bundle of a spec beside the recipes states."""
-    return _read(compiled(text, SPECS, name))
+    return read(compiled(text, SPECS, name))
 
 
-def _read(files: dict[str, bytes]) -> View:
+def read(files: dict[str, bytes]) -> View:
+    """The files of a bundle as one mapping."""
     return {
         **json.loads(files["trainer_args.json"]),
         "accelerate": yaml.safe_load(files["accelerate.yaml"]),
@@ -250,13 +252,17 @@ def defaults(recipe: str) -> dict[str, Any]:
     return later | {field.name: field.effective for field in old.fields(config).values() if not field.machine}
 
 
-def unlike(recipe: str, target: str) -> dict[str, tuple[Any, Any]]:
+def unlike(
+    recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
+) -> dict[str, tuple[Any, Any]]:
     """Everything that the bundle says otherwise than the recipe: key to (published, stated).
+
+    `found` is another bundle than the recipe's own spec gives, and `keys` what is published of it.
 
     A key `unset:NAME` is an argument that the recipe leaves open: the default of its own versions stands for it. An
     argument that they did not have is not compared.
     """
-    found, keys = view(recipe, target), published(recipe)
+    found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}
     for key, wanted in keys.items():
         stated = said(key, found, target)

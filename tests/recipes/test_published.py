@@ -12,7 +12,7 @@ import pytest
 import recipe_support as support
 from compile_support import REPOSITORY, checked, errors
 from copy_published import SOURCES, copied, text
-from recipe_support import DIFFERENCES, NAMES, RECIPES, SPECS, allowed, published, spec_for, unlike
+from recipe_support import DIFFERENCES, NAMES, RECIPES, SPECS, SWEEPS, allowed, published, spec_for, unlike
 
 from xpc.compiler.targets import TARGETS
 
@@ -64,7 +64,7 @@ def test_every_spec_of_the_folder_is_a_recipe() -> None:
         "sentence",
         "qwen2.5-3b-infinity-8xv100",
     }  # the last: proof/test_seed.py
-    assert {name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp")} == {*RECIPES, *own}
+    assert {name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp")} == {*RECIPES, *SWEEPS, *own}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -96,7 +96,9 @@ def texts(code: CodeType) -> str:
 
 
 def main() -> None:
-    allowed, commands = sys.argv[1], json.loads(open(sys.argv[2], encoding="utf-8").read())
+    allowed = sys.argv[1]
+    with open(sys.argv[2], encoding="utf-8") as handle:
+        commands = json.load(handle)
     sys.dont_write_bytecode = True
     os.environ["XPC_CACHE"] = "off"
     os.environ["XPC_DEBUG"] = "1"  # an exception is no answer

@@ -18,7 +18,9 @@ from test_hostile import PAYLOADS, SLOTS, quoted
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = f"$(touch {MARK}) `touch {MARK}`"
-PYTHON = f"import os\nos.system('touch {MARK}')\n\n\ndef reward(completions, **_):\n    return [0.0 for _ in completions]\n"
+PYTHON = (
+    f"import os\nos.system('touch {MARK}')\n\n\ndef reward(completions, **_):\n    return [0.0 for _ in completions]\n"
+)
 TEMPLATE = f"{{{{ cycler.__init__.__globals__.os.popen('touch {MARK}').read() }}}}"
 
 
@@ -49,7 +51,7 @@ def test_the_hook_sees_what_is_forbidden(tmp_path: Path) -> None:
         "watch = Watch(sys.argv[2]); sys.addaudithook(watch); watch.on = True\n"
         "subprocess.run(['true']); os.system('true'); socket.socket().close()\n"
         "exec(compile('1', '/elsewhere/x.py', 'exec')); eval(repr(MARK))\n"
-        "open('/etc/hostname', 'rb').close() if os.path.exists('/etc/hostname') else open('/etc/passwd', 'rb').close()\n"
+        "open('/etc/passwd', 'rb').close()\n"
         "pickle.loads(b'cos\\nsystem\\n.')\n"
         "os.mkdir(sys.argv[2] + '-beside')\n"
         "watch.on = False; print(json.dumps([one.split()[0] for one in watch.findings]))\n"
@@ -134,9 +136,7 @@ PUBLISHED = {
     + "".join(f"{c}: &{c} [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefghi", "bcdefghij", strict=True)),
     "loop.yaml": "a: &a [*a]\n",
     "merges.yaml": "a: &a {x: 1}\n"
-    + "".join(
-        f"{c}: &{c}\n  <<: [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefghi", "bcdefghij", strict=True)
-    ),
+    + "".join(f"{c}: &{c}\n  <<: [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefghi", "bcdefghij", strict=True)),
     "deep.yaml": "a: " + "[" * 20_000 + "\n",
     "flow.yaml": "a: " + "{a: " * 20_000 + "\n",
     "twice.yaml": "a: 1\na: 2\n",
@@ -149,7 +149,8 @@ PUBLISHED = {
     "deep.json": '{"zero_optimization": ' + "[" * 50_000,
     "wide.json": "{" + ",".join(f'"k{one}": 1' for one in range(30_000)) + "}",
     "axolotl.yaml": f"base_model: org/x\ndatasets:\n  - path: '{RUN}'\n    type: '{RUN}'\nplugins: [evil.Plugin]\n",
-    "factory.yaml": f"model_name_or_path: org/x\nstage: sft\nfinetuning_type: full\ndataset_dir: /etc\ndataset: '{RUN}'\n",
+    "factory.yaml": f"model_name_or_path: org/x\nstage: sft\nfinetuning_type: full\ndataset_dir: /etc\n"
+    f"dataset: '{RUN}'\n",
     "run.sh": f"""#!/bin/bash
 export MODEL=$(touch {MARK}) ; `touch {MARK}`
 touch {MARK} && eval "touch {MARK}"
@@ -165,8 +166,8 @@ torchrun --nproc_per_node $(touch {MARK}; echo 8) train.py --model_name_or_path 
     "many.sh": "torchrun train.py\n" * 3000,
     "doubled.sh": "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 40 + "torchrun train.py --model_name_or_path $A\n",
     "long.sh": "A=" + "x" * 100_000 + "\ntorchrun train.py --model_name_or_path " + "$A" * 50_000 + "\n",
-    "keys.json": "{" + ",".join(f'"k{one}": 1' for one in range(18_000)) + "}",
-    "keys.yaml": "".join(f"k{one}: 1\n" for one in range(18_000)),
+    "keys.json": "{" + ",".join(f'"k{one}": 1' for one in range(6_000)) + "}",
+    "keys.yaml": "".join(f"k{one}: 1\n" for one in range(6_000)),
 }
 """Files that claim to be configurations of other tools."""
 
@@ -174,7 +175,7 @@ torchrun --nproc_per_node $(touch {MARK}; echo 8) train.py --model_name_or_path 
 def test_published_files_that_are_hostile(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     put(folder, {**PUBLISHED, "evil.py": PYTHON})
-    kinds = ("trl", "accelerate", "deepspeed", "llamafactory", "axolotl", "command")
+    kinds = ("trl", "llamafactory", "command")
     commands = [["import", one, "-o", f"{one}.xp", "--report", "json"] for one in PUBLISHED]
     small = [one for one in PUBLISHED if len(PUBLISHED[one]) < 50_000]
     commands += [["import", one, "--from", kind] for one in small for kind in kinds]

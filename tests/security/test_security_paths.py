@@ -42,7 +42,8 @@ NAMED = {
     "config": lambda path: spec(f'model(config=file("{path}"))'),
     "task": lambda path: spec(f'eval(tasks=["{path}.yaml"])'),
     "reward": lambda path: spec(
-        f'method grpo(generations=16, max_completion=64, rewards=["{path}:f"])', train="qwen2.5-3b on org/x for 3 epochs"
+        f'method grpo(generations=16, max_completion=64, rewards=["{path}:f"])',
+        train="qwen2.5-3b on org/x for 3 epochs",
     ),
 }
 
@@ -60,7 +61,9 @@ def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) 
         assert found.spec is None, (path, shown(found))
         assert set(errors(found)) <= {"XP114", "XP107", "XP129", "XP106", "XP660"}, shown(found)
         text = SECRETS[name]
-        told = "\n".join(f"{one.message} {one.help} {one.primary and one.primary.source.text}" for one in found.problems)
+        told = "\n".join(
+            f"{one.message} {one.help} {one.primary and one.primary.source.text}" for one in found.problems
+        )
         assert not [line for line in text.splitlines() if len(line) > 8 and line in told]
 
 
@@ -158,7 +161,7 @@ def test_modes_of_what_is_written(tmp_path: Path) -> None:
     for mask in (0o000, 0o077, 0o022):
         before = os.umask(mask)
         try:
-            write(compiled(spec('eval(tasks=[gsm8k])')), str(tmp_path / f"b{mask}"))
+            write(compiled(spec("eval(tasks=[gsm8k])")), str(tmp_path / f"b{mask}"))
         finally:
             os.umask(before)
         for where, _, names in os.walk(tmp_path / f"b{mask}"):

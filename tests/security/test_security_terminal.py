@@ -72,7 +72,7 @@ def test_a_published_file_of_escapes(report: str, tmp_path: Path) -> None:
     typed = r"\e[2J\e]0;owned\a\x9b31m\u202e\x7f"
     base = "model_name_or_path: org/x\ndataset_name: org/y\n"
     lines = (f'run_name: "{typed}"', f'"{typed}": 1', f'chat_template: "{typed}"', f'optim: "{typed}"',
-             f'"a\u202eb": 1', "hub_model_id: 'a\u202eb'", f'output_dir: "{typed}"')  # fmt: skip
+             '"a\u202eb": 1', "hub_model_id: 'a\u202eb'", f'output_dir: "{typed}"')  # fmt: skip
     for number, line in enumerate(lines):
         put(tmp_path, {f"{number}.yaml": f"{base}{line}\n"})
         for words in ((), ("-o", f"{number}.xp")):
@@ -86,7 +86,7 @@ def test_a_published_file_of_escapes(report: str, tmp_path: Path) -> None:
 
 
 def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a row, a template or a column's name brings into a message: `say` and `stop` are where all of it ends."""
+    """Whatever a row, a template or a column's name brings into a message, `say` and `stop` are where it ends."""
     monkeypatch.setenv("RANK", "0")
     errors.say(f"rows of {EVIL}: a, b")
     errors.stop(findings([f"the template says {EVIL}", "two\tthings\r"]))

@@ -82,7 +82,9 @@ def _share(part: Any) -> int:
 
 def beside(scene: Any) -> dict[str, Any]:
     """How many trained weights are none of an adapter's."""
-    others = [name for name, one in scene.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
+    others = [
+        name for name, one in scene.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name
+    ]
     return {"others": len(others)}
 
 

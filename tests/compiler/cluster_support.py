@@ -1,0 +1,50 @@
+"""Specs of clusters, and their files as a reader of YAML has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from case_support import on_cpu, spec
+from cases_clusters import GRPO, IMAGE, PROMPTS, k8s, sky
+from compile_support import compiled
+
+SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), "nodes 2", k8s(), train=PROMPTS, batch="gbs=128 micro=8")
+OLD_SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), k8s(), "target trl-0.18", train=PROMPTS)
+TWO = ("nodes 2",)
+K8S = {
+    "one": spec(k8s()),
+    "two": spec(*TWO, k8s(", secret=tokens, time=2d"), batch="gbs=128 micro=8"),
+    "bare": spec(f'launch k8s(image="{IMAGE}")'),
+    "cpu": on_cpu(*TWO, k8s(), batch="gbs=8 micro=2"),
+    "never": spec(k8s(", requeue=false")),
+    "server": SERVER,
+    "old-server": OLD_SERVER,
+}
+SKY = {
+    "one": spec(sky()),
+    "two": spec(*TWO, sky(f'volume=shared, image="{IMAGE}"'), "track wandb", batch="gbs=128 micro=8"),
+    "bucket": spec(sky('volume="s3://mine/runs"'), save='save "out/run" hub(name="me/run", private)'),
+    "bare": spec("launch sky"),
+    "cpu": on_cpu(*TWO, sky(), batch="gbs=8 micro=2"),
+    "never": spec(sky("volume=shared, requeue=false")),
+    "colocate": spec(GRPO.format(vllm="vllm(mode=colocate)"), sky(), train=PROMPTS),
+}
+
+
+def read(text: str, file: str, name: str = "run.xp") -> dict[str, Any]:
+    """A file of the bundle, as a reader of YAML has it."""
+    return dict(yaml.safe_load(compiled(text, name=name)[file]))
+
+
+def trainjob(text: str) -> dict[str, Any]:
+    return dict(read(text, "trainjob.yaml")["spec"])
+
+
+def job(text: str, at: int = 0) -> dict[str, Any]:
+    """The job of a replicated job of the JobSet."""
+    return dict(read(text, "jobset.yaml")["spec"]["replicatedJobs"][at]["template"]["spec"])
+
+
+def container(text: str, at: int = 0) -> dict[str, Any]:
+    return dict(job(text, at)["template"]["spec"]["containers"][0])

@@ -1,0 +1,91 @@
+"""What the shell in files of clusters does on a node: it finds its bundle, says who it is, and starts launch.sh."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from case_support import spec
+from cases_clusters import k8s
+from cluster_support import K8S, SKY, container, read, trainjob
+from compile_support import compiled
+
+from xpc.compiler.bundle import write
+
+STUB = """\
+#!/usr/bin/env bash
+printf '%s|' "${NODE_RANK-}" "${MASTER_ADDR-}" "${MASTER_PORT-}" "$PWD" "${!PET_@}"
+exit 75
+"""
+
+
+def lay(text: str, folder: object) -> None:
+    """A bundle in the folder that stands for the volume, with a launch.sh that says what it was told."""
+    out = os.path.join(str(folder), "run.bundle")
+    write(compiled(text, name="run.xp"), out)
+    with open(os.path.join(out, "launch.sh"), "w", encoding="utf-8") as handle:
+        handle.write(STUB)
+
+
+def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The shell of one node."""
+    place = str(folder)
+    if file == "sky.yaml":
+        script = read(text, file)["run"]
+    elif file == "trainjob.yaml":
+        script = trainjob(text)["trainer"]["command"][2]
+    else:
+        script = container(text)["command"][2]
+    environment = {"PATH": os.environ["PATH"], "HOME": place, **variables}
+    begin = os.path.join(place, "run.bundle") if file == "sky.yaml" else place
+    words = ["bash", "-c", script.replace("/workspace", place)]
+    return subprocess.run(words, env=environment, cwd=begin, capture_output=True, text=True, check=False)
+
+
+PETS = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "8", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "run-node-0-0.run",
+        "PET_MASTER_PORT": "29500"}  # fmt: skip
+SKYPILOT = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
+
+
+def test_a_node_is_told_who_it_is_and_its_status_goes_out(tmp_path: object):
+    lay(K8S["two"], tmp_path)
+    done = node(K8S["two"], "trainjob.yaml", tmp_path, **PETS)
+    assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|", 75), done.stderr
+    done = node(K8S["two"], "jobset.yaml", tmp_path, JOB_COMPLETION_INDEX="1", MASTER_ADDR="a", MASTER_PORT="2")
+    assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|", 75), done.stderr
+
+
+def test_a_node_of_skypilot(tmp_path: object):
+    lay(SKY["two"], tmp_path)
+    done = node(SKY["two"], "sky.yaml", tmp_path, **SKYPILOT)
+    assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}|", 75), done.stderr
+    done = node(SKY["two"], "sky.yaml", tmp_path, **{**SKYPILOT, "SKYPILOT_NUM_NODES": "3"})
+    assert (done.stderr, done.returncode) == ("sky.yaml: the task has 3 nodes, and the bundle is for 2\n", 1)
+
+
+def test_another_number_of_nodes_is_refused(tmp_path: object):
+    lay(K8S["two"], tmp_path)
+    for variables, said in (({**PETS, "PET_NNODES": "4"}, "4"), ({}, "no")):
+        done = node(K8S["two"], "trainjob.yaml", tmp_path, **variables)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"trainjob.yaml: the job has {said} nodes, and the bundle is for 2\n"
+
+
+def test_no_bundle_or_another_one_is_refused(tmp_path: object):
+    missing = node(K8S["one"], "jobset.yaml", tmp_path)
+    lay(spec(k8s(), "seed 7"), tmp_path)
+    other = node(K8S["one"], "jobset.yaml", tmp_path)
+    for done in (missing, other):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.endswith("/run.bundle is the bundle that this file belongs to\n")
+
+
+def test_a_bundle_of_the_image_is_found(tmp_path: object):
+    """Where the volume has none; /opt is the image's."""
+    script = container(K8S["one"])["command"][2]
+    lay(K8S["one"], tmp_path)
+    empty = os.path.join(str(tmp_path), "volume")
+    os.mkdir(empty)
+    script = script.replace("/workspace", empty).replace("/opt", str(tmp_path))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout.split("|")[3], done.returncode) == (empty, 75), done.stderr

@@ -1,0 +1,132 @@
+"""Adapters of every kind and frozen layers, as each tool writes them, and back from a bundle."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from import_support import HARDWARE, imported
+from test_import_others import AX, LF
+
+from xpc.compiler.cli import main
+
+TRL = "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\ndataset_name: org/chat\nmax_seq_length: 1024\n"
+BARE = LF.replace("finetuning_type: lora\n", "")
+
+
+def mapped(found, *keys: str) -> None:
+    assert not found.draft.wrong, found.messages
+    assert {key: found.fates[key] for key in keys} == dict.fromkeys(keys, "mapped")
+
+
+def test_llamafactory_lora_plus_and_what_is_trained_beside():
+    found = imported(
+        LF + "loraplus_lr_ratio: 16.0\nadditional_target: embed_tokens,lm_head\nuse_rslora: true\nuse_dora: true\n",
+        *HARDWARE,
+    )
+    mapped(found, "loraplus_lr_ratio", "additional_target", "use_rslora", "use_dora")
+    lora = found.payload["lora"]
+    assert (lora["lr_ratio"], lora["embedding_lr"], lora["rslora"], lora["dora"]) == (16, 1e-6, True, True)
+    assert lora["modules_to_save"] == ["embed_tokens", "lm_head"]
+
+
+@pytest.mark.parametrize(
+    ("more", "block", "rank"),
+    [("oft_block_size: 16\n", 16, None), ("oft_rank: 4\noft_block_size: 0\n", None, 4), ("", 32, None)],
+)
+def test_llamafactory_oft(more, block, rank):
+    found = imported(BARE + "finetuning_type: oft\noft_target: q_proj,v_proj\nmodule_dropout: 0.1\n" + more, *HARDWARE)
+    mapped(found, "finetuning_type", "oft_target", "module_dropout")
+    lora = found.payload["lora"]
+    assert (lora["kind"], lora["block_size"], lora["rank"], lora["dropout"]) == ("oft", block, rank, 0.1)
+    assert lora["targets"] == ["q_proj", "v_proj"]
+
+
+def test_llamafactory_oft_over_a_base_of_four_bits_and_keys_of_lora():
+    found = imported(BARE + "finetuning_type: oft\nquantization_bit: 4\nlora_rank: 8\nuse_dora: true\n", *HARDWARE)
+    assert found.payload["lora"]["bits"] == 4
+    assert (found.fates["lora_rank"], found.fates["use_dora"]) == ("irrelevant", "irrelevant")
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ("", {"last": 2, "first": None, "layer_modules": None, "modules": None}),
+        ("freeze_trainable_layers: -3\nfreeze_trainable_modules: all\n",
+         {"last": None, "first": 3, "layer_modules": None, "modules": None}),
+        ("freeze_trainable_layers: 4\nfreeze_trainable_modules: self_attn,mlp\nfreeze_extra_modules: embed_tokens\n",
+         {"last": 4, "first": None, "layer_modules": ["self_attn", "mlp"], "modules": ["embed_tokens"]}),
+    ],
+)  # fmt: skip
+def test_llamafactory_freeze(more, wanted):
+    found = imported(BARE + "finetuning_type: freeze\n" + more, *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert found.payload["freeze"] == wanted
+    assert found.payload["lora"] is None
+
+
+def test_the_second_generation_says_the_same_in_peft_config():
+    head = "model: Qwen/Qwen3-4B\ntrain_dataset: data/rows.yaml\noutput_dir: out\nmax_steps: 10\n"
+    found = imported(head + "peft_config:\n  name: freeze\n  freeze_trainable_layers: 3\n", *HARDWARE)
+    assert found.payload["freeze"]["last"] == 3
+    found = imported(head + "peft_config:\n  name: lora\n  r: 4\n  target_modules: all\n", *HARDWARE)
+    assert (found.payload["lora"]["rank"], found.payload["lora"]["alpha"]) == (4, 8)
+
+
+def test_freezing_nothing_is_an_error():
+    found = imported(BARE + "finetuning_type: freeze\nfreeze_trainable_layers: 0\n", *HARDWARE)
+    assert found.fates["freeze_trainable_layers"] == "error"
+
+
+def test_axolotl_modules_parameters_and_two_rates():
+    found = imported(
+        AX + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"
+        "loraplus_lr_ratio: 8\nloraplus_lr_embedding: 1.0e-5\npeft_use_rslora: true\nlora_target_modules: [q_proj]\n",
+        *HARDWARE,
+    )
+    mapped(found, "lora_modules_to_save", "loraplus_lr_ratio", "loraplus_lr_embedding", "peft_use_rslora")
+    lora = found.payload["lora"]
+    assert (lora["modules_to_save"], lora["lr_ratio"], lora["embedding_lr"]) == (["embed_tokens", "lm_head"], 8, 1e-5)
+    found = imported(
+        AX.replace("Qwen/Qwen2.5-3B", "Qwen/Qwen3-30B-A3B") + "adapter: lora\nlora_r: 8\nlora_alpha: 16\n"
+        "lora_target_modules: [q_proj]\nlora_target_parameters:\n  - mlp.experts.gate_up_proj\nlora_modules_to_save:\n"
+        "loraplus_lr_embedding: 1.0e-5\n",
+        *HARDWARE,
+    )
+    assert found.payload["lora"]["parameters"] == ["mlp.experts.gate_up_proj"]
+    assert (found.fates["lora_modules_to_save"], found.fates["loraplus_lr_embedding"]) == ("irrelevant", "irrelevant")
+
+
+def test_trl_model_config():
+    found = imported(
+        TRL + "use_peft: true\nuse_dora: true\nlora_modules_to_save: [lm_head]\nlora_target_parameters: null\n",
+        *HARDWARE, name="sft/x.yaml",
+    )  # fmt: skip
+    mapped(found, "use_dora", "lora_modules_to_save")
+    assert (found.payload["lora"]["dora"], found.payload["lora"]["modules_to_save"]) == (True, ["lm_head"])
+
+
+SPECS = {
+    "oft": "oft {\n  block_size = 16\n  bits = 4\n}",
+    "lora": "lora {\n  dora\n  modules_to_save = [lm_head]\n  lr_ratio = 16\n}",
+    "freeze": "freeze {\n  except_last = 2\n  except_modules = [norm]\n}",
+}
+
+
+@pytest.mark.parametrize("what", SPECS)
+def test_a_bundle_gives_them_back(what, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "back").mkdir()
+    text = (
+        "xpc 1\n\ntrain llama-3.1-8b-instruct on infinity-instruct for 1 epochs\n\n" + SPECS[what]
+        + "\n\nhardware 8 x h100-80gb\n\nstrategy zero2\n\nprecision bf16\n\nbatch {\n  gbs = 128\n  micro = 8\n}\n\n"
+        'save "out"\n'
+    )  # fmt: skip
+    (tmp_path / "a.xp").write_text(text)
+    assert main(["compile", "a.xp", "-o", "a.bundle"]) == 0
+    assert main(["import", "a.bundle", "-o", "back/a.xp"]) == 0, capsys.readouterr()
+    said = (tmp_path / "back" / "a.xp").read_text()
+    assert said.count("\n" + SPECS[what].split("\n")[0]) == 1
+    assert main(["compile", "back/a.xp", "-o", "b.bundle"]) == 0
+    one, two = (json.loads((tmp_path / f"{end}.bundle" / "trainer_args.json").read_text()) for end in "ab")
+    assert one == two

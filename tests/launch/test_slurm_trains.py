@@ -1,0 +1,138 @@
+"""Compiled runs on two nodes of a real Slurm: what they learn is what two processes of one node learn, to the last bit.
+
+No tolerance: the world size, the order of the rows and every sum are the same. Two addends have one sum in either order,
+and what carries them between the processes adds nothing. With three or more ranks the ring's order would depend on how
+the ranks are laid out, and the last digit with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import NEW, compiled
+from forks import Forks
+from jobs import spec, until
+from slurm import Cluster
+from stacks import environment, interpreter
+from tiny import build, write_messages
+
+pytestmark = pytest.mark.slow
+
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tiny model, and data beside it."""
+    folder = str(tmp_path_factory.mktemp("place"))
+    build(os.path.join(folder, "tiny"))
+    write_messages(os.path.join(folder, "messages.jsonl"), 64)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(place: str) -> Iterator[Any]:
+    """The run of a strategy as two processes of one node, once: its folder."""
+    forks, done = Forks(interpreter(NEW), environment()), {}
+
+    def run(strategy: str) -> str:
+        if strategy not in done:
+            name = f"alone-{strategy}"
+            text = spec(strategy, hardware="2 x cpu", nodes=1, steps=STEPS, more="")
+            bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+            cwd = os.path.join(place, name)
+            os.mkdir(cwd)
+            said = forks.run(bundle, cwd, world=2)
+            assert said["status"] == [0, 0], said["err"]
+            done[strategy] = cwd
+        return done[strategy]
+
+    yield run
+    forks.close()
+
+
+@pytest.fixture
+def trains(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The cluster, with the environment of a training."""
+    monkeypatch.setattr(cluster, "environment", environment(**cluster.environment, PYTHON=sys.executable))
+    return cluster
+
+
+def submit(cluster: Cluster, place: str, strategy: str, cwd: Path) -> str:
+    name = f"two-{strategy}-{cwd.name}"
+    text = spec(strategy, steps=STEPS)
+    bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+    return cluster.submit(os.path.join(bundle, "job.sbatch"), cwd=str(cwd))
+
+
+def events(cwd: str) -> list[dict[str, Any]]:
+    path = os.path.join(cwd, "out", "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as handle:
+        return [one for one in map(json.loads, handle) if "loss" in one]
+
+
+def log(cwd: Path) -> str:
+    return "".join(path.read_text(errors="replace") for path in cwd.glob("*.log"))
+
+
+def weights(cwd: str) -> str:
+    with open(os.path.join(cwd, "out", "model.safetensors"), "rb") as handle:
+        return sha256(handle.read()).hexdigest()
+
+
+def same(cwd: Path, alone: str) -> None:
+    """Every step once, in order, with the very loss and gradient of the other run; and the very weights."""
+    one, other = events(alone), events(str(cwd))
+    assert [event["step"] for event in other] == list(range(1, STEPS + 1)), log(cwd)
+    for name in ("loss", "grad_norm", "lr", "tokens"):
+        assert [event[name] for event in other] == [event[name] for event in one]
+    assert weights(str(cwd)) == weights(alone)
+    with open(cwd / "out" / "summary.json", encoding="utf-8") as handle:
+        summary = json.load(handle)
+    assert (summary["steps"], summary["sequences"]) == (STEPS, 8 * STEPS)
+
+
+@pytest.mark.parametrize("strategy", ["zero2", "zero3"])
+def test_two_nodes_learn_what_two_processes_learn(
+    trains: Cluster, place: str, alone: Any, tmp_path: Path, strategy: str
+) -> None:
+    number = submit(trains, place, strategy, tmp_path)
+    job = trains.wait(number)
+    assert (job["JobState"], job["NodeList"], job["Restarts"]) == ("COMPLETED", "node[1-2]", "0"), log(tmp_path)
+    same(tmp_path, alone(strategy))
+
+
+def test_asked_to_stop_it_goes_on_where_it_was(trains: Cluster, place: str, alone: Any, tmp_path: Path) -> None:
+    """The signal that Slurm sends before the limit; no step is lost, and none is done twice."""
+    number = submit(trains, place, "zero2", tmp_path)
+    until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
+    trains.run("scancel", "--signal=USR1", "--batch", number)
+    job = trains.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(tmp_path)
+    assert "going on from checkpoint-" in log(tmp_path)
+    same(tmp_path, alone("zero2"))
+
+
+def test_a_lost_node_costs_the_steps_since_the_checkpoint(
+    trains: Cluster, place: str, alone: Any, tmp_path: Path
+) -> None:
+    number = submit(trains, place, "zero3", tmp_path)
+    until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
+    trains.kill_node("node2")
+    try:
+        until(lambda: trains.job(number).get("Restarts") == "1", "Slurm queues the job again")
+    finally:
+        trains.start_node("node2")
+    job = trains.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(tmp_path)
+    assert "going on from checkpoint-5" in log(tmp_path)
+    same(tmp_path, alone("zero3"))

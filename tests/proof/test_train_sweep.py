@@ -1,0 +1,53 @@
+"""A sweep of 1,000 members, as an array of Slurm: compiled whole, and one of them run alone on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+
+import pytest
+from emitted import NEW, compiled
+from stacks import Run, environment, interpreter, payload
+from tiny_runs import spec
+
+pytestmark = pytest.mark.slow
+
+RATES = [f"{one}e-5" for one in range(1, 51)]
+SEEDS = range(20)
+SWEEP = f"sweep {{\n  lr = [{', '.join(RATES)}]\n  seed = [{', '.join(map(str, SEEDS))}]\n}}"
+INDEX = 843
+"""The member that is run: the 43rd rate, the fourth seed."""
+NAME = "lr=0.00043,seed=3"
+
+
+@pytest.fixture(scope="module")
+def folder(place: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    text = spec("launch slurm(time=1h)", SWEEP, length="2 steps").replace("optimizer adamw(lr=1e-3)\n", "")
+    return compiled(text, place, str(tmp_path_factory.mktemp("sweep") / "s"))
+
+
+def test_a_thousand_bundles_in_one_array(folder: str) -> None:
+    with open(os.path.join(folder, "sweep.toml"), "rb") as handle:
+        names = [one["name"] for one in tomllib.load(handle)["member"]]
+    assert len(names) == len(set(names)) == 1000
+    assert names[INDEX] == NAME
+    assert sorted(os.listdir(os.path.join(folder, "members"))) == sorted(names)
+    with open(os.path.join(folder, "job.sbatch"), encoding="utf-8") as handle:
+        assert "#SBATCH --array=0-999\n" in handle.read()
+    trainers = {os.stat(os.path.join(folder, "members", name, "trainer", "main.py")).st_ino for name in names}
+    assert len(trainers) == 1
+
+
+def test_one_member_runs_alone(folder: str, place: str) -> None:
+    plan = payload(os.path.join(folder, "members", NAME))
+    done = subprocess.run(
+        [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=place, text=True, capture_output=True, timeout=300,
+        env=environment(PYTHON=interpreter(NEW)), check=False,
+    )  # fmt: skip
+    run = Run(done, os.path.join(place, plan["arguments"]["output_dir"]))
+    assert done.returncode == 0, run.said
+    assert run.out.endswith(f"/out/{NAME}")
+    assert run.steps == [1, 2]
+    assert run.summary["steps"] == 2
+    assert max(event.get("learning_rate", event.get("lr", 0)) for event in run.metrics) == pytest.approx(43e-5)

@@ -1,0 +1,316 @@
+"""What a bundle that was edited, its template, its weights, its rows and the folder it starts in can do to a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_support import PLAIN, ROW, spec
+from compile_support import compiled, put
+from runtime_bundles import plan, source
+
+from xpc.compiler.bundle import write
+from xpc.runtime import bundle as bundles
+from xpc.runtime import errors, integrity, rewards, rows, state
+from xpc.runtime.bundle import Bundle
+from xpc.runtime.errors import RunError
+
+REWARD = "def f(completions, **_):\n    return [0.0 for _ in completions]\n"
+ONLINE = spec(
+    'method grpo(generations=16, max_completion=64, rewards=["own.py:f"])',
+    'model(chat_template=file("chat.jinja"))',
+    train="qwen2.5-3b on org/x for 3 epochs",
+)
+TASK = "task: mine\ndataset_path: json\nprocess_docs: !function helpers.f\n"
+OLDER = os.environ.get("XPC_PYTHON_TRL_0_18")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Bundle:
+    """A bundle with a template and a reward function, as it was compiled."""
+    put(tmp_path / "in", {"own.py": REWARD, "chat.jinja": PLAIN})
+    write(compiled(ONLINE, str(tmp_path / "in")), str(tmp_path / "b"))
+    return bundles.read(str(tmp_path / "b"))
+
+
+def edit(bundle: Bundle, name: str, more: str = "\n") -> None:
+    with open(os.path.join(bundle.folder, name), "a", encoding="utf-8") as handle:
+        handle.write(more)
+
+
+# -- integrity -------------------------------------------------------------------------------------------------------
+
+
+def test_a_bundle_as_it_was_compiled(made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert integrity.problems(made) == []
+    assert integrity.differing(made.folder) == []
+    assert capsys.readouterr().out == ""
+    (one,) = rewards.functions(made)
+    assert one([1, 2]) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "name", ["trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "trainer/run.py", "spec.xp"]
+)
+def test_what_was_changed_by_hand_is_told_and_runs(name: str, made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(made, name)
+    assert integrity.problems(made) == []
+    assert capsys.readouterr().out == f"[run] changed since the bundle was compiled: {name}\n"
+    os.remove(os.path.join(made.folder, name))
+    assert integrity.differing(made.folder) == [name]
+
+
+def test_a_module_that_somebody_put_there_is_told(made: Bundle) -> None:
+    put(made.folder, {"trainer/torch.py": "", "trainer/__pycache__/run.cpython-311.pyc": "", "notes.txt": ""})
+    assert integrity.differing(made.folder) == ["trainer/torch.py (new)"]
+
+
+def test_a_folder_in_the_place_of_the_hub_is_told(
+    made: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, {"cwd/org/x/data.jsonl": ROW})
+    monkeypatch.chdir(tmp_path / "cwd")
+    assert integrity.problems(made) == []
+    assert (
+        capsys.readouterr().out == "[run] org/x is a folder here, which the libraries read in the place of the hub's\n"
+    )
+
+
+def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
+    name = made.tokenizer["chat_template"]
+    assert integrity.verified(made, name) == PLAIN.encode()
+    edit(made, name)
+    (one,) = integrity.problems(made)
+    assert "is not the file that this bundle was compiled with" in one
+    with pytest.raises(RunError, match="sha256 differs"):
+        integrity.verified(made, name)
+
+
+def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:
+    edit(made, made.rewards[0]["file"], f"open({str(tmp_path / 'pwned')!r}, 'w').close()\n")
+    with pytest.raises(RunError, match="sha256 differs"):
+        rewards.functions(made)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_reward_file_out_of_the_bundle_is_not_executed(made: Bundle, tmp_path: Path) -> None:
+    put(tmp_path, {"own.py": REWARD})
+    made.rewards[0]["file"] = "../own.py"
+    with pytest.raises(RunError, match="not inside the bundle"):
+        rewards.functions(made)
+    made.rewards[0].update(file="files/none.py")
+    with pytest.raises(RunError, match="cannot read"):
+        rewards.functions(made)
+
+
+@pytest.mark.parametrize("how", ["task", "helper", "new", "bytecode", "none"])
+def test_the_code_of_a_task_is_that_of_the_bundle(how: str, tmp_path: Path) -> None:
+    put(tmp_path / "in", {"mine.yaml": TASK, "helpers.py": REWARD})
+    write(compiled(spec('eval(tasks=["mine.yaml"])'), str(tmp_path / "in")), str(tmp_path / "b"))
+    bundle = bundles.read(str(tmp_path / "b"))
+    told = json.loads((tmp_path / "b" / "evaluation.json").read_text())
+    folder = os.path.dirname(told["tasks"][0]["file"])
+    if how in ("task", "helper"):
+        edit(bundle, f"{folder}/{'mine.yaml' if how == 'task' else 'helpers.py'}")
+    elif how != "none":
+        put(bundle.folder, {f"{folder}/{'json.py' if how == 'new' else '__pycache__/helpers.cpython-311.pyc'}": ""})
+    if how == "none":
+        integrity.verified_folder(bundle, folder)
+        return
+    with pytest.raises(RunError, match=r"sha256 differs|compiled with|nobody can read"):
+        integrity.verified_folder(bundle, folder)
+
+
+@pytest.mark.parametrize("text", ["", "[", "files = 7", "[files]\na = 1", "\x00", "[" * 100_000])
+def test_a_manifest_that_is_none(text: str, made: Bundle) -> None:
+    with open(os.path.join(made.folder, "bundle.toml"), "w", encoding="utf-8") as handle:
+        handle.write(text)
+    integrity.problems(made)
+
+
+def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path) -> None:
+    """The marker ties an output folder to the numbers of one bundle; pickles of another's are never opened."""
+    from xpc.runtime import output
+
+    made.arguments["output_dir"] = str(tmp_path / "out")
+    put(tmp_path / "out", {"checkpoint-1/rng_state.pth": b"cos\nsystem\n(S'true'\ntR."})
+    with pytest.raises(RunError, match="holds no run of a bundle"):
+        output.begin(made)
+    put(tmp_path / "out", {output.MARKER: json.dumps({"bundle": "sha256:" + "0" * 64})})
+    with pytest.raises(RunError, match="holds a run of another bundle"):
+        output.begin(made)
+
+
+# -- where it starts -------------------------------------------------------------------------------------------------
+
+
+def test_modules_of_the_folder_that_a_run_starts_in_are_not_imported(made: Bundle, tmp_path: Path) -> None:
+    evil = f"open({str(tmp_path / 'pwned')!r}, 'w').close()\n"
+    names = ("json", "os", "torch", "transformers", "trl", "accelerate", "sitecustomize", "usercustomize", "trainer",
+             "signal", "hashlib", "logging", "psutil")  # fmt: skip
+    put(tmp_path / "cwd", {f"{name}.py": evil for name in names})
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for words in (("main.py", "wrong"), ("start.py",), ("harness.py", "wrong"), ("start.py", "accelerate")):
+        done = subprocess.run(
+            [sys.executable, os.path.join(made.folder, "trainer", words[0]), *words[1:]],
+            cwd=tmp_path / "cwd", env=clean, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        assert not (tmp_path / "pwned").exists(), words
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_large_or_strange_stay_data() -> None:
+    big = "x" * 10_000_000 + "\0"
+    turns = [{"role": "user", "content": big}, {"role": "\x1b[2J", "content": "{{ 7*7 }} $(id) __import__('os')"}]
+    made = rows.to_row(source("d.jsonl"), {"messages": turns}, 0)
+    assert [one["content"] for one in made["messages"]] == [one["content"] for one in turns]
+    assert rows.to_row(source("d.jsonl", "text"), {"text": big}, 0) == {"text": big}
+    with pytest.raises(RunError) as caught:
+        rows.to_row(source("d.jsonl", "unpaired"), {"prompt": "a", "completion": "b", "label": big}, 0)
+    assert len(errors.shown(str(caught.value))) < 3000
+    with pytest.raises(RunError) as caught:
+        rows.to_row(source("d.jsonl", "conversations"), {"conversations": [{"from": "\x1b[2J" * 99, "value": ""}]}, 0)
+    assert "\x1b" not in errors.shown(str(caught.value))
+
+
+# -- models ----------------------------------------------------------------------------------------------------------
+
+
+def bundle_of(folder: Path, **model: Any) -> Bundle:
+    facts = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts["model"].update(model)
+    return Bundle(str(folder), facts, "sha256:0", {})
+
+
+def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
+    from xpc.runtime.model import common
+
+    commit = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
+    asked = {"id": "org/x", "path": None, "revision": commit, "trust_remote_code": True}
+    assert common(bundle_of(tmp_path, **asked)) == {"revision": commit, "trust_remote_code": True}
+    assert common(bundle_of(tmp_path)) == {"revision": "main", "trust_remote_code": False}
+    files = compiled(spec("model(trust_remote_code)", train=f"org/x@{commit} on infinity-instruct for 3 epochs"))
+    told = json.loads(files["trainer_args.json"])["model"]
+    assert (told["revision"], told["trust_remote_code"], told["pickle"]) == (commit, True, False)
+
+
+def test_no_service_is_asked_to_convert_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "TRL_EXPERIMENTAL_SILENCE",
+                 "DISABLE_SAFETENSORS_CONVERSION"):  # fmt: skip
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    state.prepare_environment(bundle_of(tmp_path))
+    assert os.environ["DISABLE_SAFETENSORS_CONVERSION"] == "true"
+
+
+@pytest.mark.slow
+def test_pickled_weights(tmp_path: Path) -> None:
+    """Refused unless they are asked for; asked for, tensors are read, and a program in their place is not run."""
+    torch = pytest.importorskip("torch")
+    import tiny
+    from safetensors.torch import load_file
+
+    from xpc.runtime.model import load_model, load_tokenizer
+
+    folder = tmp_path / "tiny"
+    tiny.build(str(folder))
+    bundle = bundle_of(tmp_path, path=str(folder))
+    tokenizer = load_tokenizer(bundle)
+    load_model(bundle, tokenizer)
+    weights = load_file(str(folder / "model.safetensors"))
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(RunError, match=r"no weights in safetensors; `model \{ pickle \}`"):
+        load_model(bundle, tokenizer)
+    allowed = bundle_of(tmp_path, path=str(folder), pickle=True)
+    load_model(allowed, tokenizer)
+
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.system, (f"touch {tmp_path / 'pwned'}",)
+
+    torch.save({**weights, "evil": Evil()}, folder / "pytorch_model.bin")
+    for one in (bundle, allowed):
+        with pytest.raises(Exception, match=r"safetensors|weights_only|Weights only|Unsupported|pickle"):
+            load_model(one, tokenizer)
+    torch.save(Evil(), tmp_path / "rng_state.pth")  # how transformers reads the small states of a checkpoint
+    with pytest.raises(Exception, match=r"[Ww]eights"):
+        torch.load(tmp_path / "rng_state.pth")
+    assert not (tmp_path / "pwned").exists()
+
+
+# -- templates -------------------------------------------------------------------------------------------------------
+
+ESCAPES = (
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ cycler.__init__.__globals__.os.popen('touch pwned').read() }}",
+    "{{ lipsum.__globals__['os'].system('touch pwned') }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ messages.append(1) }}",
+    "{{ messages.__class__.__base__.__subclasses__() }}",
+    "{{ (messages|map(attribute='__class__')|list)[0].__mro__ }}",
+    "{{ raise_exception.__globals__ }}",
+    "{{ strftime_now.__globals__ }}",
+    "{{ strftime_now.__code__ }}",
+    "{{ ''.format.__self__.__class__ }}",
+    "{{ '{0.__class__.__mro__}'.format(messages) }}",
+    "{{ '%s'|format(messages).__class__ }}",
+    "{{ (''|attr('__class__')) }}",
+    "{% import 'os' as os %}{{ os }}",
+    "{% include '/etc/passwd' %}",
+    "{% extends '/etc/passwd' %}",
+    "{% for i in range(10**9) %}{% endfor %}",
+)
+"""Ways out of a template that are known, and what has no bound."""
+RENDER = """
+import json, os, sys
+from transformers.utils.chat_template_utils import _compile_jinja_template
+out = []
+for text in json.loads(sys.stdin.read()):
+    try:
+        found = _compile_jinja_template(text).render(messages=[{"role": "user", "content": "hi"}])
+    except Exception as error:
+        found = f"error: {type(error).__name__}"
+    out.append(found)
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.parametrize("stack", ["trl-1.16", "trl-0.18"])
+def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
+    """By both stacks' transformers: what leads out of a template is an error or an empty text, and runs nothing."""
+    if stack == "trl-0.18" and OLDER is None:
+        pytest.skip("XPC_PYTHON_TRL_0_18 names no interpreter with that stack")
+    if stack == "trl-1.16":
+        pytest.importorskip("transformers")
+    done = subprocess.run(
+        [OLDER if stack == "trl-0.18" and OLDER else sys.executable, "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain, *found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert plain == "hi"
+    for text, answer in zip(ESCAPES, found, strict=True):
+        assert answer.startswith("error: ") or not answer.strip(), (text, answer)
+    assert found[-1] == "error: OverflowError"
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_compiler_renders_no_template(tmp_path: Path) -> None:
+    """jinja2 is not even imported: a template is hashed, searched for marks and copied."""
+    put(tmp_path, {"a.xp": spec('model(chat_template=file("a.jinja"))'), "a.jinja": "{% for i in range(10**9) %}",
+                   "rows.jsonl": ROW})  # fmt: skip
+    script = (
+        "import sys; from xpc.compiler.cli import main; status = main(['compile', 'a.xp', '-o', 'b']); "
+        "sys.exit(3 if 'jinja2' in sys.modules else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
