@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
+JOBSET, TASK = "jobset.yaml", "sky.yaml"
 DENIED = "warnings are denied (--deny warnings)"
-LATER = ("fmt", "plan", "diff", "lock", "verify", "upgrade", "sweep", "report", "doctor")
+LATER = ("fmt", "plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
 MAX_SPEC = 16 * 2**20
 """Largest spec that is read, bytes."""
 
@@ -92,11 +93,13 @@ def _cached_check(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
+    if arguments[:1] == ["doctor"]:
+        return _doctor(arguments[1:])
     options = _parser().parse_args(arguments)
     if options.command in LATER:
         raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this one has check, compile, explain and "
-            "import"
+            f"`{options.command}` is reserved and comes with a later version; this one has check, compile, explain, "
+            "import and doctor"
         )
     if options.command == "check":
         output, status = _check(options, [])
@@ -135,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
     told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
     commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
+    commands.add_parser("doctor", help="say whether this machine is ready for runs", add_help=False)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser
@@ -217,16 +221,30 @@ def _compile(options: argparse.Namespace) -> int:
         moved = write(files, out, options.force)
     except BundleError as error:
         raise UsageError(str(error)) from error
-    import shlex
-
     if moved is not None:
         _tell(f"moved what stood there to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
     _tell(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
-    job = "job.sbatch" in files
-    place = shlex.quote(os.path.join(out, "job.sbatch" if job else "launch.sh"))
-    _tell(f"  {'sbatch ' * job}{place}{' --all' if many and not job else ''}", to)
+    _tell(f"  {_launching(files, out, bool(many))}", to)
     return 0
+
+
+def _launching(files: Mapping[str, bytes], out: str, many: bool) -> str:
+    """What launches a bundle, or all members of a sweep, as it is typed."""
+    import shlex
+
+    if "job.sbatch" in files:
+        return f"sbatch {shlex.quote(os.path.join(out, 'job.sbatch'))}"
+    found = {name.rpartition("/")[2]: name for name in files if name.endswith((JOBSET, TASK))}
+    members = shlex.quote(os.path.join(out, "members"))
+    if JOBSET in found:
+        one = f"kubectl apply -f {shlex.quote(os.path.join(out, JOBSET))}"
+        return f'for file in {members}/*/{JOBSET}; do kubectl apply -f "$file"; done' if many else one
+    if TASK in found:
+        submit = files[found[TASK]].decode().split("\n")[1].removeprefix("# ")  # with the secrets that it needs
+        one = f"cd -- {shlex.quote(out)} && {submit}"
+        return f'for member in {members}/*; do (cd -- "$member" && {submit}); done' if many else one
+    return shlex.quote(os.path.join(out, "launch.sh")) + (" --all" if many else "")
 
 
 def _import(arguments: list[str]) -> int:
@@ -236,6 +254,17 @@ def _import(arguments: list[str]) -> int:
         return edge.run(options.parse(arguments))
     except edge.Unusable as error:
         raise UsageError(str(error)) from error
+
+
+def _doctor(arguments: list[str]) -> int:
+    from xpc.compiler import doctor
+
+    try:
+        text, status = doctor.run(doctor.parse(arguments))
+    except doctor.Unusable as error:
+        raise UsageError(str(error)) from error
+    sys.stdout.write(text)
+    return status
 
 
 def is_denied(options: argparse.Namespace, problems: Sequence[Diagnostic]) -> bool:

@@ -117,7 +117,7 @@ TABLE: tuple[Setting, ...] = (
             inner=True),
     Setting("lora.modules_to_save", k.NAMES, "modules that are trained whole and saved beside the adapters",
             inner=True),
-    Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices over that of the others (LoRA+)", low=1,
+    Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices over that of the others (LoRA+)", low=0,
             inner=True),
     Setting("lora.embedding_lr", k.REAL, "learning rate of adapters on embeddings (LoRA+)", low=0, inner=True),
     Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),

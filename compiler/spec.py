@@ -131,7 +131,8 @@ class Spec:
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
     SHA-256. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it;
-    `data` among them says that a source is not known.
+    `data` among them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any
+    other is called like its spec.
     """
 
     source: Source
@@ -146,6 +147,7 @@ class Spec:
     inputs: Mapping[str, str] = field(factory=dict, repr=False)
     edition: int = 1
     wrong: frozenset[str] = frozenset()
+    folder: str = ""
 
     def get(self, path: str) -> object:
         """The value of a setting, or None when it has none."""

@@ -220,9 +220,10 @@ class _Reader:
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
-        if path in self.loaded.over:
+        if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
             return None  # a file that extends this one states it
-        beside = self.loaded.beside.get(path)
+        either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
+        beside = next((self.loaded.beside[one] for one in either if one in self.loaded.beside), None)
         if beside is not None:
             self.problem(
                 "XP885", f"`{node.name.text}` is written, and swept", node.name.span, "these values are taken",

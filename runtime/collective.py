@@ -1,4 +1,4 @@
-"""A tiny all-reduce over the nodes, and how fast it was: whether gloo and NCCL reach every node before the run does."""
+"""A tiny all-reduce, and how fast it was: whether gloo and NCCL reach every node and GPU before the run does."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ def store(address: str, port: int = 0) -> Any:
     )  # fmt: skip
 
 
+left_behind = False
+"""Whether a thread of this process hangs in C++: it then cannot end in order, and has to leave by `os._exit`."""
+
+
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
     """What the work writes down; when it fails or does not end, with a sentence under `error`.
 
-    A thread that never ends (NCCL waits in C++ for what does not come) is left behind: `stuck` tells the caller that
-    this process has to leave by `os._exit`.
+    A thread that never ends (NCCL waits in C++ for what does not come) is left behind.
     """
+    global left_behind
     out: dict[str, Any] = {}
 
     def run() -> None:
@@ -47,8 +51,10 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    told = dict(out)
-    return {**told, "error": f"it did not end within {seconds:.0f} s", "stuck": True} if thread.is_alive() else told
+    if not thread.is_alive():
+        return out
+    left_behind = True
+    return {**out, "error": f"it did not end within {seconds:.0f} s"}
 
 
 def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
@@ -92,3 +98,27 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
                 raise RuntimeError("the sum over the nodes is wrong")
     finally:
         distributed.destroy_process_group()
+
+
+def within(count: int, out: dict[str, Any]) -> None:
+    """Writes down GB/s of an all-reduce over the first GPUs of this node, from this one process."""
+    import torch
+    from torch.cuda import nccl
+
+    from .state import _no_peer_to_peer
+
+    _no_peer_to_peer()
+    values = [torch.ones(SIZES["nccl"] // 4, device=f"cuda:{index}") for index in range(count)]
+
+    def rounds(number: int) -> float:
+        started = time.perf_counter()
+        for _ in range(number):
+            nccl.all_reduce(values)
+        for index in range(count):
+            torch.cuda.synchronize(index)
+        return time.perf_counter() - started
+
+    rounds(1)
+    if any(one[0].item() != count for one in values):
+        raise RuntimeError("the sum over the GPUs is wrong")
+    out["nccl"] = 4 * values[0].numel() * ROUNDS * 2 * (count - 1) / count / rounds(ROUNDS) / 1e9

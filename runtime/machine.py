@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,7 +34,6 @@ def devices(bundle: Bundle) -> list[str]:
     if gpu is None:
         return []
     found = []
-    built = {int(one.removeprefix("sm_")) for one in torch.cuda.get_arch_list() if one.removeprefix("sm_").isdigit()}
     for index in range(needed):
         facts = torch.cuda.get_device_properties(index)
         memory = facts.total_memory / 2**30
@@ -42,7 +42,7 @@ def devices(bundle: Bundle) -> list[str]:
             found.append(f"GPU {index} is a {facts.name}, and this bundle is for {gpu['name']}")
         elif (facts.major, facts.minor) < tuple(gpu["capability"]):
             found.append(f"GPU {index} has compute capability {facts.major}.{facts.minor}, below {gpu['capability']}")
-        elif built and not any(one // 10 == facts.major and one % 10 <= facts.minor for one in built):
+        elif not has_kernels(torch.cuda.get_arch_list(), facts.major, facts.minor):
             found.append(
                 f"torch {torch.__version__} has no kernels for GPU {index} ({facts.name}, compute capability"
                 f" {facts.major}.{facts.minor}); install a build of it that has"
@@ -64,6 +64,15 @@ def _free(index: int, planned: float) -> list[str]:
     if free >= FREE * planned:
         return []
     return [f"GPU {index} has {free:.1f} GiB free, and the plan counts on {planned} GiB: something else uses it"]
+
+
+def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
+    """Whether a build of torch for these architectures (`sm_80`) runs on a GPU: of its major version, none newer.
+
+    True where the list names none.
+    """
+    numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
+    return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
 
 
 def blind() -> str:

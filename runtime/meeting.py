@@ -57,33 +57,28 @@ def _first(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     mine.found += _own(look)
     thread.join()
     came, said = gathered[0]
-    others, stuck = came[1:], False
+    others = came[1:]
     notes: list[str] = []
     for one in others:
         one.found += facts.differences(mine.facts, one.facts)
     if not said:
-        stuck = _together(bundle, here, came, notes)
+        _together(bundle, here, came, notes)
     said += labelled(came, here.nodes)
     nodes.dismiss(others, passed=not said)
     listener.close()
     for note in notes:
         say(note)
-    _end(findings(said) if said else None, stuck)
+    if said:
+        end(findings(said))
 
 
 def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]) -> None:
-    stuck = False
-
     def group(question: Mapping[str, Any]) -> dict[str, Any]:
-        nonlocal stuck
-
         def work(out: dict[str, Any]) -> None:
             meeting = collective.store(here.address, int(question["port"]))
             collective.reduce(bundle, here.rank, here.nodes, meeting, out)
 
-        out = collective.bounded(work)
-        stuck = bool(out.get("stuck"))
-        return out
+        return collective.bounded(work)
 
     answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
         "clock": lambda _: {"time": time.time()},
@@ -94,17 +89,16 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     try:
         passed = nodes.visit(here, mine, answers)
     except RunError as error:
-        _end(findings([str(error), *mine.found]), stuck)
+        end(findings([str(error), *mine.found]))
     else:
-        _end(None if passed else RunError(f"{mine.name} stops with the others; node 0 says why"), stuck)
+        if not passed:
+            end(RunError(f"{mine.name} stops with the others; node 0 says why"))
 
 
-def _end(error: RunError | None, stuck: bool) -> None:
-    """Raises the error. A process with a thread that hangs in C++ cannot end in order, and leaves at once."""
-    if error is None:
-        return
-    error.local = True  # type: ignore[attr-defined]  # node 0 tells all; another node tells one line
-    if stuck:
+def end(error: RunError) -> None:
+    """Raises the error, which its node tells. A process with a thread that hangs in C++ leaves at once."""
+    error.local = True  # type: ignore[attr-defined]
+    if collective.left_behind:
         status = stop(error)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -112,8 +106,8 @@ def _end(error: RunError | None, stuck: bool) -> None:
     raise error
 
 
-def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> bool:
-    """What all nodes find out together; True when a collective operation hangs in this process."""
+def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
+    """What all nodes find out together."""
     mine, others = came[0], came[1:]
     for one in others:
         ahead, error = nodes.skew(one)
@@ -122,7 +116,7 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
             notes.append(f"warning: the clock of {one.name} is {abs(ahead):.0f} s {way} node 0's")
     _folder(bundle, mine, others, notes)
     if any(one.found for one in came):
-        return False
+        return
     meeting = collective.store("127.0.0.1")
     nodes.send(others, {"ask": "group", "port": meeting.port})
     out = collective.bounded(lambda out: collective.reduce(bundle, 0, here.nodes, meeting, out))
@@ -133,8 +127,7 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(_speeds(here.nodes, out))
-    return bool(out.get("stuck"))
+        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
@@ -153,13 +146,14 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
             notes.append(f"warning: {one.name} does not see {text}; a run that is asked to stop could not save there")
 
 
-def _speeds(count: int, out: Mapping[str, Any]) -> str:
+def speeds(out: Mapping[str, Any]) -> str:
+    """What an all-reduce measured, and whether that is little."""
     told = []
     for backend, least in collective.SLOW.items():
         if backend in out:
             slow = f", which is slow (below {least:g})" if out[backend] < least else ""
             told.append(f"{backend} {out[backend]:.2g} GB/s{slow}")
-    return f"{count} nodes meet; all-reduce over them: {', '.join(told)}"
+    return ", ".join(told)
 
 
 def labelled(came: Sequence[Node], count: int) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from . import hub, integrity, meeting, needs, nodes, output
+from . import collective, hub, integrity, meeting, needs, nodes, output
 from .bundle import Bundle
 from .errors import RunError, findings, say
 from .first_rows import rows_and_tokens
@@ -28,7 +28,8 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
     found = own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)
     if found:
         error = findings(found)
-        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+        if local_rank == 0:  # this node's own finding is told by this node
+            meeting.end(error)
         raise error
     if bundle.run["nodes"] > 1 and "WORLD_SIZE" not in os.environ:
         say("only this node was looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
@@ -41,12 +42,31 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     found += stack
     found += integrity.problems(bundle) if local_rank == 0 else []
     if local_rank == 0 and not stack:  # a wrong stack makes the answers of its libraries doubtful
-        found += devices(bundle) + needs.packages(bundle) + extensions(bundle)
+        gpus = devices(bundle)
+        found += gpus + needs.packages(bundle) + extensions(bundle)
+        if alone and not gpus:
+            found += between_gpus(bundle)
     if rank == 0:
         found += disk(bundle) + output_folder(bundle) + hub.problems(bundle) + needs.tracker(bundle)
     if (rank == 0 or alone) and not stack:
         found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
     return found
+
+
+def between_gpus(bundle: Bundle) -> list[str]:
+    """A tiny all-reduce over this node's GPUs, told in a line: one that hangs would hang the run, too."""
+    count = bundle.run["processes_per_node"]
+    if bundle.on_cpu or count < 2:
+        return []
+    out = collective.bounded(lambda out: collective.within(count, out))
+    if collective.left_behind:
+        return [
+            f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO tells where, and NCCL_P2P_DISABLE=1 "
+            "helps where the GPUs cannot reach each other directly"
+        ]
+    told = f"warning: not possible ({out['error']})" if "error" in out else meeting.speeds(out)
+    say(f"all-reduce over the {count} GPUs of this node: {told}")
+    return []
 
 
 def versions(bundle: Bundle) -> list[str]:

@@ -12,7 +12,7 @@ from . import checkpoints, signals, whole
 from .errors import RunError, rank, say
 
 WRITERS = (
-    "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "quota", "I/O error",
+    "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
 )  # fmt: skip
 """How torch and safetensors say that a file could not be written: their exceptions carry no number."""
 
@@ -161,21 +161,20 @@ class Steady:
         Raises Stopped when all have agreed to stop.
         """
         control, follow = self.control, super()._maybe_log_save_evaluate  # type: ignore[misc]
-        if not self.epoch_ended and float(self.state.epoch).is_integer():
+        early = not self.epoch_ended and float(self.state.epoch).is_integer()
+        if early:
             self.held, control.should_save = control.should_save, False
-            follow(*given, **named)
-            return
-        if self.epoch_ended:
+        elif self.epoch_ended:
             control.should_save, self.held = control.should_save or self.held, False
         if self.stopping:
-            control.should_evaluate, control.should_save = False, True
+            control.should_evaluate, control.should_save = False, not early
         try:
             follow(*given, **named)
         except Interrupted:
             self.stopping = True
-            control.should_evaluate, control.should_save = False, True
+            control.should_evaluate, control.should_save = False, not early
             follow(*given, **named)
-        if self.stopping:
+        if self.stopping and not early:
             raise signals.Stopped
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

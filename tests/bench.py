@@ -73,6 +73,7 @@ def processes(runs: int) -> None:
 
 def in_process() -> None:
     """Throughput of the compiler as a library."""
+    from xpc.compiler.bundle import write
     from xpc.compiler.files import Workspace
     from xpc.compiler.pipeline import check_text, compile_text
 
@@ -90,11 +91,28 @@ def in_process() -> None:
         text = f"xpc 1\n\ntrain qwen2.5-3b on mix with gbs=528 micro=11\n\ndata mix {{\n{body}  format = messages\n}}\n"
         assert check_text(text.encode(), "mixture.xp", Workspace(ROOT)).spec is not None
 
+    def sweep(members: int) -> bytes:
+        rates = ", ".join(f"{number + 1}e-8" for number in range(members // 20))
+        seeds = ", ".join(map(str, range(20)))
+        text = seed.replace("  lr = 1e-5\n", "").replace("track wandb", "launch slurm(time=1d)\ntrack wandb")
+        return f"{text}\nsweep {{\n  lr = [{rates}]\n  seed = [{seeds}]\n}}\n".encode()
+
+    def check_sweep(members: int) -> None:
+        assert len(check_text(sweep(members), "sweep.xp", Workspace(ROOT)).members) == members
+
+    def compile_sweep(members: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            files, _ = compile_text(sweep(members), "sweep.xp", Workspace(ROOT))
+            assert files is not None
+            write(files, os.path.join(folder, "sweep.bundle"))
+
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")
     for name, work, sizes, budget in (
         ("compile {} variants of the seed", variants, (250, 500, 1000), 5.0),
         ("check a mixture of {} rows", mixture, (500, 1000, 2000), 0.5),
+        ("check a sweep of {} members", check_sweep, (100, 1000), 3.0),
+        ("write a sweep of {} members", compile_sweep, (100, 1000), 20.0),
     ):
         for size in sizes:
             print(

@@ -74,19 +74,24 @@ def plain(entry: Entry) -> object:
     return [plain(one) for one in entry.value] if isinstance(entry.value, list) else entry.value
 
 
+SECRET = "(a secret)"
+"""What stands in the place of a value that nobody else may read."""
+
+
 def whole(entry: Entry) -> str:
     """The value on one line, all of it."""
+    import json
+
     return json.dumps(plain(entry), ensure_ascii=False)
 
 
 def shown(entry: Entry) -> str:
     """The value as a message or a report shows it: one line, cut."""
-
     from xpc.compiler.secrets import is_secret
 
     text = entry.typed or whole(entry)
     if is_secret(entry.key, str(entry.value or "")):
-        return "(a secret)"
+        return SECRET
     return text if len(text) <= 80 else text[:77] + "..."
 
 

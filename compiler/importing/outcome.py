@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from attrs import field
 
 from xpc.compiler import extras, kinds
-from xpc.compiler.importing.entries import Entry, boolean, integer, number, plain, shown, text, whole
+from xpc.compiler.importing.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
 from xpc.compiler.kinds import Amount
 from xpc.compiler.lower.specfile import plain as plain_text
 from xpc.compiler.lower.specfile import show
@@ -127,7 +127,8 @@ class Draft:
             if entry is not None and entry.off:
                 self.note(entry, "it says nothing")
             elif entry is not None:
-                self.reserve(entry, f"{key}: {entry.typed or text(entry) or whole(entry)}", why)
+                value = entry.typed or text(entry) or whole(entry)
+                self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
         """Something that a user should know although the spec is written."""

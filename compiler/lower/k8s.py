@@ -23,12 +23,12 @@ TEMPFAIL = 75
 FIND = """\
 set -eu
 {enter}
-bundle={folder}/{name}.bundle
+bundle={folder}/{place}
 if [ ! -e "$bundle" ]; then
-  bundle=/opt/{name}.bundle
+  bundle=/opt/{place}
 fi
 if ! printf '%s  %s\\n' {digest} "$bundle/trainer_args.json" | sha256sum --check --status; then
-  echo '{file}: neither {folder}/{name}.bundle nor /opt/{name}.bundle is the bundle that this file belongs to' >&2
+  echo '{file}: neither {folder}/{place} nor /opt/{place} is the bundle that this file belongs to' >&2
   exit 1
 fi
 """
@@ -43,12 +43,14 @@ fi
 """
 NODE = """\
 export NODE_RANK="$PET_NODE_RANK" MASTER_ADDR="$PET_MASTER_ADDR" MASTER_PORT="$PET_MASTER_PORT"
+export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may have a machine and an image to wait for
 """
 UNSET = """\
 unset "${!PET_@}"
 """
 INDEX = """\
 export NODE_RANK="$JOB_COMPLETION_INDEX"
+export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may have a machine and an image to wait for
 """
 START = """\
 exec bash "$bundle/launch.sh"
@@ -60,11 +62,11 @@ exec "${{PYTHON:-python3}}" "$bundle/trainer/server.py" --tensor-parallel {tenso
 JOBSET_COMMENT = """\
 A JobSet (jobset.x-k8s.io/v1alpha2): {nodes}, each a pod that starts launch.sh of the bundle.
 Exit status {tempfail} (asked to stop, checkpoint written) and evictions: {again}
-The bundle lies in {folder} of the volume, or in /opt of the image, as {name}.bundle."""
+The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 TRAINJOB_COMMENT = """\
 A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1): {nodes}, each a pod that starts launch.sh.
 The controller says who is who by PET_*; none of them stands here. What happens after a failure is the runtime's to say.
-The bundle lies in {folder} of the volume, or in /opt of the image, as {name}.bundle."""
+The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 
 
 def files(spec: Spec, arguments: str) -> dict[str, str]:
@@ -84,24 +86,33 @@ def submit(spec: Spec) -> list[str]:
     lines = ["kubectl apply -f jobset.yaml"]
     if not clusters.asks_server(spec):
         lines.append("kubectl apply -f trainjob.yaml    # instead, where Kubeflow Trainer is installed")
-    where = f"/opt/{spec.name}.bundle in the image"
+    where = f"`/opt/{_place(spec)}` in the image"
     if spec.get("launch.volume") is not None:
-        where = f"`{spec.name}.bundle` on the volume, beside what the run reads, or {where}"
+        where = f"`{_place(spec)}` on the volume, beside what the run reads, or {where}"
     return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```"]
+
+
+def _place(spec: Spec) -> str:
+    """The bundle's folder; names of specs and of a sweep's members have no mark that a shell would read."""
+    return spec.folder or f"{spec.name}.bundle"
 
 
 def _comment(spec: Spec, text: str) -> str:
     nodes = spec.hardware.nodes
     again = "begun again." if clusters.requeues(spec) else "not begun again."
     return text.format(
-        nodes=f"{nodes} node{'s' if nodes > 1 else ''}", tempfail=TEMPFAIL, again=again, folder=FOLDER, name=spec.name
+        nodes=f"{nodes} node{'s' if nodes > 1 else ''}",
+        tempfail=TEMPFAIL,
+        again=again,
+        folder=FOLDER,
+        place=_place(spec),
     )
 
 
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
-    find = FIND.format(enter=enter, name=spec.name, digest=digest, file=file, folder=FOLDER)
+    find = FIND.format(enter=enter, place=_place(spec), digest=digest, file=file, folder=FOLDER)
     return find + (CACHE.format(folder=FOLDER) if shared else "") + "".join(steps) + start
 
 

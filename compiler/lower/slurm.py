@@ -1,6 +1,6 @@
 """Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-`#SBATCH` lines are read before any shell, so that what stands in them is checked by rules (XP850 to XP853); the script
+`#SBATCH` lines are read before any shell, so that what stands in them is checked by a rule (XP850); the script
 below them holds no text of the spec at all. What Slurm knows (nodes, restarts) is asked of it when the job runs.
 """
 
@@ -43,7 +43,7 @@ trap 'rm -rf -- "$own"' EXIT
 # srun kills the tasks at a TERM of its own. A shell waits in the foreground for it: when a signal ends the `wait` for a
 # command that ends at that moment, bash may lose its status.
 asked=""
-# shellcheck disable=SC2317 # the traps call it
+# shellcheck disable=SC2317,SC2329 # the traps call it
 pass_on() {
   local child
   asked=${asked:-$1}

@@ -32,6 +32,8 @@ def specfile(spec: Spec) -> str:
             for row in TABLE
             if row.path.startswith(settings + ".") and row.path in spec.values and row.path not in _left_out(spec)
         ]
+        if clause == "launch":
+            inner = [row for row in inner if _is_read(spec, row.name)]
         head = next((row for row in flat if row.path == clause), None)
         if head is None and not inner:
             continue
@@ -39,6 +41,14 @@ def specfile(spec: Spec) -> str:
     for escape, table in spec.extra.items():
         lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _is_read(spec: Spec, name: str) -> bool:
+    """Whether the launcher reads a setting: a base may have written it for one that its child replaced."""
+    from xpc.compiler.clusters import READ_BY
+
+    engine = spec.text("launch")
+    return engine in READ_BY.get(name, (engine,))
 
 
 def _left_out(spec: Spec) -> tuple[str, ...]:

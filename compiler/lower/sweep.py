@@ -35,7 +35,8 @@ def sweep(checked: Checked) -> dict[str, bytes]:
     for member in checked.members:
         spec = member.spec
         assert spec is not None
-        named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}")
+        folder = f"{spec.name}.bundle/{FOLDER}/{member.name}"
+        named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}", folder=folder)
         files = lower(named, member.problems, member.silenced)
         digests.append(digest(files["bundle.toml"]))
         out.update({f"{FOLDER}/{member.name}/{name}": data for name, data in files.items()})

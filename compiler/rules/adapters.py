@@ -94,10 +94,10 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 def no_effect(spec: Spec) -> Iterator[Finding]:
     """An adapter is scaled by alpha / rank and fed what dropout leaves: alpha 0 or dropout 1 is no adapter at all.
 
-    Today, silently: the gradients are 0, and the saved adapter is the one that it began as. Source: peft 0.21
-    `tuners/lora/layer.py`; executed.
+    Neither is one whose B matrices, which begin as zeros, learn at 0 times the rate. Today, silently: the gradients are
+    0, and the saved adapter is the one that it began as. Source: peft 0.21 `tuners/lora/layer.py`; executed.
     """
-    for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05")):
+    for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05"), ("lr_ratio", 0, "16")):
         if spec.get(f"lora.{name}") == wrong:
             yield Finding(
                 spec.place(f"lora.{name}", "nothing of the adapter is left"),

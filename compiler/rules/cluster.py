@@ -6,18 +6,22 @@ from collections.abc import Iterator
 
 from xpc.compiler import clusters
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import BASE, SPEC, Spec
 
 
 @rule("XP890", "setting-of-another-launcher")
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """Partitions are Slurm's, images are for containers, and a run on this machine has no time limit.
 
-    A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand.
+    A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand,
+    and so may what a base writes for the launcher that its child replaces.
     """
     engine = spec.text("launch")
+    replaced = spec.values["launch"].origin.kind == SPEC
     for name, engines in clusters.READ_BY.items():
         path = f"launch.{name}"
+        if replaced and spec.written(path) and spec.values[path].origin.kind == BASE:
+            continue
         if spec.written(path) and engine not in engines and spec.get(path) is not False:
             owners = " or ".join(f"`launch {one}`" for one in engines)
             yield Finding(

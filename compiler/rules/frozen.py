@@ -50,7 +50,10 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP472", "no-layer-is-frozen", "warning")
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
-    """The layers that are excepted are all that the model has, so that only what stands around them is frozen."""
+    """The layers that are excepted are all that the model has, so that only what stands around them is frozen.
+
+    Nothing fails. It is more often a number of another model than what was meant.
+    """
     facts = spec.model.facts
     names = [name for name in ("except_first", "except_last") if spec.get(f"freeze.{name}") is not None]
     count = sum(spec.integer(f"freeze.{name}") for name in names)

@@ -69,4 +69,21 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (wheels_without_volta, torchrun_without_yaml, timeout_before_data)
+@rule("XP893", "rendezvous-of-one-node", "warning")
+def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
+    """`rendezvous` says how the launchers of several nodes find each other; one node's launcher has no other to find.
+
+    Source: accelerate 1.15 `utils/launch.py` (the endpoint is set for several machines only); torch 2.13
+    `distributed/run.py` (`--standalone`).
+    """
+    if spec.integer("nodes") == 1 and spec.text("launch.rendezvous") != "static":
+        yield Finding(
+            spec.place("launch.rendezvous", "one node meets nobody"),
+            "`rendezvous` changes nothing on one node",
+            "leave it out, or write `rendezvous = static`; `nodes` says how many machines there are",
+            (spec.label("nodes"),),
+            "rendezvous = static",
+        )
+
+
+RULES = (wheels_without_volta, torchrun_without_yaml, timeout_before_data, rendezvous_of_one_node)

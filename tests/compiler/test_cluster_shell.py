@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+import yaml
 from case_support import spec
 from cases_clusters import k8s
 from cluster_support import K8S, SKY, container, read, trainjob
@@ -14,7 +15,7 @@ from xpc.compiler.bundle import write
 
 STUB = """\
 #!/usr/bin/env bash
-printf '%s|' "${NODE_RANK-}" "${MASTER_ADDR-}" "${MASTER_PORT-}" "$PWD" "${!PET_@}"
+printf '%s|' "${NODE_RANK-}" "${MASTER_ADDR-}" "${MASTER_PORT-}" "$PWD" "${XPC_NODE_WAIT-}" "${!PET_@}"
 exit 75
 """
 
@@ -50,15 +51,15 @@ SKYPILOT = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE
 def test_a_node_is_told_who_it_is_and_its_status_goes_out(tmp_path: object):
     lay(K8S["two"], tmp_path)
     done = node(K8S["two"], "trainjob.yaml", tmp_path, **PETS)
-    assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|", 75), done.stderr
+    assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|1800|", 75), done.stderr
     done = node(K8S["two"], "jobset.yaml", tmp_path, JOB_COMPLETION_INDEX="1", MASTER_ADDR="a", MASTER_PORT="2")
-    assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|", 75), done.stderr
+    assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|1800|", 75), done.stderr
 
 
 def test_a_node_of_skypilot(tmp_path: object):
     lay(SKY["two"], tmp_path)
     done = node(SKY["two"], "sky.yaml", tmp_path, **SKYPILOT)
-    assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}|", 75), done.stderr
+    assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}||", 75), done.stderr
     done = node(SKY["two"], "sky.yaml", tmp_path, **{**SKYPILOT, "SKYPILOT_NUM_NODES": "3"})
     assert (done.stderr, done.returncode) == ("sky.yaml: the task has 3 nodes, and the bundle is for 2\n", 1)
 
@@ -89,3 +90,20 @@ def test_a_bundle_of_the_image_is_found(tmp_path: object):
     script = script.replace("/workspace", empty).replace("/opt", str(tmp_path))
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout.split("|")[3], done.returncode) == (empty, 75), done.stderr
+
+
+def test_a_member_of_a_sweep_finds_its_folder(tmp_path: object):
+    write(
+        compiled(spec(k8s(), "sweep {\n  lr = [1e-5, 2e-5]\n}"), name="run.xp"),
+        os.path.join(str(tmp_path), "run.bundle"),
+    )
+    member = os.path.join(str(tmp_path), "run.bundle", "members", "lr=2e-05")
+    with open(os.path.join(member, "jobset.yaml"), encoding="utf-8") as handle:
+        table = yaml.safe_load(handle)
+    with open(os.path.join(member, "launch.sh"), "w", encoding="utf-8") as handle:
+        handle.write(STUB)
+    pod = table["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    script = pod["command"][2].replace("/workspace", str(tmp_path))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout.split("|")[3], done.returncode) == (str(tmp_path), 75), done.stderr
+    assert table["metadata"]["name"] == "run-lr-2e-05"

@@ -16,7 +16,7 @@ import yaml
 from case_support import spec
 from cases_clusters import IMAGE, k8s, sky
 from cluster_support import K8S, OLD_SERVER, SERVER, SKY, container, job, read, trainjob
-from compile_support import REPOSITORY, checked, compiled, errors, shown
+from compile_support import REPOSITORY, checked, compiled, errors, put, shown, xpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -291,3 +291,37 @@ def test_every_gpu_has_a_name_or_is_refused():
     for gpu in sorted(set(registry.gpu_names()) - named):
         found = checked(spec(sky(), hardware=f"8 x {gpu}", precision="fp32"))
         assert "XP870" in errors(found), shown(found)
+
+
+def test_a_child_may_have_another_launcher(tmp_path: object):
+    base = spec(k8s(", secret=tokens, time=2h"))
+    put(tmp_path, {"base.xp": base})
+    for launch in ("launch local", "launch sky(volume=shared)"):
+        found = checked(f'xpc 1\nextends "base.xp"\n{launch}\n', str(tmp_path))
+        assert not errors(found), shown(found)
+        again = compiled(f'xpc 1\nextends "base.xp"\n{launch}\n', str(tmp_path))["spec.xp"]
+        assert not errors(checked(again))
+    own = checked('xpc 1\nextends "base.xp"\nlaunch local(secret=mine)\n', str(tmp_path))
+    assert errors(own) == ["XP890"], shown(own)
+
+
+SWEPT = "sweep {\n  lr = [1e-5, 2e-5]\n}"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (K8S["one"], "kubectl apply -f './a b/jobset.yaml'"),
+        (SKY["two"], "cd -- './a b' && sky jobs launch --secret WANDB_API_KEY sky.yaml"),
+        (spec(k8s(), SWEPT), "for file in './a b/members'/*/jobset.yaml; do kubectl apply -f \"$file\"; done"),
+        (
+            spec(sky(), SWEPT),
+            "for member in './a b/members'/*; do (cd -- \"$member\" && sky jobs launch sky.yaml); done",
+        ),
+    ],
+    ids=["k8s", "sky", "k8s-sweep", "sky-sweep"],
+)
+def test_the_command_is_told(text: str, command: str, tmp_path: object):
+    done = xpc("compile", "run.xp", "-o", "./a b", cwd=put(tmp_path, {"run.xp": text}))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().splitlines()[-1] == f"  {command}"

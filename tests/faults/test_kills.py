@@ -17,12 +17,12 @@ from fault_runs import Runs, alive, checkpoints, differences, events, result, te
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    "ddp": (NEW, 7, text("data(holdout=8)", "eval(every=5, micro=2)")),
-    "zero2": (NEW, 6, text("lora(rank=4, dropout=0.1)", strategy="zero2")),
+    "ddp": (NEW, 6, text("data(holdout=8)", "eval(every=5, micro=2)")),
+    "zero2": (NEW, 5, text("lora(rank=4, dropout=0.1)", strategy="zero2")),
     "zero3": (NEW, 5, text(strategy="zero3")),
-    "one": (NEW, 4, text(world=1, save="every=epoch")),
-    "old-ddp": (OLD, 4, text(target=OLD)),
-    "old-zero2": (OLD, 4, text(target=OLD, strategy="zero2")),
+    "one": (NEW, 3, text(world=1, save="every=epoch")),
+    "old-ddp": (OLD, 2, text(target=OLD)),
+    "old-zero2": (OLD, 3, text(target=OLD, strategy="zero2")),
 }
 """Target, number of kills, and spec: dropout everywhere, ends of epochs, losses that are means over two steps."""
 

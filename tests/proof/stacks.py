@@ -29,7 +29,7 @@ def interpreter(target: str) -> str:
     variable = "XPC_PYTHON_" + target.upper().replace("-", "_").replace(".", "_")
     python = os.environ.get(variable) or (sys.executable if target == targets.DEFAULT and find_spec("trl") else "")
     if not python:
-        pytest.skip(f"{variable} names no interpreter with the versions of {target}")
+        pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {target}")
     found, known = _trl(python), targets.load(target)
     assert known is not None
     if found != known.pins["trl"]:

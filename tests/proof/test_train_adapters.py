@@ -171,7 +171,6 @@ def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, kind: Kind) -> None
         state = torch.load(os.path.join(checkpoint, folder, name), weights_only=False, map_location="cpu")
         state = state["optimizer_state_dict"]
         state = state.get("base_optimizer_state", state.get("optimizer_state_dict"))
-        groups = state["param_groups"] if "param_groups" in state else state
-        rates = [group["lr"] for group in groups]
+        rates = [group["lr"] for group in (state if isinstance(state, list) else state["param_groups"])]
     assert len(rates) == 2
     assert rates[1] == pytest.approx(16 * rates[0])

@@ -29,7 +29,7 @@ def interpreter(target: str) -> str:
         return sys.executable
     python = os.environ.get("XPC_PYTHON_TRL_0_18")
     if not python:
-        pytest.skip("XPC_PYTHON_TRL_0_18 names no interpreter with that stack")
+        pytest.skip("one environment holds one stack: XPC_PYTHON_TRL_0_18 names none with trl 0.18")
     return python
 
 

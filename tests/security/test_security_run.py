@@ -287,7 +287,7 @@ print(json.dumps(out))
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
     """By both stacks' transformers: what leads out of a template is an error or an empty text, and runs nothing."""
     if stack == "trl-0.18" and OLDER is None:
-        pytest.skip("XPC_PYTHON_TRL_0_18 names no interpreter with that stack")
+        pytest.skip("one environment holds one stack: XPC_PYTHON_TRL_0_18 names none with trl 0.18")
     if stack == "trl-1.16":
         pytest.importorskip("transformers")
     done = subprocess.run(

@@ -22,7 +22,7 @@ def interpreter(name: str) -> str:
     variable = "XPC_PYTHON_" + name.upper().replace("-", "_").replace(".", "_")
     python = os.environ.get(variable) or (sys.executable if name == targets.DEFAULT else "")
     if not python:
-        pytest.skip(f"{variable} names no interpreter with the versions of {name}")
+        pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {name}")
     code = "import importlib.metadata as m; print(m.version('trl'))"
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     target = targets.load(name)

@@ -1,0 +1,122 @@
+"""Adapters of every kind and frozen layers, compiled: what the runtime is told, and what the spec file says again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from case_support import spec
+from compile_support import checked, compiled, errors, put
+
+from xpc.compiler.schema import ADAPTERS
+
+LLAMA = "llama-3.1-8b-instruct on infinity-instruct for 1 epochs"
+
+
+def plan(*lines: str, **more: Any) -> dict[str, Any]:
+    """trainer_args.json of a spec of these lines."""
+    found: dict[str, Any] = json.loads(compiled(spec(*lines, **more))["trainer_args.json"])
+    return found
+
+
+def test_rotations_have_sizes_of_their_own() -> None:
+    lora = plan("oft")["lora"]
+    assert (lora["kind"], lora["block_size"], lora["rank"], lora["dropout"]) == ("oft", 32, None, 0)
+    assert "alpha" not in lora
+    lora = plan("oft(rank=8, dropout=0.1, bits=4)")["lora"]
+    assert (lora["block_size"], lora["rank"], lora["dropout"], lora["bits"]) == (None, 8, 0.1, 4)
+
+
+def test_what_is_trained_beside_low_rank_matrices() -> None:
+    lora = plan("lora(modules_to_save=[lm_head], lr_ratio=16, rslora, dora)", train=LLAMA)["lora"]
+    assert (lora["kind"], lora["modules_to_save"], lora["lr_ratio"], lora["embedding_lr"]) == (
+        "lora", ["lm_head"], 16, 1e-6,
+    )  # fmt: skip
+    assert (lora["rslora"], lora["dora"], lora["parameters"]) == (True, True, None)
+    plain = plan("lora")["lora"]
+    assert (plain["modules_to_save"], plain["lr_ratio"], plain["embedding_lr"]) == (None, None, None)
+
+
+def test_experts_that_get_an_adapter_take_no_dropout() -> None:
+    train = "qwen3-30b-a3b on infinity-instruct for 1 epochs"
+    lora = plan("lora(targets=[q_proj], parameters=[experts.down_proj])", train=train)["lora"]
+    assert (lora["parameters"], lora["dropout"]) == (["experts.down_proj"], 0)
+
+
+def test_two_rates_are_transformers_groups_and_not_deepspeeds() -> None:
+    def config(*lines: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(compiled(spec(*lines))["deepspeed.json"])
+        return found
+
+    assert config("lora")["optimizer"]["type"] == "AdamW"
+    split = config("lora(lr_ratio=16)")
+    assert "optimizer" not in split
+    assert split["zero_allow_untested_optimizer"] is True
+
+
+def test_a_floor_of_the_schedule_is_a_share_where_deepspeed_wraps_the_optimizer() -> None:
+    kwargs = plan("lora(lr_ratio=16)", "schedule cosine(min_lr=1e-6)", "optimizer adamw(lr=1e-5)")["arguments"]
+    assert kwargs["lr_scheduler_kwargs"] == {"min_lr_rate": pytest.approx(0.1)}
+
+
+def test_frozen_layers() -> None:
+    assert plan()["freeze"] is None
+    assert plan("freeze(except_first=1, except_last=2, layer_modules=[mlp], except_modules=[norm])")["freeze"] == {
+        "last": 2, "first": 1, "layer_modules": ["mlp"], "modules": ["norm"],
+    }  # fmt: skip
+
+
+def test_the_readme_says_what_is_trained() -> None:
+    def readme(*lines: str, **more: Any) -> str:
+        return compiled(spec(*lines, **more))["README.md"].decode()
+
+    assert "| adapters | rotations of 16 inputs, dropout 0, on all-linear |" in readme("oft(block_size=16)")
+    assert "lm\\_head trained whole; B matrices learn at 8 times the rate |" in readme(
+        "lora(modules_to_save=[lm_head], lr_ratio=8)", train=LLAMA
+    )
+    assert "| trained are | the last 2 layers (mlp), norm |" in readme(
+        "freeze(except_last=2, layer_modules=[mlp], except_modules=[norm])"
+    )
+
+
+@pytest.mark.parametrize("one", ADAPTERS)
+@pytest.mark.parametrize("other", ADAPTERS)
+def test_a_childs_adapter_replaces_its_bases(one: str, other: str, tmp_path: object) -> None:
+    sizes = {"lora": "rank=8, alpha=8", "qlora": "rank=8, alpha=8", "oft": "block_size=8"}
+    root = put(tmp_path, {"base.xp": f"{one}({sizes[one]}, dropout=0.25)\n"})
+    child = spec(other).replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    lora = json.loads(compiled(child, root)["trainer_args.json"])["lora"]
+    assert lora["dropout"] == 0.25
+    assert (lora["kind"], lora["bits"]) == ("oft" if other == "oft" else "lora", 4 if other == "qlora" else None)
+    if other == "oft":
+        assert lora["block_size"] == (8 if one == "oft" else 32)
+    else:
+        assert lora["rank"] == (16 if one == "oft" else 8)
+
+
+@pytest.mark.parametrize("lines", [("lora", "oft"), ("qlora", "oft"), ("lora", "qlora", "oft")])
+def test_adapters_are_one(lines: tuple[str, ...]) -> None:
+    assert set(errors(checked(spec(*lines)))) == {"XP103"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["oft(rank=4, bits=8)", "lora(dora, rslora, lr_ratio=4)", "freeze(except_last=2)", "lora false", "oft false"],
+)
+def test_the_spec_file_says_it_again(line: str) -> None:
+    files = compiled(spec(line))
+    again = compiled(files["spec.xp"].decode())
+    assert json.loads(again["trainer_args.json"])["lora"] == json.loads(files["trainer_args.json"])["lora"]
+    assert json.loads(again["trainer_args.json"])["freeze"] == json.loads(files["trainer_args.json"])["freeze"]
+
+
+def test_whole_modules_take_room() -> None:
+    def micro(line: str) -> int:
+        text = f"xpc 1\ntrain llama-3.1-8b-instruct on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\n{line}\n"
+        found = checked(text + "batch(gbs=256, seq=512)\nmodel(dtype=bf16)\n")
+        assert found.spec is not None
+        return found.spec.integer("batch.micro")
+
+    assert micro("lora(modules_to_save=[embed_tokens, lm_head])") < micro("lora")
+    assert micro("oft") <= micro("lora")

@@ -1,0 +1,154 @@
+"""`xpc doctor` against interpreters that are as wanted, that lack everything, and that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from xpc.compiler import cli, doctor, targets
+
+SECRET = "hf_thisisasecretthatnobodymaysee"
+
+
+@pytest.fixture
+def interpreter(tmp_path: object) -> str:
+    """A Python of this version with no package at all."""
+    path = os.path.join(str(tmp_path), "python")
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+def fake(tmp_path: object, text: str) -> str:
+    path = os.path.join(str(tmp_path), "fake")
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(textwrap.dedent(text))
+    os.chmod(path, 0o755)
+    return path
+
+
+def test_packages_that_are_missing_are_each_told(
+    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    assert cli.main(["doctor", "--python", interpreter]) == 1
+    said = capsys.readouterr().out
+    target = targets.load(targets.DEFAULT)
+    assert target is not None
+    for name, version in target.requirements().items():
+        assert f"WRONG  packages  {name} {version} is not installed (pip install {name}=={version})" in said
+    assert "HF_TOKEN is set" in said
+    assert SECRET not in said
+    assert said.splitlines()[-1] == f"{len(target.requirements())} things are wrong"
+    assert sys.version.split()[0] in said
+
+
+def test_json_is_for_programs(interpreter: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--python", interpreter, "--target", "trl-0.18", "--format", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["python"], answer["target"]) == (interpreter, "trl-0.18")
+    assert answer["wrong"] == sum(one["state"] == "wrong" for one in answer["entries"])
+    assert {"python", "packages", "disk", "tokens"} <= {one["what"] for one in answer["entries"]}
+    assert any("trl 0.18" in one["says"] for one in answer["entries"])
+
+
+def test_what_cannot_be_asked_is_the_tools_failure(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--python", "/no/python"]) == 2
+    assert "there is no interpreter /no/python" in capsys.readouterr().err
+    assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho broken >&2\nexit 3\n")]) == 2
+    assert "could not be asked (status 3): broken" in capsys.readouterr().err
+    assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho hello\n")]) == 2
+    assert "could not be asked" in capsys.readouterr().err
+
+
+def test_the_interpreter_is_the_one_of_launch_sh(
+    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON", interpreter)
+    cli.main(["doctor"])
+    assert capsys.readouterr().out.startswith(f"{interpreter} for {targets.DEFAULT} (")
+
+
+def test_nothing_of_the_stack_is_imported_here() -> None:
+    code = (
+        "import sys; from xpc.compiler import cli\n"
+        "try: cli.main(['doctor', '--python', '/no/python'])\n"
+        "finally: print(sorted({'torch', 'transformers', 'xpc.runtime'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    checked = "import sys; from xpc.compiler import cli; print('xpc.compiler.doctor' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_full_disk_or_one_that_is_read_only_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    from xpc.runtime import doctor as asked
+
+    monkeypatch.setenv("HF_HOME", os.path.join(str(tmp_path), "not", "there"))
+    entries = {says.split(":")[0]: (state, says) for _, state, says in asked.folders()}
+    assert str(tmp_path) in entries["HF_HOME"][1]
+    monkeypatch.setattr(asked.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**30}))
+    entries = {says.split(":")[0]: (state, says) for _, state, says in asked.folders()}
+    assert entries["here"][0] == "note"
+    assert "3.0 GiB free" in entries["here"][1]
+    monkeypatch.setattr(asked.os, "access", lambda *_: False)
+    assert {state for _, state, _ in asked.folders()} == {"wrong"}
+
+
+def test_a_login_is_seen_and_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    from xpc.runtime import doctor as asked
+
+    for name in ("HF_TOKEN", "HF_TOKEN_PATH", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with open(os.path.join(str(tmp_path), "token"), "w", encoding="utf-8") as handle:
+        handle.write(SECRET)
+    said = [says for what, _, says in asked.variables() if what == "tokens"]
+    assert said == ["HF_TOKEN is not set, and `hf auth login` has left one", "WANDB_API_KEY is not set"]
+
+
+def test_other_versions_are_wrong_and_a_local_part_is_not() -> None:
+    from importlib.metadata import version
+
+    from xpc.runtime import doctor as asked
+
+    real = version("attrs")
+    entries = list(asked.packages({"attrs": real + "+cpu", "pytest": "0.1"}, {"no-such-package": "3", "lark": "0"}))
+    assert ("packages", "fine", "1 as the target pins them: attrs") in entries
+    assert ("packages", "note", "not installed, and only some runs need them: no-such-package") in entries
+    assert [says.split()[0] for _, state, says in entries if state == "wrong"] == ["pytest", "lark"]
+
+
+def test_the_network_is_left_alone(monkeypatch: pytest.MonkeyPatch, interpreter: str) -> None:
+    from xpc.runtime import doctor as asked
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert asked.python()[1] == "fine"
+    assert list(asked.packages({}, {})) == []
+    assert list(asked.folders())
+    assert list(asked.variables())
+
+
+@pytest.mark.slow
+def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    target = targets.load(targets.DEFAULT)
+    assert target is not None
+    try:
+        entries = doctor.ask(sys.executable, target)
+    except doctor.Unusable as error:
+        pytest.fail(str(error))
+    assert [one for one in entries if one["state"] == "wrong"] == []
+    assert next(one["says"] for one in entries if one["what"] == "torch").startswith(target.pins["torch"])

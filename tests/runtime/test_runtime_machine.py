@@ -1,0 +1,172 @@
+"""Drivers, compilers and GPUs that are made up here, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runtime_bundles import plan, source, write
+
+from xpc.runtime import collective, machine, preflight
+from xpc.runtime.bundle import Bundle, read
+
+
+def program(folder: Path, name: str, text: str = "exit 0") -> None:
+    folder.mkdir(exist_ok=True, parents=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("built", "able", "visible", "words"),
+    [
+        (None, (13, 0), None, "is built without CUDA"),
+        ("13.0", None, None, "there is no NVIDIA driver"),
+        (
+            "13.0",
+            (12, 2),
+            None,
+            "is built for CUDA 13.0, and the NVIDIA driver knows CUDA 12.2 at most; install a newer",
+        ),
+        ("13.0", (12, 2), "", "CUDA_VISIBLE_DEVICES hides them all"),
+        ("12.8", (12, 2), None, "the NVIDIA driver knows CUDA 12.2, and torch is built for 12.8"),
+    ],
+)
+def test_why_torch_sees_no_gpu(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, built: str | None, able: Any, visible: str | None, words: str
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr(machine, "driver", lambda: able)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert words in machine.blind()
+
+
+def test_the_driver_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(place: Any) -> int:
+        place._obj.value = 12040
+        return 0
+
+    monkeypatch.setattr(machine.ctypes, "CDLL", lambda _: SimpleNamespace(cuDriverGetVersion=version))
+    assert machine.driver() == (12, 4)
+    monkeypatch.setattr(machine.ctypes, "CDLL", lambda _: SimpleNamespace(cuDriverGetVersion=lambda _: 3))
+    assert machine.driver() is None
+
+    def none(_: str) -> Any:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(machine.ctypes, "CDLL", none)
+    assert machine.driver() is None
+
+
+@pytest.mark.parametrize(
+    ("built", "gpu", "runs"),
+    [
+        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 under a torch that dropped it
+        (["sm_70", "sm_80"], (7, 0), True),
+        (["sm_80"], (8, 6), True),
+        (["sm_86"], (8, 0), False),
+        ([], (7, 0), True),
+        (["sm_90a", "compute_90"], (9, 0), True),
+    ],
+)
+def test_kernels_by_architecture(built: list[str], gpu: tuple[int, int], runs: bool) -> None:
+    assert machine.has_kernels(built, *gpu) is runs
+
+
+def zero(tmp_path: Path, optimizer: dict[str, Any] | None, offload: str = "none") -> Bundle:
+    folder = write(str(tmp_path / "bundle"), plan("trl-1.16", "tiny", [source("d.jsonl")], zero=2))
+    deepspeed: dict[str, Any] = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": offload}}}
+    if optimizer is not None:
+        deepspeed["optimizer"] = optimizer
+    with open(os.path.join(folder, "deepspeed.json"), "w", encoding="utf-8") as handle:
+        json.dump(deepspeed, handle)
+    return read(folder)
+
+
+def test_the_extension_that_the_optimizer_is(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_prebuilt", set)
+    monkeypatch.setattr(machine, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
+    adam = {"type": "AdamW", "params": {"lr": 1}}
+    told = machine.extensions(zero(tmp_path / "a", adam))
+    assert told == [
+        "DeepSpeed compiles its fused_adam when this run starts, and ninja is not on PATH (pip install ninja)"
+    ]
+    assert "its cpu_adam when" in machine.extensions(zero(tmp_path / "b", adam, "cpu"))[0]
+    monkeypatch.setattr(machine, "_prebuilt", lambda: {"fused_adam"})
+    assert machine.extensions(zero(tmp_path / "c", adam)) == []
+    assert machine.extensions(zero(tmp_path / "d", adam, "cpu")) != []
+    # torch's own Adam, on a CPU, and an optimizer of transformers
+    assert machine.extensions(zero(tmp_path / "e", {"type": "AdamW", "params": {"torch_adam": True}})) == []
+    assert machine.extensions(zero(tmp_path / "f", None)) == []
+    one = read(write(str(tmp_path / "g"), plan("trl-1.16", "tiny", [source("d.jsonl")])))
+    assert machine.extensions(one) == []
+
+
+def test_what_a_deepspeed_was_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    assert machine._prebuilt() == set()
+    text = "version='0.19.8'\ninstalled_ops={'cpu_adam': True, 'fused_adam': False}\n"
+    (tmp_path / "git_version_info_installed.py").write_text(text)
+    assert machine._prebuilt() == {"cpu_adam"}
+    monkeypatch.setattr(machine, "find_spec", lambda _: None)
+    assert machine._prebuilt() == set()
+
+
+def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils import cpp_extension
+
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("DS_SKIP_CUDA_CHECK", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setattr(machine.sys, "executable", str(tmp_path / "env" / "python"))
+    assert machine.lacking(cuda=False) == [
+        "ninja is not on PATH (pip install ninja)",
+        "there is no C++ compiler (c++ is not on PATH)",
+    ]
+    program(tmp_path / "env", "ninja")  # an environment that was not activated
+    assert machine.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
+    monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
+    program(tmp_path / "bin", "c++")
+    assert machine.lacking(cuda=False) == []
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert machine.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    assert "there is no CUDA toolkit" in machine.lacking(cuda=True)[0]
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path / "cuda"))
+    assert "does not run" in machine.lacking(cuda=True)[0]
+    program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert machine.lacking(cuda=True) == [f"{tmp_path}/cuda/bin/nvcc is of CUDA 11.8, and torch is built for CUDA 13.0"]
+    monkeypatch.setattr(torch.version, "cuda", "11.7")
+    assert machine.lacking(cuda=True) == []
+
+
+def test_the_gpus_of_one_node_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = read(write(str(tmp_path / "bundle"), plan("trl-1.16", "tiny", [source("d.jsonl")])))
+    monkeypatch.setattr(collective, "bounded", lambda work: {"nccl": 212.0})
+    assert preflight.between_gpus(bundle) == []
+    assert capsys.readouterr().out == ""  # a CPU run
+    bundle.run.update(device="cuda", processes_per_node=8)
+    assert preflight.between_gpus(bundle) == []
+    assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
+    monkeypatch.setattr(collective, "bounded", lambda work: {"error": "invalid usage"})
+    assert preflight.between_gpus(bundle) == []
+    assert "warning: not possible (invalid usage)" in capsys.readouterr().out
+    monkeypatch.setattr(collective, "left_behind", True)
+    assert "NCCL hangs between the 8 GPUs of this node" in preflight.between_gpus(bundle)[0]

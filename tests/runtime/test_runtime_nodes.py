@@ -1,0 +1,396 @@
+"""The meeting of several nodes, played by threads of this process: who is missing, who is wrong, and what all find."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime_bundles import plan, source, write
+
+from xpc.runtime import collective, errors, facts, meeting, network, nodes, shared
+from xpc.runtime.bundle import Bundle, read
+from xpc.runtime.errors import RunError
+from xpc.runtime.nodes import Node, Seat
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
+    monkeypatch.chdir(tmp_path)
+    return made(tmp_path / "bundle")
+
+
+def made(folder: Path) -> Bundle:
+    os.makedirs(folder)
+    facts_ = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts_["run"].update(nodes=2, world_size=2, gbs=16)
+    return read(write(str(folder), facts_))
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(errors, "_hushed", False)
+    monkeypatch.setattr(meeting, "hush", lambda: None)
+    monkeypatch.setattr(collective, "store", lambda address, port=0: type("Store", (), {"port": 1}))
+    monkeypatch.setattr(collective, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
+
+
+def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "127.0.0.1") -> Seat:
+    return Seat(rank, count, address, port, wait)
+
+
+def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
+    """What each node's error says, empty where it passed; all at once."""
+    said = [""] * len(seats)
+
+    def one(index: int) -> None:
+        try:
+            meeting.hold(bundles[index], seats[index], lambda: list(found[index]))
+        except RunError as error:
+            said[index] = str(error)
+
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(len(seats))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return said
+
+
+def test_nodes_that_agree_pass_and_the_port_is_free(
+    bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):  # the second meeting has the port at once
+        assert hold([seat(rank, port, 3) for rank in range(3)], [bundle] * 3, [[], [], []]) == ["", "", ""]
+    assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes meet; all-reduce over them: gloo 1 GB/s"
+    assert not os.path.exists(bundle.output_dir)
+    assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
+
+
+def test_findings_are_told_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
+    seats, host = [seat(rank, port, 3) for rank in range(3)], socket.gethostname()
+    said = hold(seats, [bundle] * 3, [["no disk"], ["no disk", "no GPU"], ["no disk", "no data"]])
+    assert said == [
+        f"3 things stop this run:\n  - every node: no disk\n  - node 1 ({host}): no GPU\n  - node 2 ({host}): no data",
+        f"node 1 ({host}) stops with the others; node 0 says why",
+        f"node 2 ({host}) stops with the others; node 0 says why",
+    ]
+    many = hold(seats, [bundle] * 3, [[], ["no GPU"], ["no GPU"]])[0]
+    assert many == "2 nodes (1, 2): no GPU"
+
+
+def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, port: int) -> None:
+    class Broken(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise KeyError("params")
+
+    said = hold([seat(0, port, wait=30), seat(1, port, wait=30)], [bundle] * 2, [[], Broken()])
+    assert "its check broke (KeyError: 'params')" in said[0]
+    assert "stops with the others" in said[1]
+
+
+def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
+    said = hold([seat(0, port, 4, wait=1), seat(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
+    assert said[0].splitlines()[1:] == [
+        "  - nodes 1, 3 did not come within 1 s",
+        f"  - node 2 ({socket.gethostname()}): no GPU",
+    ]
+    assert "stops with the others" in said[1]
+    alone = hold([seat(1, port, wait=1)], [bundle], [["no GPU"]])
+    assert f"did not reach node 0 within 1 s: nothing listens on 127.0.0.1:{port}" in alone[0]
+    assert "that is an address of this node itself" in alone[0]
+    assert alone[0].endswith("- no GPU")  # what this node found is not lost
+
+
+def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> None:
+    host = socket.gethostname()
+    started = time.monotonic()
+    said = hold([seat(0, port, 3, 60), seat(1, port, 3, 60), seat(1, port, 3, 60)], [bundle] * 3, [[], [], []])
+    assert f"{host} and {host} both have NODE_RANK 1" in said[0]
+    assert all("stops with the others" in one for one in said[1:])
+    said = hold([seat(0, port, wait=60), seat(7, port, wait=60)], [bundle] * 2, [[], []])
+    assert said[0] == f"{host} has NODE_RANK 7, and this run has the nodes 0 to 1"
+    assert said[1] == "NODE_RANK is 7, and this run has the nodes 0 to 1"
+    assert time.monotonic() - started < 50, "nobody waits for the right one"
+
+
+def test_a_taken_port_names_who_has_it(bundle: Bundle, port: int) -> None:
+    with socket.create_server(("", port)):
+        said = hold([seat(0, port)], [bundle], [[]])
+    assert said[0].startswith(f"port {port} cannot be used for the rendezvous: Address already in use (by process ")
+    assert f"process {os.getpid()}," in said[0]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[1]\n", b"\xff\xfe\n", b"{}\n"])
+def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, port: int, answer: bytes) -> None:
+    with socket.create_server(("", port)) as other:
+
+        def speak() -> None:
+            connection, _ = other.accept()
+            connection.recv(100)
+            connection.sendall(answer)
+            connection.recv(10**6)
+            connection.close()
+
+        thread = threading.Thread(target=speak, daemon=True)
+        thread.start()
+        said = hold([seat(1, port)], [bundle], [[]])
+        thread.join(10)
+    assert said[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
+
+
+def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None:
+    knocked = threading.Event()
+
+    class Late(list[str]):
+        """Node 1 comes when the strangers have been there."""
+
+        def __iter__(self) -> Iterator[str]:
+            knocked.wait(30)
+            return super().__iter__()
+
+    def knock() -> None:
+        until = time.monotonic() + 20
+        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x01\n", b'{"xpc": 1, "rank": "x"}\n'):
+            while time.monotonic() < until:
+                try:
+                    with socket.create_connection(("127.0.0.1", port)) as one:
+                        one.sendall(text)
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.05)
+        knocked.set()
+
+    thread = threading.Thread(target=knock)
+    thread.start()
+    said = hold([seat(0, port, wait=30), seat(1, port, wait=30)], [bundle, bundle], [[], Late()])
+    thread.join()
+    assert knocked.is_set()
+    assert said == ["", ""]
+
+
+def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, tmp_path: Path) -> None:
+    other = made(tmp_path / "other")
+    with open(os.path.join(other.folder, "accelerate.yaml"), "a", encoding="utf-8") as handle:
+        handle.write("# by hand\n")
+    said = hold([seat(0, port), seat(1, port)], [bundle, other], [[], []])
+    assert ": its bundle is sha256:" in said[0]
+    assert said[0].endswith("the file accelerate.yaml differs")
+    first, second = facts.own(bundle), facts.own(bundle)
+    assert facts.differences(first, second) == []
+    second["versions"] = {**second["versions"], "Python": "3.99"}
+    second["files"] = {}
+    told = facts.differences(first, second)
+    assert "and node 0 has sha256:" in told[0]
+    assert " more differ" in told[0]
+    assert told[1:] == [f"Python is 3.99, and {first['versions']['Python']} on node 0"]
+
+
+def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundle) -> None:
+    assert {"trainer_args.json", "accelerate.yaml", "trainer/run.py", "trainer/nodes.py"} <= set(facts.contents(bundle))
+    with open(os.path.join(bundle.folder, "bundle.toml"), "w", encoding="utf-8") as handle:
+        handle.write('[files]\n"README.md" = "sha256:1"\n"data/rows.jsonl" = "sha256:2"\n')
+    files = facts.contents(bundle)
+    assert files["data/rows.jsonl"] == "sha256:2"
+    assert "bundle.toml" in files
+    assert "README.md" not in files  # is not there
+
+
+def test_a_clock_is_compared_within_the_round_trip() -> None:
+    near, far = socket.socketpair()
+    node = Node(1, {"host": "second"}, [], nodes.Line(near))
+    other = nodes.Line(far)
+    clock = iter([100.0, 102.0])
+
+    def answer() -> None:
+        other.read(5)
+        other.send({"xpc": 1, "time": 131.0})
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert nodes.skew(node, lambda: next(clock)) == (30.0, 1.0)
+    thread.join()
+    other.close()
+    assert nodes.ask(node, {"ask": "clock"}) == {}
+    assert node.found[0].startswith("it ended while it was asked about its clock")
+    node.found.clear()
+    assert nodes.hear(node) == {}
+
+
+def test_a_clock_that_is_off_is_a_warning(
+    bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "skew", lambda one: (-40.0, 0.1))
+    assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
+    assert f"warning: the clock of node 1 ({socket.gethostname()}) is 40 s behind node 0's" in capsys.readouterr().out
+
+
+def test_a_folder_that_another_node_does_not_see(
+    bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "sees", lambda *_: False)
+    said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
+    assert said[0].endswith(
+        f"it does not see {bundle.output_dir} of node 0, where this run writes, and every process writes its part of a "
+        "checkpoint there; start from a folder that all nodes share"
+    )
+    for none in ({"save_strategy": "no"}, {"save_only_model": True}):
+        monkeypatch.setattr(bundle, "arguments", {**bundle.arguments, **none})
+        assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
+        assert "could not save there" in capsys.readouterr().out
+        assert shared.needed(bundle) == ""
+
+
+def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "PATIENCE", 0.2)
+    with shared.Probe(bundle) as probe:
+        assert probe.levels == 1  # the output folder is not there yet
+        assert shared.sees(bundle, probe.name, probe.levels)
+        assert not shared.sees(bundle, probe.name, 0)
+        assert not shared.sees(bundle, "../" + probe.name, 1)
+    assert not shared.sees(bundle, probe.name, probe.levels)
+    os.mkdir(bundle.output_dir)
+    with shared.Probe(bundle) as probe:
+        assert probe.levels == 0
+        assert shared.sees(bundle, probe.name, 0)
+    os.rmdir(bundle.output_dir)
+    monkeypatch.setattr(shared, "PREFIX", "no/such/folder/")
+    with shared.Probe(bundle) as probe:
+        assert probe.error.startswith("cannot write to ")
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); GLOO_SOCKET_IFNAME"),
+        ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); NCCL_SOCKET_IFNAME"),
+    ],
+)
+def test_an_all_reduce_that_fails_stops_the_run(
+    bundle: Bundle, port: int, monkeypatch: pytest.MonkeyPatch, out: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(collective, "bounded", lambda work: dict(out))
+    monkeypatch.setattr(collective, "left_behind", False)
+    said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
+    assert said[0].startswith(f"every node: {words}")
+
+
+def test_a_slow_network_is_told_in_the_line() -> None:
+    assert meeting.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
+    assert meeting.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
+
+
+def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective, "left_behind", False)
+    gate = threading.Event()
+
+    def hangs(out: dict[str, Any]) -> None:
+        out["trying"] = "nccl"
+        gate.wait(60)
+
+    told = collective.bounded(hangs, 0.1)
+    gate.set()
+    assert told == {"trying": "nccl", "error": "it did not end within 0 s"}
+    assert collective.left_behind
+
+    def fails(out: dict[str, Any]) -> None:
+        raise RuntimeError("first line\nsecond line")
+
+    assert collective.bounded(fails) == {"error": "first line"}
+    assert collective.bounded(lambda out: out.update(gloo=2.0)) == {"gloo": 2.0}
+
+
+VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+
+
+def test_the_seat_is_read_from_the_environment() -> None:
+    assert nodes.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
+    assert nodes.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
+    assert nodes.seat(1, VARIABLES) is None
+    assert nodes.seat(2, {}) is None
+    assert nodes.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"NODE_RANK": "-1"}, "NODE_RANK is '-1', and should be a number"),
+        ({"NODE_RANK": "٣"}, "should be a number"),
+        ({"MASTER_PORT": "70000"}, "a port is 1 to 65535"),
+        ({"MASTER_PORT": ""}, "MASTER_PORT is ''"),
+        ({"MASTER_ADDR": ""}, "set MASTER_ADDR to the address of node 0"),
+        ({"XPC_NODE_WAIT": "long"}, "XPC_NODE_WAIT is 'long'"),
+    ],
+)
+def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
+    with pytest.raises(RunError, match=words.replace("(", "\\(")):
+        nodes.seat(2, {**VARIABLES, **changes})
+
+
+def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"lo0": [], "docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"], "ib0": ["10.1.0.7"]}
+    monkeypatch.setattr(network, "_interfaces", lambda: held)
+    monkeypatch.setattr(network, "own_address", lambda toward, port: "10.1.0.7")
+    environ = {"MASTER_ADDR": "10.1.0.1", "MASTER_PORT": "29500"}
+    network.choose(environ)
+    assert (environ["GLOO_SOCKET_IFNAME"], environ["PET_LOCAL_ADDR"]) == ("ib0", "10.1.0.7")
+    own = {"MASTER_ADDR": "10.1.0.1", "GLOO_SOCKET_IFNAME": "eth0"}
+    network.choose(own)
+    assert own["GLOO_SOCKET_IFNAME"] == "eth0"
+    monkeypatch.setattr(network, "own_address", lambda toward, port: None)
+    nothing: dict[str, str] = {"MASTER_ADDR": "10.1.0.1"}
+    network.choose(nothing)
+    assert nothing == {"MASTER_ADDR": "10.1.0.1"}
+    nowhere: dict[str, str] = {}
+    network.choose(nowhere)
+    assert nowhere == {}
+
+
+def test_the_loopback_is_no_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian has the machine's own name at 127.0.1.1: MASTER_ADDR then leads node 0 to its loopback."""
+    found = network.own_address("127.0.1.1", 29500)
+    assert found is None or not found.startswith("127.")
+    monkeypatch.setattr(network, "resolve", refuse)
+    monkeypatch.setattr(network, "NOWHERE", ("127.0.0.1", 9))
+    monkeypatch.setattr(network, "_interfaces", lambda: {"docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"]})
+    assert network.own_address("nobody.invalid", 29500) == "10.0.0.7"
+
+
+def refuse(*_: object) -> Any:
+    raise socket.gaierror(-2, "Name or service not known")
+
+
+def failing(error: OSError) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "MASTER_ADDR is node-a, which this node cannot resolve"),
+        (TimeoutError(), "node-a:29500 does not answer: the machine is down, or a firewall"),
+        (OSError(113, "No route to host"), "node-a:29500 cannot be reached: No route to host"),
+    ],
+)
+def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSError, words: str) -> None:
+    monkeypatch.setattr(network, "resolve", failing(error))
+    with pytest.raises(RunError, match="^" + words):
+        network.reach("node-a", 29500, time.monotonic())

@@ -1,0 +1,42 @@
+"""The threat page names tests, codes and pins that exist."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import tomllib
+
+from compile_support import REPOSITORY
+
+from xpc.compiler.codes import CODES
+from xpc.compiler.rules import every
+from xpc.grammar.codes import CODES as SYNTAX
+
+with open(os.path.join(REPOSITORY, "docs", "security.md"), encoding="utf-8") as handle:
+    PAGE = handle.read()
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    there = ""
+    for path in glob.glob(os.path.join(REPOSITORY, "tests", "security", "test_*.py")):
+        with open(path, encoding="utf-8") as handle:
+            there += handle.read()
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    assert len(named) > 30
+    assert not [name for name in sorted(named) if f"def {name}(" not in there]
+    assert all(os.path.exists(os.path.join(REPOSITORY, path)) for path in re.findall(r"`(tests/[\w/.]+)`", PAGE))
+
+
+def test_every_code_that_is_named_is_there() -> None:
+    known = {*CODES, *SYNTAX, *(rule.code for rule in every())}
+    assert set(re.findall(r"XP\d{3}", PAGE)) <= known
+
+
+def test_both_stacks_pin_a_datasets_without_scripts() -> None:
+    for name in ("trl-0.18", "trl-1.16"):
+        with open(os.path.join(REPOSITORY, "compiler", "targets", f"{name}.toml"), "rb") as handle:
+            pins = str(tomllib.load(handle))
+        found = re.search(r"'datasets': '(\d+)\.", pins)
+        assert found is not None, name
+        assert int(found[1]) >= 4, "datasets 3 still has scripts"
