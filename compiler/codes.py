@@ -187,8 +187,8 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP888": (
         "array-larger-than-usual",
         "warning",
-        "Slurm refuses an array with an index of `MaxArraySize` or above, and that is 1001 unless slurm.conf says more: "
-        "`sbatch` ends with `Invalid job array specification`. Source: slurm.conf(5).",
+        "Slurm refuses an array with an index of `MaxArraySize` or above, which is 1001 unless slurm.conf says more. "
+        "Today: `sbatch` ends with `Invalid job array specification`. Source: slurm.conf(5); executed.",
     ),
     "XP901": (
         "unused-silence",

@@ -17,8 +17,8 @@ OWNED = {
     "accelerate": {
         "compute_environment": "launch", "distributed_type": "strategy", "mixed_precision": "precision",
         "use_cpu": "hardware", "num_machines": "nodes", "num_processes": "hardware", "machine_rank": "nodes",
-        "main_process_ip": "nodes",
-        "main_process_port": "nodes", "rdzv_backend": "launch.rendezvous", "same_network": "nodes", "gpu_ids": "hardware",
+        "main_process_ip": "nodes", "main_process_port": "nodes",
+        "rdzv_backend": "launch.rendezvous", "same_network": "nodes", "gpu_ids": "hardware",
         "deepspeed_config": "strategy", "fsdp_config": "strategy", "parallelism_config": "strategy",
         "fsdp_version": "strategy", "fsdp_sharding_strategy": "strategy",
         "fsdp_reshard_after_forward": "strategy.reshard",

@@ -15,38 +15,20 @@ from xpc.compiler.codes import report
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Written
 from xpc.compiler.load import Loaded, overlay
+from xpc.compiler.member import APART, Member
 from xpc.compiler.resolve import resolve
 from xpc.compiler.rules import check
-from xpc.compiler.silence import Silenced
 from xpc.compiler.silence import apply as silence
-from xpc.compiler.spec import DERIVED, Origin, Spec, Value
-from xpc.compiler.sweep import MOST, Grid, Pick, fitted, read
+from xpc.compiler.sweep import MOST, Grid, Pick, fitted
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
-from xpc.grammar.record import evolve, mutable, record
+from xpc.grammar.record import evolve, mutable
 
 LONGEST = 120
 """Letters of a member's name; a longer one is cut, and told apart by a digest."""
-APART = ("save", "track.name", "save.hub.revision")
-"""What is another in every member, so that it does not tell two runs apart."""
 LARGEST_ARRAY = 1001
 """Tasks of an array where slurm.conf does not set MaxArraySize (slurm.conf(5): 1001, for indices below it)."""
 KINDS = 3
 """Findings with one code at one place that are told, where they differ by member."""
-
-
-@record
-class Member:
-    """One run of a sweep: its stable name, its number from 0, the value of every swept setting as names show it.
-
-    `spec` is None where an error stands; `problems` and `silenced` are this member's own.
-    """
-
-    name: str
-    index: int
-    settings: tuple[tuple[str, str], ...]
-    spec: Spec | None
-    problems: tuple[Diagnostic, ...] = ()
-    silenced: tuple[Silenced, ...] = ()
 
 
 @mutable
@@ -67,10 +49,9 @@ class Shared(Workspace):
 
 
 def members(
-    loaded: Loaded, workspace: Workspace, told: Callable[[list[Diagnostic]], list[Diagnostic]]
+    loaded: Loaded, grid: Grid, workspace: Workspace, told: Callable[[list[Diagnostic]], list[Diagnostic]]
 ) -> tuple[list[Member], list[Diagnostic]]:
     """Every member, checked, and all findings of the sweep. `told` takes out of a member's what is not to be told."""
-    grid = read(loaded)
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     names = _names(rows)
     answers: dict[tuple[str, str, int], Read | str] = {}
@@ -121,25 +102,6 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
             name = f"{name[: LONGEST - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
         out.append(name)
     return out
-
-
-def plain_name(name: str) -> str:
-    """A member's name where `=` and `,` are not at home: a branch, the name of a run."""
-    return name.replace("=", "-").replace("+", "-").replace(",", "_")
-
-
-def keep_apart(values: dict[str, Value], member: str) -> None:
-    """Give a member of a sweep a folder, a name and a branch of its own; `values` are changed in place.
-
-    A run whose name is not written is called like its bundle, which has the member's name in it.
-    """
-    save, name, hub = values["save"], values.get("track.name"), values.get("save.hub")
-    origin = Origin(save.origin.kind, save.origin.label, "a folder a member")
-    values["save"] = Value(f"{str(save.value).rstrip('/')}/{member}", origin)
-    if name is not None:
-        values["track.name"] = Value(f"{name.value}-{plain_name(member)}", name.origin)
-    if hub is not None and hub.value is True and "save.hub.revision" not in values:
-        values["save.hub.revision"] = Value(plain_name(member), Origin(DERIVED, None, "the member of the sweep"))
 
 
 # -- findings ---------------------------------------------------------------------------------------------------------
@@ -215,11 +177,13 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
         return
     first = specs[0][1]
     place = next(iter(grid.places.values()))
-    if first.flag("save.hub") and first.written("save.hub.revision") and "save.hub.revision" not in grid.places:
+    pushed = [(spec.get("save.hub.name"), spec.get("save.hub.revision")) for _, spec in specs if spec.flag("save.hub")]
+    branches = len(set(pushed))
+    if branches < len(pushed):
         yield report(
             "XP886",
-            "every member pushes to one branch",
-            first.label("save.hub.revision", "of all members"),
+            f"{len(pushed)} members push to {'one branch' if branches == 1 else f'{branches} branches'}",
+            next(spec.label("save.hub.revision") for _, spec in specs if spec.written("save.hub.revision")),
             help="leave `revision` out: each member has a branch of its own",
         )
     if first.get("launch") == "slurm":

@@ -14,8 +14,9 @@ from xpc.grammar.record import evolve, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.load import Loaded
-    from xpc.compiler.members import Member
+    from xpc.compiler.member import Member
     from xpc.compiler.silence import Silenced
+    from xpc.compiler.sweep import Grid
 
 ASSUMED = "XP190"
 FIRST_RULE = "XP200"
@@ -40,11 +41,15 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     source, problems = decode(data, name)
     loaded = load(source, workspace)
+    loaded.problems = [*problems, *loaded.problems]
     if loaded.sweep is not None:
-        loaded.problems = [*problems, *loaded.problems]
-        return _check_sweep(loaded, workspace)
+        from xpc.compiler.sweep import read  # most specs are one run
+
+        grid = read(loaded)
+        if grid.groups or grid.problems:
+            return _check_sweep(loaded, grid, workspace)
     spec, resolve_problems = resolve(loaded, workspace)
-    found = [*problems, *loaded.problems, *resolve_problems]
+    found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
     return _checked(loaded, spec, _told(found))
@@ -57,11 +62,13 @@ def _told(found: list[Diagnostic]) -> list[Diagnostic]:
     return found
 
 
-def _check_sweep(loaded: Loaded, workspace: Workspace) -> Checked:
+def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
     """Every run that a sweep stands for."""
-    from xpc.compiler.members import members  # most specs are one run
+    from xpc.compiler.members import members
 
-    runs, found = members(loaded, workspace, _told)
+    runs, found = members(loaded, grid, workspace, _told)
+    if any(one.severity == ERROR for one in grid.problems):
+        found = [one for one in found if one.code != ASSUMED]  # what the sweep would say instead is not known
     checked = _checked(loaded, runs[0].spec, _told(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 
@@ -86,5 +93,5 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
     if checked.members:
         from xpc.compiler.lower.sweep import sweep
 
-        return sweep(checked), checked
+        return sweep(checked.members, checked.problems), checked
     return lower(checked.spec, checked.problems, checked.silenced), checked

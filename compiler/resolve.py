@@ -73,7 +73,7 @@ class _Resolver:
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
         Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
         if loaded.member:
-            from xpc.compiler.members import keep_apart  # one run of a sweep
+            from xpc.compiler.member import keep_apart  # one run of a sweep
 
             keep_apart(self.values, loaded.member)
         self._edition()

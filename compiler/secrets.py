@@ -17,7 +17,7 @@ TOKENS = {
     "a key of Google": r"(?<![A-Za-z0-9])AIza[0-9A-Za-z_-]{35}",
     "a private key": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----",
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
-    "a password inside of a URL": r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
+    "a password inside of a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
 """What each is, and its shape as its issuer documents it or secret scanners look for it. Hex digests are in none."""
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
@@ -43,9 +43,10 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 def masked(text: str) -> str:
     """The text with stars in the place of what looks like a secret; nothing else moves."""
+    letters = list(text)
     for start, end, _ in find(text):
-        text = text[:start] + "*" * (end - start) + text[end:]
-    return text
+        letters[start:end] = "*" * (end - start)
+    return "".join(letters)
 
 
 def is_secret(key: str, value: str) -> bool:

@@ -162,14 +162,14 @@ class _Reader:
             self.problem("XP880", "the zip varies nothing", head.span, help="a zip holds `gbs = [128, 256]` lines")
         lengths = {len(found) for _, found in axes}
         if len(lengths) > 1:
-            (first, longest), (other, found) = axes[0], next(one for one in axes if len(one[1]) != len(axes[0][1]))
+            (first, longer), (other, shorter) = axes[0], next(each for each in axes if len(each[1]) != len(axes[0][1]))
             self.problem(
                 "XP881",
-                f"a zip takes its lists side by side, and these have {len(longest)} and {len(found)} values",
+                f"a zip takes its lists side by side, and these have {len(longer)} and {_values(len(shorter))}",
                 other.value.span,
-                f"{len(found)} values",
-                f"give `{other.name.text}` {len(longest)} values, as `{first.name.text}` has",
-                related=(Label(self.out.source, first.value.span, f"{len(longest)} values"),),
+                _values(len(shorter)),
+                f"give `{other.name.text}` {_values(len(longer))}, as `{first.name.text}` has",
+                related=(Label(self.out.source, first.value.span, _values(len(longer))),),
             )
             return
         self.group([found for _, found in axes])
@@ -308,6 +308,10 @@ class _Reader:
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
         return _safe("true" if item.node is None else self.source_text(item.node))
+
+
+def _values(count: int) -> str:
+    return "1 value" if count == 1 else f"{count} values"
 
 
 def _safe(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .bundle import Bundle
@@ -11,7 +12,8 @@ from .errors import RunError, say
 def freeze(bundle: Bundle, model: Any) -> None:
     """Lets only the named layers and modules of ``model`` have gradients. Raises RunError where a name finds none.
 
-    A name stands for every module that has it as a part of its path. Weights that are shared by two modules are trained
+    A name stands for every module that has it as a part of its path, a pattern for every parameter whose whole name
+    begins with it. Weights that are shared by two modules are trained
     where one of them is named. The score of a reward model is new, and always trained.
     """
     plan = bundle.frozen
@@ -20,11 +22,16 @@ def freeze(bundle: Bundle, model: Any) -> None:
     last, first = plan["last"] or 0, plan["first"] or 0
     chosen = {*range(min(first, count)), *range(max(0, count - last), count)}
     inside, outside = plan["layer_modules"], list(plan["modules"] or [])
+    patterns = {one: re.compile(one) for one in plan["parameters"] or []}
     if bundle.method == "reward":
         outside.append("score")
     trained: set[int] = set()
     found: set[str] = set()
     for name, weight in model.named_parameters(remove_duplicate=False):
+        matching = {one for one, pattern in patterns.items() if pattern.match(name)}
+        if matching:
+            trained.add(id(weight))
+            found |= matching
         parts = name.split(".")[:-1]
         wanted = outside
         if name.startswith(home):
@@ -39,7 +46,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
         if here:
             trained.add(id(weight))
             found |= here
-    missing = [name for name in [*(inside or []), *outside] if name not in found]
+    missing = [name for name in [*(inside or []), *outside, *patterns] if name not in found]
     if missing:
         raise RunError(f"`freeze` names {missing[0]!r}, and this model has no weight there")
     weights = list(model.parameters())

@@ -39,6 +39,10 @@ def load_tokenizer(bundle: Bundle) -> Any:
     if wanted["chat_template"]:
         template = integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
         tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
+    if wanted.get("added"):
+        from tokenizers import AddedToken
+
+        tokenizer.add_tokens([AddedToken(one, normalized=False) for one in wanted["added"]])
     vocabulary = tokenizer.get_vocab()
     for kind in ("eos_token", "pad_token"):
         token = wanted[kind] or bundle.arguments.get(kind)
@@ -90,10 +94,27 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
             ) from error
         raise RunError(f"cannot load {_where(bundle)}: {_first_line(error)}") from error
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
+    if bundle.tokenizer.get("added"):
+        grow(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
     if plan["liger"]:
         apply_liger(bundle, model)
     return model
+
+
+def grow(bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    """Gives the model a row for each token of the tokenizer; new rows are drawn with the seed of the run.
+
+    A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary have
+    rows for new tokens already.
+    """
+    import torch
+
+    if len(tokenizer) <= model.config.get_text_config().vocab_size:
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(bundle.arguments["seed"]))
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:

@@ -131,7 +131,8 @@ def gather(listener: socket.socket, here: Seat, mine: Node) -> tuple[list[Node],
         line = Line(connection)
         try:
             hello = line.read(HELLO)
-            one = Node(int(hello["rank"]), hello["facts"], [str(text) for text in hello["found"]], line)
+            one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
+            dict(one.facts["files"]), dict(one.facts["versions"])  # a line of another program has none
             host = str(one.facts["host"])
             if one.facts.get("token") == mine.facts["token"]:  # this node itself, through an address that leads back
                 line.close()
@@ -142,7 +143,7 @@ def gather(listener: socket.socket, here: Seat, mine: Node) -> tuple[list[Node],
             continue
         if one.rank in came:
             said.append(f"{came[one.rank].facts['host']} and {host} both have NODE_RANK {one.rank}")
-        elif one.rank >= here.nodes:
+        elif not 0 <= one.rank < here.nodes:
             said.append(f"{host} has NODE_RANK {one.rank}, and this run has the nodes 0 to {here.nodes - 1}")
         if said:
             dismiss([*came.values(), one])

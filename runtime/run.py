@@ -15,6 +15,8 @@ from .errors import RunError, rank, say, stop
 
 GONE = ("closed by peer", "reset by peer")
 """What gloo says when a process at the other end has ended."""
+SILENT = ("Timed out waiting", "Timeout waiting")
+"""What gloo and NCCL say when one did not answer for as long as `launch.nccl_timeout` allows."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -42,9 +44,13 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same launch goes on from the newest complete checkpoint")
         return 130
     except RuntimeError as error:
-        if not any(words in str(error) for words in GONE):
+        if any(words in str(error) for words in GONE):
+            told = "another process of the run has ended"
+        elif any(words in str(error) for words in SILENT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            told = f"another process of the run does not answer ({str(error).splitlines()[0]})"
+        else:
             raise
-        print(f"process {rank()} stops: another process of the run has ended", file=sys.stderr, flush=True)
+        print(f"process {rank()} stops: {told}", file=sys.stderr, flush=True)
         return 1
 
 

@@ -98,13 +98,14 @@ def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
 
 def answers(bundle: Bundle, host: str) -> bool:
     """Whether the server on the host is ready to generate. No proxy stands between the nodes of a cluster."""
+    from http.client import HTTPException
     from urllib.request import ProxyHandler, build_opener
 
     place = f"[{host}]" if ":" in host else host
     try:
         with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as said:
             return bool(said.status == 200)
-    except (OSError, ValueError):  # refused, no such host, too slow, or another status
+    except (OSError, HTTPException, ValueError):  # refused, no such host, too slow, or another answer
         return False
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
@@ -168,10 +170,13 @@ class Steady:
             control.should_save, self.held = control.should_save or self.held, False
         if self.stopping:
             control.should_evaluate, control.should_save = False, not early
+        drawn = random_states() if control.should_evaluate else None
         try:
             follow(*given, **named)
         except Interrupted:
             self.stopping = True
+            assert drawn is not None
+            draw_again(*drawn)  # the evaluation will be done at the next start, and draw from the same states
             control.should_evaluate, control.should_save = False, not early
             follow(*given, **named)
         if self.stopping and not early:
@@ -262,6 +267,26 @@ class Steady:
 
         if self.args.world_size > 1:
             torch.distributed.barrier()
+
+
+def random_states() -> tuple[Any, Any, Any, Any]:
+    """Those of Python, numpy, torch and the GPU of this process."""
+    import torch
+
+    numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
+
+
+def draw_again(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
+    """Goes back to what ``random_states`` gave."""
+    import torch
+
+    random.setstate(python)
+    sys.modules["numpy"].random.set_state(array)
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state(cuda)
 
 
 @contextmanager

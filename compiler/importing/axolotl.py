@@ -30,7 +30,7 @@ OWN = (
     "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "batch_size", "ray_num_workers",
     "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
     "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
-    "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
+    "tokens", "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
     "loraplus_lr_embedding",
 )  # fmt: skip
 """Keys that the functions below read."""
@@ -99,6 +99,7 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.put("model.attn", name, one)
         elif one is not None:
             draft.note(one, "it is off")
+    models.new_tokens(draft, [named[key] for key in ("tokens",) if key in named])
     tokens = named.get("special_tokens")
     if tokens is not None and tokens.empty:
         draft.note(tokens, "null: the tokenizer's own")

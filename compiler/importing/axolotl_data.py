@@ -15,7 +15,8 @@ Entries = Mapping[str, Entry]
 READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
-    "dataset_shard_num", "dataset_shard_idx", "streaming", "data_seed", "curriculum_sampling",
+    "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
+    "data_seed", "curriculum_sampling",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (
@@ -75,6 +76,15 @@ def data(draft: Draft, named: Entries) -> None:
     elif stream is not None:
         draft.note(stream, "the runtime reads whole datasets: the rows are the same")
         draft.warn(stream, "the runtime reads whole datasets, and shuffles them whole")
+    same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
+    if same is not None and same.off:
+        draft.note(same, "it is off")
+    elif same is not None:
+        draft.setting("data.unique", same)
+    if least is not None and draft.method == "sft":
+        draft.setting("data.min_tokens", least)
+    elif least is not None:
+        draft.note(least, f"{draft.method} keeps short rows")
     if "data_seed" in named:
         draft.setting("data.seed", named["data_seed"])
     if draft.has("seed") and not draft.has("data.seed"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.schema import ADAPTERS
 
 Entries = Mapping[str, Entry]
 
@@ -99,7 +100,7 @@ QUIET = {
     "loss_watchdog_patience": "it watches the loss, and changes nothing",
     "eot_tokens": "the template marks the answers",
     "device": "the hardware is `hardware`",
-    "resize_token_embeddings_to_32x": "no token is added",
+    "resize_token_embeddings_to_32x": "rows of no token are not added",
     "lora_model_dir": "a bundle begins with new adapters",
     "special_tokens_path": "the tokenizer's own",
     "fix_untrained_tokens": "the tokenizer's own",
@@ -132,9 +133,6 @@ IMPOSSIBLE = {
     "jagged_restart_steps": "the stack has no ReLoRA",
     "loftq": "the language starts adapters at zero",
     "peft": "the language starts adapters at zero",
-    "dataset_exact_deduplication": "the language keeps every row",
-    "min_sample_len": "the language keeps every row",
-    "tokens": "a bundle adds no tokens",
     "added_tokens_overrides": "a bundle adds no tokens",
     "tokenizer_config": "the tokenizer is the model's own",
     "early_stopping_patience": "the runtime has no early stopping",
@@ -231,8 +229,13 @@ def _unfrozen(draft: Draft, entry: Entry | None) -> None:
     names = {text(one) for one in entry.items}
     if entry.empty or (names <= WHOLE and any("language_model" in str(name) for name in names)):
         draft.note(entry, "every weight of the language model")
+    elif any(map(draft.has, ADAPTERS)):
+        draft.error(entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains whole modules")
+    elif not all(names) or any(str(one).endswith("]") and ":" in str(one) for one in names):
+        draft.error(entry, "the language names whole parameters, and no range of their rows")
     else:
-        draft.error(entry, "the language trains all weights or adapters")
+        draft.put("freeze", True, entry)
+        draft.put("freeze.except_parameters", tuple(str(text(one)) for one in entry.items), entry)
 
 
 def _mxfp4(draft: Draft, named: Entries) -> None:

@@ -110,7 +110,7 @@ def number(entry: Entry) -> int | float | None:
     if not isinstance(entry.value, str):
         return entry.value
     text = entry.value.strip()
-    if not NUMBER.fullmatch(text):
+    if len(text) > 64 or not NUMBER.fullmatch(text):  # the pattern takes the square of the length
         return None
     value = float(text.replace("_", ""))
     return int(value) if re.fullmatch(r"[-+]?[\d_]+", text) else value

@@ -10,6 +10,7 @@ from xpc.compiler.importing import model as models
 from xpc.compiler.importing.asked import NEW, Asked, Machines, load
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
 from xpc.compiler.importing.llamafactory_keys import (
+    ADDED,
     FP8,
     IMPOSSIBLE,
     MEGATRON,
@@ -50,6 +51,9 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     found = Machines()
     named = {SAME.get(key, key): one for key, one in entries.items()}
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
+    models.new_tokens(draft, [named[key] for key in ADDED if key in named])
+    if "resize_vocab" in named:
+        draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
     rest = {key: one for key, one in named.items() if not _ours(key)}
     trainer.arguments(draft, rest)
     _precision(draft, named)

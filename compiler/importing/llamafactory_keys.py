@@ -77,8 +77,12 @@ MEGATRON = (
 """Megatron's ways of computing the same."""
 PADDED = "rows are padded: without padding the trainer would not cut them at `cutoff_len`; the loss is the same"
 FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
+ADDED = ("add_tokens", "add_special_tokens")
+"""New tokens; special ones are left out of what is decoded, which training does not see."""
 OURS = (
     *READ,
+    *ADDED,
+    "resize_vocab",
     "stage", "finetuning_type", "quantization_bit",
     "quantization_method", "quantization_type", "double_quantization", "template", "dataset", "dataset_dir",
     "max_samples", "val_size", "packing", "neat_packing", "flash_attn", "pure_bf16",

@@ -151,6 +151,19 @@ def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
             draft.put(path, tuple(names), entry)
 
 
+def new_tokens(draft: Draft, entries: list[Entry]) -> None:
+    """Tokens that are added to the vocabulary, of one key or several."""
+    said = [(entry, [] if entry.off else words(entry)) for entry in entries]
+    every = tuple(dict.fromkeys(one for _, names in said for one in names or ()))
+    for entry, names in said:
+        if names is None:
+            draft.error(entry, "it takes a list of tokens")
+        elif not names:
+            draft.note(entry, "no token is added")
+        else:
+            draft.put("model.tokens", every, entry)
+
+
 def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-linear", "all")) -> None:
     """The modules that get an adapter. Unset, PEFT takes the query and value projections."""
     if entry is not None and not entry.empty:

@@ -9,7 +9,7 @@ from attrs import field
 from xpc.compiler.importing.entries import MAX_SIZE, Unreadable
 from xpc.grammar.record import mutable, record
 
-VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]{0,1024}))?\}|(\w+))")
 ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.S)
 ENDS = ";&|\n"
 

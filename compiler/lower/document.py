@@ -195,7 +195,8 @@ def _frozen(spec: Spec) -> str:
         for side in ("first", "last")
         if spec.get(f"freeze.except_{side}") is not None
     ]
-    return ", ".join([*parts, *map(cell, spec.names("freeze.except_modules"))])
+    others = (*spec.names("freeze.except_modules"), *spec.names("freeze.except_parameters"))
+    return ", ".join([*parts, *map(cell, others)])
 
 
 def _at(revision: str | None) -> str:

@@ -132,4 +132,5 @@ def freeze_section(spec: Spec) -> Json:
         "first": first if isinstance(first, int) else None,
         "layer_modules": list(spec.names("freeze.layer_modules")) or None,
         "modules": list(spec.names("freeze.except_modules")) or None,
+        "parameters": list(spec.names("freeze.except_parameters")) or None,
     }

@@ -32,6 +32,7 @@ def payload(spec: Spec) -> dict[str, Json]:
             "chat_template": _text(spec, "model.chat_template"),
             "eos_token": _text(spec, "model.eos"),
             "pad_token": _text(spec, "model.pad"),
+            "added": list(spec.names("model.tokens")) or None,
         },
         "data": _data(spec),
         "lora": lora_section(spec),
@@ -86,7 +87,7 @@ def _source(source: DataSource) -> Json:
 
 
 def _data(spec: Spec) -> dict[str, Json]:
-    holdout, workers = spec.get("data.holdout"), spec.get("data.workers")
+    holdout, workers, least = spec.get("data.holdout"), spec.get("data.workers"), spec.get("data.min_tokens")
     return {
         "sources": [_source(source) for source in spec.data],
         "seed": spec.integer("data.seed"),
@@ -95,6 +96,8 @@ def _data(spec: Spec) -> dict[str, Json]:
         "workers": workers if isinstance(workers, int) else None,
         "system": _text(spec, "data.system"),
         "max_prompt": max_prompt(spec),
+        "unique": spec.flag("data.unique"),
+        "min_tokens": least if isinstance(least, int) else None,
         "eval_split": _text(spec, "eval.split"),
     }
 

@@ -80,7 +80,7 @@ if [ "${1:-}" = node ]; then
     exit 0
   fi
   # Asked by Slurm: the others leave first. A failure counts for more than the 75 of the others.
-  if [ "$status" = 75 ]; then sleep 5 || true; fi
+  if [ "$status" = 75 ]; then sleep 3 || true; fi
   if ((status > 0 && status < 55)); then status=$((200 + status)); fi
   exit "$status"
 fi

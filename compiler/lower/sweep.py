@@ -15,24 +15,23 @@ from xpc.compiler.lower.manifest import _plain as quoted
 from xpc.compiler.lower.manifest import digest
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import LAUNCH
-from xpc.compiler.members import Member, plain_name
-from xpc.compiler.pipeline import Checked
+from xpc.compiler.member import Member, plain_name
 from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
 
 FORMAT = 1
 FOLDER = "members"
 
 
-def sweep(checked: Checked) -> dict[str, bytes]:
+def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str, bytes]:
     """Every file of the folder by its name, `sweep.toml` last; the same spec and files give the same bytes."""
-    first = checked.spec
+    first = members[0].spec
     assert first is not None  # a sweep with an error has no members
     out: dict[str, bytes] = {}
     digests: list[str] = []
-    for member in checked.members:
+    for member in members:
         spec = member.spec
         assert spec is not None
         folder = f"{spec.name}.bundle/{FOLDER}/{member.name}"
@@ -41,18 +40,18 @@ def sweep(checked: Checked) -> dict[str, bytes]:
         digests.append(digest(files["bundle.toml"]))
         out.update({f"{FOLDER}/{member.name}/{name}": data for name, data in files.items()})
     texts = {
-        "README.md": _readme(first, checked),
-        "launch.sh": LAUNCH.format(count=len(checked.members), last=len(checked.members) - 1),
-        "members.txt": "".join(f"{one.name}\n" for one in checked.members),
+        "README.md": _readme(first, members, problems),
+        "launch.sh": LAUNCH.format(count=len(members), last=len(members) - 1),
+        "members.txt": "".join(f"{one.name}\n" for one in members),
     }
     if first.get("launch") == "slurm":
         from xpc.compiler.clusters import grace
         from xpc.compiler.lower import slurm
 
-        slowest = max((one.spec for one in checked.members if one.spec is not None), key=grace)
-        texts[slurm.NAME] = slurm.script(slowest, first.name, len(checked.members))
+        slowest = max((one.spec for one in members if one.spec is not None), key=grace)
+        texts[slurm.NAME] = slurm.script(slowest, first.name, len(members))
     top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
-    top["sweep.toml"] = _table(first, checked.members, digests, top).encode("utf-8", "surrogatepass")
+    top["sweep.toml"] = _table(first, members, digests, top).encode("utf-8", "surrogatepass")
     return {**out, **top}
 
 
@@ -106,8 +105,7 @@ def _commands(first: Spec, members: Sequence[Member]) -> list[tuple[str, str]]:
     ]
 
 
-def _readme(first: Spec, checked: Checked) -> str:
-    members = checked.members
+def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnostic]) -> str:
     paths = [path for path, _ in members[0].settings]
     commands = _commands(first, members)
     width = max(len(command) for command, _ in commands)
@@ -139,7 +137,7 @@ def _readme(first: Spec, checked: Checked) -> str:
     for member in members:
         values = " | ".join(cell(value(member, path)) for path in paths)
         lines.append(f"| {member.index} | {values} | {cell(member.name)} |")
-    shown = [one for one in checked.problems if one.severity != ERROR]
+    shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]
         lines += [f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown]

@@ -90,7 +90,8 @@ GROUPS: tuple[Group, ...] = (
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),
     Group("adapted", lambda spec: spec.lora),
-    Group("tuned", lambda spec: spec.flag("freeze") or spec.flag("oft") or _has(spec, "lora", TUNED)),
+    Group("tuned", lambda spec: spec.flag("freeze") or spec.flag("oft") or _has(spec, "lora", TUNED)
+          or spec.written("model.tokens")),
     Group("frozen", lambda spec: spec.flag("freeze")),
     Group("quantized", lambda spec: "quantization_config" in spec.model.config),
     Group("extra_optimizer", _extra("trl")),

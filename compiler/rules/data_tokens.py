@@ -49,9 +49,11 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
     Today: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token, and pads or ends with
     that. Of other models the preflight looks at the vocabulary. Source: `sft_trainer.py` of both; executed.
     """
+    added = spec.names("model.tokens")
     for path in ("model.eos", "model.pad"):
         token = spec.get(path)
-        if isinstance(token, str) and spec.model.vocabulary is not None and not _has(spec.model.vocabulary, token):
+        known = spec.model.vocabulary
+        if isinstance(token, str) and known is not None and token not in added and not _has(known, token):
             yield Finding(
                 spec.place(path, "no such token"),
                 f"`{token[:60]}` is not in the vocabulary of {spec.model.name}",
@@ -71,7 +73,8 @@ def template_token(spec: Spec) -> Iterator[Finding]:
     if not isinstance(name, str) or known is None:
         return
     text = spec.bundled.get(name, b"").decode("utf-8", "replace")
-    unknown = [token for token in dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>", text)) if not _has(known, token)]
+    written = dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>", text))
+    unknown = [token for token in written if token not in spec.names("model.tokens") and not _has(known, token)]
     if unknown:
         listed = ", ".join(f"`{token[:40]}`" for token in unknown[:4])
         yield Finding(

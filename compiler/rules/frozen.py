@@ -1,4 +1,4 @@
-"""Models of which some layers are trained (XP470 to XP472)."""
+"""Models of which some layers are trained (XP470 to XP472, XP474)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
             (spec.label("freeze"),),
             "except_last = 2",
         )
-    elif not layers and not spec.names("freeze.except_modules"):
+    elif not layers and not spec.names("freeze.except_modules") and not spec.names("freeze.except_parameters"):
         yield Finding(
             spec.place("freeze", "everything"),
             "`freeze` leaves nothing that is trained",
@@ -67,4 +67,29 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (beside_adapters, nothing_trained, no_layer_frozen)
+@rule("XP474", "pattern-that-cannot-be-read")
+def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
+    """`except_parameters` holds regular expressions, as Python reads them.
+
+    A range of rows behind a name, as axolotl has it (`embed_tokens.weight[:32000]`), is read as a set of letters.
+    Today: `re.error`, once the model is loaded. Source: Python's `re`.
+    """
+    import re
+
+    for one in spec.names("freeze.except_parameters"):
+        try:
+            re.compile(one)
+            wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""
+        except re.error as error:
+            wrong = str(error)
+        if wrong:
+            yield Finding(
+                spec.place("freeze.except_parameters", wrong),
+                f"`{one[:60]}` is no pattern of a name",
+                'write `except_parameters = ["model.embed_tokens"]`',
+                (spec.label("freeze"),),
+                'except_parameters = ["model.embed_tokens"]',
+            )
+
+
+RULES = (beside_adapters, nothing_trained, no_layer_frozen, unreadable_pattern)

@@ -13,6 +13,8 @@ from xpc.grammar.source import Source, Span
 HELP = (
     "take it out, and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
 )
+ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
+"""Endings of a task's own data, which is not looked through."""
 TRACKED = ("track.name", "track.project")
 
 
@@ -51,8 +53,8 @@ def _texts(spec: Spec) -> Iterator[tuple[str, str]]:
         yield "data.system", system
     places = {str(name): path for path in ("model.chat_template", "model.config") for name in [spec.get(path)]}
     for name, data in spec.bundled.items():
-        if name.startswith("data/"):
-            continue  # rows
+        if name.startswith("data/") or (name not in places and name.endswith(ROWS)):
+            continue
         path = places.get(name) or ("method.rewards" if name.endswith(".py") and spec.online else "eval.tasks")
         yield path, data.decode("utf-8", "replace")
 

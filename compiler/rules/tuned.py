@@ -1,5 +1,5 @@
 """What is trained beside adapters and instead of all weights: whole modules, stacked parameters, rotations, two rates,
-some of the layers (XP464 to XP472)."""
+some of the layers (XP464 to XP469, XP475)."""
 
 from __future__ import annotations
 
@@ -180,4 +180,37 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (setting_of_another, not_linear, no_such_module, tied_part, no_such_parameter, two_rates)
+@rule("XP475", "new-token-without-embeddings")
+def new_tokens(spec: Spec) -> Iterator[Finding]:
+    """A new token begins with random rows in the embeddings and the head, which must be trained, or it means nothing.
+
+    Adapters and `freeze` leave them as they were drawn unless they name them. vLLM loads the model without the new
+    rows, and cannot be given the trained ones. Today: silence, and tokens that are noise; axolotl refuses it, too
+    (`utils/schemas/validation.py`).
+    """
+    if not spec.names("model.tokens"):
+        return
+    known = _known(spec) or ("embed_tokens", "lm_head")
+    rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"), "lm_head"]
+    path = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
+    named = {one.rpartition(".")[2] for one in spec.names(path)}
+    frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))
+    if frozen and not set(rows) <= named:
+        name, clause = path.rpartition(".")[2], spec.adapter if spec.lora else "freeze"
+        every = ", ".join(dict.fromkeys([*rows, *spec.names(path)]))
+        yield Finding(
+            spec.place("model.tokens", "rows that begin at random"),
+            f"new tokens, and `{clause}` does not train the rows that they begin with",
+            f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"name {' and '.join(rows)} in `{name}`",
+            (spec.label(clause), spec.label(path)),
+        )
+    if spec.flag("method.vllm"):
+        yield Finding(
+            spec.place("model.tokens", "vLLM has no rows for them"),
+            "vLLM cannot generate tokens that are added",
+            "leave `vllm` out, or save a model that has the tokens",
+            (spec.label("method.vllm"),),
+        )
+
+
+RULES = (new_tokens, setting_of_another, not_linear, no_such_module, tied_part, no_such_parameter, two_rates)

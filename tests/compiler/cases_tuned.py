@@ -6,6 +6,8 @@ from case_support import Case, spec, trained
 
 LLAMA = trained("llama-3.1-8b-instruct on infinity-instruct")
 EXPERTS = trained("qwen3-30b-a3b on infinity-instruct")
+PROMPTS = trained("qwen2.5-3b on deepmath-103k")
+TOKENS = 'model(tokens=["<|think|>"])'
 OLD = "target trl-0.18"
 GALORE = "optimizer galore_adamw(targets=all-linear, rank=4)"
 LAYERWISE = GALORE.replace("adamw", "adamw_layerwise")
@@ -39,6 +41,14 @@ CASES: tuple[Case, ...] = (
     Case("XP471", spec("freeze"), spec("freeze(except_modules=[norm])")),
     Case("XP471", spec("freeze(layer_modules=[mlp])"), spec("freeze(except_last=2, layer_modules=[mlp])"),
          variant="layers"),
+    Case("XP475", spec("lora", TOKENS, train=LLAMA), spec("lora(modules_to_save=[embed_tokens, lm_head])", TOKENS, train=LLAMA)),
+    Case("XP475", spec("freeze(except_last=2)", TOKENS), spec(TOKENS), variant="freeze"),
+    Case("XP475", spec("method grpo(rewards=format, vllm)", TOKENS, train=PROMPTS),
+         spec("method grpo(rewards=format)", TOKENS, train=PROMPTS), variant="vllm"),
+    Case("XP474", spec('freeze(except_parameters=["model.(layers"])'),
+         spec('freeze(except_parameters=["model.layers.3[0-5]."])')),
+    Case("XP474", spec('freeze(except_parameters=["model.embed_tokens.weight[:32000]"])'),
+         spec('freeze(except_parameters=["model.embed_tokens.weight$"])'), variant="range"),
     Case("XP472", spec("freeze(except_last=40)"), spec("freeze(except_last=4)")),
     Case("XP473", spec("lora(dora)", train=EXPERTS), spec("lora(dora, targets=[q_proj])", train=EXPERTS)),
     Case("XP456", spec("lora(lr_ratio=0)"), spec("lora(lr_ratio=16)"), variant="lr-ratio"),

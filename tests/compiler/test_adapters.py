@@ -63,7 +63,7 @@ def test_a_floor_of_the_schedule_is_a_share_where_deepspeed_wraps_the_optimizer(
 def test_frozen_layers() -> None:
     assert plan()["freeze"] is None
     assert plan("freeze(except_first=1, except_last=2, layer_modules=[mlp], except_modules=[norm])")["freeze"] == {
-        "last": 2, "first": 1, "layer_modules": ["mlp"], "modules": ["norm"],
+        "last": 2, "first": 1, "layer_modules": ["mlp"], "modules": ["norm"], "parameters": None,
     }  # fmt: skip
 
 

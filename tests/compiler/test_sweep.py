@@ -19,7 +19,8 @@ from xpc.compiler import schema
 from xpc.compiler.bundle import BundleError, write
 from xpc.compiler.files import Workspace
 from xpc.compiler.load import load
-from xpc.compiler.members import _one, plain_name
+from xpc.compiler.member import plain_name
+from xpc.compiler.members import _one
 from xpc.compiler.resolve import resolve
 from xpc.compiler.sweep import OWN, read
 from xpc.grammar.source import Source
@@ -268,6 +269,12 @@ def test_hostile_bodies_are_refused_and_break_nothing():
         assert found.spec is not None or errors(found), body
 
 
+def test_what_a_broken_line_would_have_said_is_not_assumed():
+    found = checked(UNBATCHED + swept("zip {", "  gbs = [128, 256]", "  micro = [16]", "}"))
+    assert codes(found) == ["XP881"], shown(found)
+    assert only(found, "XP881").message.endswith("these have 2 and 1 value")
+
+
 # -- bases ------------------------------------------------------------------------------------------------------------
 
 BASE = {"base.xp": spec("seed 7", swept("lr = [1e-6, 2e-6]", "weight_decay = [0, 0.1]"))}
@@ -286,6 +293,13 @@ def test_a_child_inherits_a_sweep_and_may_state_what_it_varies(tmp_path):
     child = checked('xpc 1\nextends "base.xp"\noptimizer adamw(lr=5e-6)\n', root)
     assert [one.name for one in child.members] == ["weight_decay=0", "weight_decay=0.1"], shown(child)
     assert {get(one, "optimizer.lr") for one in child.members} == {5e-6}
+
+
+def test_a_child_that_states_all_of_it_is_one_run(tmp_path):
+    root = put(tmp_path, BASE)
+    found = checked('xpc 1\nextends "base.xp"\noptimizer adamw(lr=5e-6, weight_decay=0.2)\n', root)
+    assert found.spec is not None, shown(found)
+    assert (found.members, found.spec.get("save")) == ((), "out/run")
 
 
 def test_a_childs_sweep_replaces_its_bases_whole(tmp_path):
@@ -317,6 +331,14 @@ def test_members_push_to_branches_of_one_repository():
     found = checked(spec(swept("lr = [1e-6, 2e-6]"), save='save "out/run" {\n  hub(private)\n}'))
     assert {get(one, "save.hub.name") for one in found.members} == {"run"}, shown(found)
     assert [get(one, "save.hub.revision") for one in found.members] == ["lr-1e-06", "lr-2e-06"]
+
+
+def test_branches_that_members_share_are_found_and_others_are_not():
+    hub = 'save "out/run" {{\n  hub(private{})\n}}'
+    shared = checked(spec(swept("lr = [1e-6, 2e-6]", "save.hub.revision = [a, b]"), save=hub.format("")))
+    assert only(shared, "XP886").message == "4 members push to 2 branches"
+    apart = checked(spec(swept("save.hub.name = [me/a, me/b]"), save=hub.format(', revision="v1"')))
+    assert len(apart.members) == 2, shown(apart)
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def moment(out: str) -> str:
 
 def pause(chance: random.Random, out: str, lasts: float) -> None:
     """Until a random moment of the run; every third time until one of a save, if there is a save in that time."""
-    until = time.monotonic() + chance.uniform(0, lasts)
+    until = time.monotonic() + chance.uniform(0, 0.9 * lasts)
     if chance.random() < 1 / 3:
         until += lasts
         while time.monotonic() < until and not os.path.isdir(os.path.join(out, "_saving")):

@@ -51,11 +51,12 @@ def test_llamafactory_oft_over_a_base_of_four_bits_and_keys_of_lora():
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
-        ("", {"last": 2, "first": None, "layer_modules": None, "modules": None}),
+        ("", {"last": 2, "first": None, "layer_modules": None, "modules": None, "parameters": None}),
         ("freeze_trainable_layers: -3\nfreeze_trainable_modules: all\n",
-         {"last": None, "first": 3, "layer_modules": None, "modules": None}),
+         {"last": None, "first": 3, "layer_modules": None, "modules": None, "parameters": None}),
         ("freeze_trainable_layers: 4\nfreeze_trainable_modules: self_attn,mlp\nfreeze_extra_modules: embed_tokens\n",
-         {"last": 4, "first": None, "layer_modules": ["self_attn", "mlp"], "modules": ["embed_tokens"]}),
+         {"last": 4, "first": None, "layer_modules": ["self_attn", "mlp"], "modules": ["embed_tokens"],
+          "parameters": None}),
     ],
 )  # fmt: skip
 def test_llamafactory_freeze(more, wanted):
@@ -95,6 +96,14 @@ def test_axolotl_modules_parameters_and_two_rates():
     )
     assert found.payload["lora"]["parameters"] == ["mlp.experts.gate_up_proj"]
     assert (found.fates["lora_modules_to_save"], found.fates["loraplus_lr_embedding"]) == ("irrelevant", "irrelevant")
+
+
+def test_axolotl_unfrozen_parameters():
+    found = imported(AX + "unfrozen_parameters:\n  - ^lm_head.weight$\n  - model.layers.3[0-5]+.mlp\n", *HARDWARE)
+    mapped(found, "unfrozen_parameters")
+    assert found.payload["freeze"]["parameters"] == ["^lm_head.weight$", "model.layers.3[0-5]+.mlp"]
+    for more in ("  - model.embed_tokens.weight[:32000]\n", "  - lm_head\nadapter: lora\nlora_r: 8\nlora_alpha: 16\n"):
+        assert imported(AX + "unfrozen_parameters:\n" + more, *HARDWARE).fates["unfrozen_parameters"] == "error"
 
 
 def test_trl_model_config():

@@ -198,7 +198,7 @@ def test_axolotl_ipo_and_the_hub():
 
 @pytest.mark.parametrize(
     ("more", "key"),
-    [("rl: ebft\n", "rl"), ("unfrozen_parameters: [lm_head]\n", "unfrozen_parameters"),
+    [("rl: ebft\n", "rl"), ("unfrozen_parameters: ['lm_head[:9]']\n", "unfrozen_parameters"),
      ("sequence_ln: 3\n", "sequence_ln"),
      ("plugins: [x.DiffusionPlugin]\n", "plugins"), ("tensor_parallel_size: 2\n", "tensor_parallel_size")],
 )  # fmt: skip

@@ -32,4 +32,4 @@ def cluster() -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)

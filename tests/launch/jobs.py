@@ -28,6 +28,7 @@ set -u
 start=${SLURM_RESTART_COUNT:-0}
 echo "rank $NODE_RANK of $SLURM_NNODES on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT start $start" >>said-$NODE_RANK
 if [ -n "${XPC_VLLM_HOST:-}" ]; then echo "server $XPC_VLLM_HOST" >>said-$NODE_RANK; fi
+echo "bundle $(basename "$(dirname "$0")")" >>said-$NODE_RANK
 what=$(sed -n "$((start + 1))p" do)
 trap 'echo "asked $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1 TERM
 case "$what" in
@@ -87,8 +88,11 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
     """A compiled bundle in a folder, whose launch.sh does on each start what `starts` say. Gives its job.sbatch."""
     put(folder, FILES)
     bundle = compiled(text, folder, os.path.join(folder, "the job.bundle"), "job.xp")
-    with open(os.path.join(bundle, "launch.sh"), "w", encoding="utf-8") as handle:
-        handle.write(STAND_IN)
+    members = os.path.join(bundle, "members")
+    runs = [os.path.join(members, name) for name in os.listdir(members)] if os.path.isdir(members) else [bundle]
+    for run in runs:
+        with open(os.path.join(run, "launch.sh"), "w", encoding="utf-8") as handle:
+            handle.write(STAND_IN)
     with open(os.path.join(folder, "do"), "w", encoding="utf-8") as handle:
         handle.write("".join(f"{one}\n" for one in starts))
     return os.path.join(bundle, "job.sbatch")

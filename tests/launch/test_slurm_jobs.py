@@ -4,14 +4,48 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from emitted import FILES, compiled, cpu, one, put
 from jobs import SERVER, log, said, spec, stand_in, until
 from slurm import Cluster
 
 pytestmark = pytest.mark.slow
+
+
+GRPO = 'method grpo(generations=8, rewards="rewards.py:short", vllm(mode=server))'
+PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
+ACCEPTED = {
+    "one-node": one("a", "launch slurm(partition=gpu)"),
+    "everything": one("b", "nodes 2", "launch slurm(partition=gpu, account=lab, time=36h, exclusive, requeue)",
+                      batch="gbs=128 micro=2"),
+    "sixteen-nodes": one("c", "nodes 16", "launch slurm(partition=gpu, requeue=false, time=7d)",
+                         batch="gbs=512 micro=4"),
+    "torchrun": one("d", "launch slurm(partition=gpu, launcher=torchrun)"),
+    "server": one("e", "nodes 2", GRPO, "launch slurm(partition=gpu, exclusive)", train=PROMPTS),
+    "cpu": cpu("f", "nodes 2", 'launch slurm(partition="main,urgent", time=30m)'),
+}  # fmt: skip
+
+
+def accepts(cluster: Cluster, folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    bundle = compiled(text, put(str(folder), FILES), str(folder / "b.bundle"))
+    return cluster.run("sbatch", "--test-only", os.path.join(bundle, "job.sbatch"))
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_slurm_accepts_the_script(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    done = accepts(cluster, tmp_path, ACCEPTED[name].text)
+    assert done.returncode == 0, done.stderr
+    assert "to start at" in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["partition=elsewhere", "partition=gpu, time=8d"])
+def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: str) -> None:
+    """The same test says no where the cluster has no such partition, or ends jobs before."""
+    assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0
 
 
 def running(folder: Path, start: int = 0) -> bool:
@@ -27,7 +61,8 @@ def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
     assert (job["JobState"], job["ExitCode"], job["JobName"]) == ("COMPLETED", "0:0", "job"), log(str(tmp_path))
     port = 10000 + int(number) % 20000
     for rank in (0, 1):
-        assert said(str(tmp_path), rank) == [f"rank {rank} of 2 on node{rank + 1} at 127.0.0.1:{port} start 0"]
+        line = f"rank {rank} of 2 on node{rank + 1} at 127.0.0.1:{port} start 0"
+        assert said(str(tmp_path), rank) == [line, "bundle the job.bundle"]
     assert f"job {number}, restart 0, nodes node[1-2], rendezvous 127.0.0.1:{port}" in log(str(tmp_path))
 
 
@@ -87,18 +122,39 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     assert "asked 0" in said(str(tmp_path), 0)
 
 
-@pytest.mark.parametrize("name", ["node1", "node2"])
-def test_a_lost_node_queues_the_job_again(cluster: Cluster, tmp_path: Path, name: str) -> None:
-    """The first node has the batch shell, whose end Slurm sees to; of the second the job itself learns."""
+def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
+    """The batch shell is gone with it: all is Slurm's to do. The loss of another node is among the trainings."""
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
-    cluster.kill_node(name)
+    cluster.kill_node("node1")
+    cluster.notice("node1")
     try:
-        until(lambda: cluster.job(number).get("Restarts") == "1", "Slurm queues the job again")
+        job = cluster.wait(number)
     finally:
-        cluster.start_node(name)
-    job = cluster.wait(number)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+        cluster.start_node("node1")
+    assert (job["JobState"], job["Restarts"], job["NodeList"]) == ("COMPLETED", "1", "node[2-3]"), log(str(tmp_path))
+
+
+def test_a_member_of_a_sweep_is_queued_again_alone(cluster: Cluster, tmp_path: Path) -> None:
+    """The last task of an array has the array's own number, and must not speak for all."""
+    text = spec(more="launch slurm\nsweep {\n  lr = [1e-3, 2e-3]\n}").replace("(lr=1e-3)", "")
+    number = cluster.submit(stand_in(str(tmp_path), text, "wait", "0"), cwd=str(tmp_path))
+
+    def begun() -> list[str]:
+        return sorted(line for line in said(str(tmp_path), 1) if line.startswith("bundle"))
+
+    until(lambda: len(begun()) == 2, "both members run")
+    assert begun() == ["bundle lr=0.001", "bundle lr=0.002"]
+    last = cluster.job(f"{number}_1")
+    assert last["JobId"] == number
+    cluster.run("scancel", "--signal=USR1", "--batch", f"{number}_1")
+    until(lambda: len(begun()) == 3, "the last member runs again")
+    assert begun() == ["bundle lr=0.001", "bundle lr=0.002", "bundle lr=0.002"]
+    until(lambda: cluster.job(f"{number}_1")["JobState"] == "COMPLETED", "it ends")
+    assert cluster.job(f"{number}_1")["Restarts"] == "1"
+    assert [cluster.job(f"{number}_0")[one] for one in ("JobState", "Restarts")] == ["RUNNING", "0"]
+    cluster.run("scancel", number)
+    cluster.wait(f"{number}_0")
 
 
 def test_a_bundle_that_is_not_there_is_named(cluster: Cluster, tmp_path: Path) -> None:

@@ -115,14 +115,17 @@ def test_asked_to_stop_it_goes_on_where_it_was(trains: Cluster, place: str, alon
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Any, tmp_path: Path
 ) -> None:
+    """All that ran there is killed; the job finds it out itself, long before Slurm does, and goes on with another."""
     number = submit(trains, place, "zero3", tmp_path)
     until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
     trains.kill_node("node2")
     try:
-        until(lambda: trains.job(number).get("Restarts") == "1", "Slurm queues the job again")
+        until(lambda: trains.job(number).get("Restarts") == "1", "the job queues itself again", 200)
+        trains.notice("node2")
+        job = trains.wait(number)
     finally:
         trains.start_node("node2")
-    job = trains.wait(number)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(tmp_path)
+    assert (job["JobState"], job["Restarts"], job["NodeList"]) == ("COMPLETED", "1", "node[1,3]"), log(tmp_path)
+    assert "Task launch for StepId=" in log(tmp_path)
     assert "going on from checkpoint-5" in log(tmp_path)
     same(tmp_path, alone("zero3"))

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from emitted import NEW, compiled, put
@@ -74,8 +74,11 @@ def ended(one: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, s
 
 
 def losses(cwd: str) -> list[float]:
-    with open(os.path.join(cwd, "out", "metrics.jsonl"), encoding="utf-8") as handle:
-        events = [json.loads(line) for line in handle]
+    path = os.path.join(cwd, "out", "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as handle:
+        events = [json.loads(line) for line in handle if line.endswith("\n")]
     return [event["loss"] for event in events if "loss" in event]
 
 
@@ -114,16 +117,10 @@ def test_two_nodes_train_as_one_does(
 def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
     pair.name(True)
     cwd, bundle = str(tmp_path), two(place, "wrong")
-    # the other node is missing: each says so, from where it stands
+    # the other node is missing
     status, said = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="3"))
     assert status == 1
     assert said.endswith("error: node 1 did not come within 3 s\n")
-    status, said = ended(begin(pair, bundle, 1, cwd, "--preflight", XPC_NODE_WAIT="1"))
-    assert status == 1
-    assert said == (
-        "error: node 1 (second) did not reach node 0 within 1 s: nothing listens on 10.111.0.1:29500: node 0 was not "
-        "started there, or has ended\n"
-    )
     # another program has the port
     holder = pair.start(0, [interpreter(NEW), "-c", TAKE, "29500"], cwd, os.environ)
     assert holder.stdout is not None
@@ -140,46 +137,54 @@ def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_pat
 TAKE = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1]))); print(flush=True); time.sleep(600)"
 
 
-def test_two_bundles_that_differ_do_not_start(pair: Nodes, place: str, tmp_path: object) -> None:
-    pair.name(True)
-    cwd, bundle, other = str(tmp_path), two(place, "one-of-two"), os.path.join(place, "changed.bundle")
-    shutil.copytree(bundle, other)
-    with open(os.path.join(other, "trainer", "rows.py"), "a", encoding="utf-8") as handle:
-        handle.write("# changed on this node\n")
-    started = [begin(pair, one, node, cwd) for node, one in enumerate((bundle, other))]
-    (status, said), (second, answer) = [ended(one) for one in started]
-    assert (status, second) == (1, 1)
-    assert "error: node 1 (second): its bundle is sha256:" in said
-    assert said.endswith(": the file trainer/rows.py differs\n")
-    assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
-    assert os.listdir(cwd) == []  # the file that shows a shared folder is gone, too
-
-
-def test_folders_that_are_not_shared_are_refused_where_checkpoints_are_written(
+def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     pair: Nodes, place: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pair.name(True)
     folders = [str(tmp_path_factory.mktemp(f"node-{node}")) for node in (0, 1)]
-    bundle = two(place, "saves", save='save "out" every=2')
-    started = [begin(pair, bundle, node, folders[node], "--preflight") for node in (0, 1)]
-    (status, said), (other, _) = [ended(one) for one in started]
-    assert (status, other) == (1, 1)
-    assert f"error: node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
-    assert [os.listdir(one) for one in folders] == [[], []]
+    bundle, other = two(place, "one-of-two", save='save "out" every=2'), os.path.join(place, "changed.bundle")
+    shutil.copytree(bundle, other)
+    with open(os.path.join(other, "trainer", "rows.py"), "a", encoding="utf-8") as handle:
+        handle.write("# changed on this node\n")
+    started = [begin(pair, one, node, folders[node]) for node, one in enumerate((bundle, other))]
+    (status, said), (second, answer) = [ended(one) for one in started]
+    assert (status, second) == (1, 1)
+    assert "error: 2 things stop this run:\n  - node 1 (second): its bundle is sha256:" in said
+    assert ": the file trainer/rows.py differs\n" in said
+    assert f"  - node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
+    assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
+    assert [os.listdir(one) for one in folders] == [[], []]  # the file that shows a shared folder is gone, too
 
 
-def test_a_node_that_dies_ends_the_other(pair: Nodes, place: str, tmp_path: object) -> None:
-    """All processes of node 1 are killed at once, in the middle of a run that would take minutes."""
+@pytest.mark.parametrize(
+    ("dies", "words"),
+    [
+        (Nodes.kill, "process 0 stops: another process of the run has ended"),
+        (Nodes.unplug, "process 0 stops: another process of the run does not answer ("),
+    ],
+)
+def test_a_node_that_dies_ends_the_other(
+    pair: Nodes, place: str, tmp_path: object, dies: Callable[..., None], words: str
+) -> None:
+    """In the middle of a run that would take minutes: every process of node 1 is killed; or its cable is taken out, and
+    nobody is told, so that only the timeout of a collective operation is left."""
     pair.name(True)
-    cwd, bundle = str(tmp_path), two(place, "long", length="5000 steps")
+    text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()
+    cwd, bundle = str(tmp_path), two(place, f"long-{dies.__name__}", *text, length="5000 steps")
     started = [begin(pair, bundle, node, cwd) for node in (0, 1)]
     until = time.monotonic() + PATIENCE
-    metrics = os.path.join(cwd, "out", "metrics.jsonl")
-    while not (os.path.exists(metrics) and losses(cwd)):
+    while not losses(cwd):
         assert time.monotonic() < until, "no step was made"
         assert started[0].poll() is None, ended(started[0])
         time.sleep(0.1)
-    pair.kill(started[1])
-    status, said = ended(started[0], 60)
+    if dies is Nodes.unplug:
+        pair.unplug(1)
+    else:
+        pair.kill(started[1])
+    try:
+        status, said = ended(started[0], 120)
+    finally:
+        pair.kill(started[1])
+        pair.plug(1)
     assert status == 1, said
-    assert "process 0 stops: another process of the run has ended" in said
+    assert words in said

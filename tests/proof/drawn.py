@@ -95,6 +95,8 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "save.hub.name": ("me/model", '"me/model"'), "save.hub.revision": ("main", "run-1"),
     "model.chat_template": ('file("template.jinja")',), "launch.nccl_timeout": ("30m", "14400s", "2h"),
     "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),
+    "lora.modules_to_save": ("[norm]", "[lm_head]"),
+    "freeze.except_first": ("1", "2"), "freeze.layer_modules": ("[mlp]",), "freeze.except_modules": ("[norm]",),
     "lora.targets": ("all-linear", "[q_proj, v_proj]", "[q_proj, k_proj, v_proj, o_proj]"), "lora.bits": ("4", "8"),
     "method.beta": ("0.1", "0.01", "0.04", "0", "0.5"), "method.max_prompt": ("128", "512"),
     "method.generations": ("2", "4", "8", "16"), "method.max_completion": ("64", "256", "1024"),

@@ -22,9 +22,10 @@ from xpc.compiler.registry import Gpu
 from xpc.compiler.targets import Target
 
 TIDY = 0.7
-HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "lora", "qlora",
-                  "model.config", "precision", "strategy", "save", "batch.mean"})  # fmt: skip
-"""Settings that a spec is built around; the rest is drawn from the table."""
+HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "model.config",
+                  "precision", "strategy", "save", "batch.mean", *schema.ADAPTERS, "freeze", "freeze.except_last",
+                  "lora.block_size", "lora.parameters", "lora.lr_ratio", "lora.embedding_lr"})  # fmt: skip
+"""Settings that a spec is built around, or whose groups only the runtime makes; the rest is drawn from the table."""
 FITTING: Mapping[str, tuple[str, ...]] = {
     "strategy.overlap_comm": ("zero1", "zero2", "zero3"), "strategy.allgather_bucket": ("zero1", "zero2"),
     "strategy.reduce_bucket": ("zero1", "zero2", "zero3"), "strategy.round_robin_gradients": ("zero1", "zero2"),
@@ -84,7 +85,7 @@ class Draft:
             if row.head and not row.pending and row.path not in HAND and self.chance(drawn.OFTEN.get(row.path, 0.3)):
                 self._head(row)
         for clause in schema.CLAUSES:
-            if clause not in ("train", "extra", "qlora", "batch"):
+            if clause not in ("train", "extra", "qlora", "oft", "batch"):
                 self._settings(clause)
         self._settings("batch")
         self._repair()
@@ -102,6 +103,11 @@ class Draft:
             self.heads["lora"] = ""
         elif adapter < 0.18:
             self.heads["qlora"] = ""
+        elif adapter < 0.2:
+            self.heads["oft"] = ""
+        elif adapter < 0.22:
+            self.heads["freeze"] = ""
+            self.add("freeze", "except_last=2")
 
     def _machines(self) -> None:
         written = pick(self.draw, drawn.HARDWARE)
@@ -204,12 +210,12 @@ class Draft:
 
     def _settings(self, clause: str) -> None:
         """The settings of a clause, each by its chance; a flag with settings of its own is written with them."""
-        if clause == "lora":
-            if not {"lora", "qlora"} & set(self.heads):
+        clause_to = clause
+        if clause in ("lora", "freeze"):
+            there = [name for name in (*schema.ADAPTERS, "freeze") if name in self.heads]
+            if not there or (there == ["freeze"]) is not (clause == "freeze"):
                 return
-            clause_to = "lora" if "lora" in self.heads else "qlora"
-        else:
-            clause_to = clause
+            clause_to = there[0]
         for row in schema.children(clause):
             if row.pending or row.head or row.path in HAND or not self._fits(row):
                 continue
@@ -247,6 +253,8 @@ class Draft:
         old = self.target.name == OLD
         if row.path in ("method.generations", "method.steps_per_generation"):
             return False
+        if row.path.startswith("lora.") and row.name in schema.OF_ONE_KIND:
+            return "oft" not in self.heads
         if row.path in ("method.rpo", "method.reference_free"):
             return old
         if row.path in ("method.assistant_only", "batch.packing.strategy", "model.trust_remote_code"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from functools import cache
@@ -111,10 +110,6 @@ def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
     """`launch.sh`, to its end, in the interpreter of the bundle's target."""
     plan = payload(bundle)
     python = interpreter(plan["target"])
-    if plan["target"] == "trl-0.18":  # its accelerate takes one port for every run, and tests run beside each other
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            variables.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
     done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,
                           timeout=300, env=environment(PYTHON=python, **variables), check=False)  # fmt: skip
     return Run(done, os.path.join(cwd, plan["arguments"]["output_dir"]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping
 
 import pytest
-from emitted import FILES, compiled, cpu, put
+from emitted import FILES, NEW, OLD, compiled, cpu, put
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,64 @@ def test_another_shell_is_told_so(bundle: str) -> None:
     done = dry(["dash", "launch.sh"], bundle)
     assert done.returncode == 2
     assert done.stderr == "launch.sh: this is a script for bash: bash launch.sh\n"
+
+
+def emitted(folder: str, name: str, *more: str, target: str, on: str = "2 x cpu") -> str:
+    text = cpu(name, *more, on=on, target=target).text
+    return compiled(text, put(os.path.join(folder, name), FILES), os.path.join(folder, f"{name}.bundle"))
+
+
+def port(said: str) -> int:
+    return int(said.split("--main_process_port ")[1].split()[0])
+
+
+def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
+    """accelerate 1.4 takes 29500 where it is told nothing: a second run on the machine would not start."""
+    script = os.path.join(emitted(str(tmp_path), "old", target=OLD), "launch.sh")
+    ports = {port(dry([script], "/").stdout) for _ in range(6)}
+    assert len(ports) > 1
+    assert all(10000 <= one < 30000 for one in ports)
+    assert port(dry([script], "/", MASTER_PORT="23456").stdout) == 23456
+    with open(script, encoding="utf-8") as handle:
+        function = handle.read().split("\nfree_port() {")[1].split("\n}\n")[0]
+
+    def first(seed: int) -> int:
+        text = f"free_port() {{{function}\n}}\nRANDOM={seed}\nfree_port"
+        return int(subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout)
+
+    def seeded() -> tuple[int, socket.socket]:
+        for seed in range(1, 50):
+            try:
+                return seed, socket.create_server(("", first(seed)))
+            except OSError:
+                continue
+        raise AssertionError("no port of this machine is free")
+
+    seed, taken = seeded()
+    with taken:
+        assert first(seed) != taken.getsockname()[1]
+
+
+NODES = {"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+
+
+def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -> None:
+    def said(name: str, *more: str, **variables: str) -> str:
+        bundle = emitted(str(tmp_path), name, "nodes 2", *more, target=NEW, on="cpu")
+        done = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    static = said("static", XPC_NODE_WAIT="17")
+    assert "--machine_rank 0 --main_process_ip 10.0.0.1 --rdzv_conf timeout=17 " in static
+    torchrun = said("torchrun", "launch local(launcher=torchrun)")
+    assert "--nnodes 2 --node_rank 0 --master_addr 10.0.0.1 --master_port 29500 --rdzv_conf timeout=300 " in torchrun
+    c10d = said("c10d", "launch local(launcher=torchrun, rendezvous=c10d)")
+    assert "--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 " in c10d
+    assert "--rdzv_conf is_host=true\\,join_timeout=300 " in c10d
+    assert "--same_network" not in static + torchrun + c10d  # with c10d it leaves the endpoint empty (accelerate 1.15)
+    bundle = os.path.join(str(tmp_path), "c10d.bundle")
+    other = dry([os.path.join(bundle, "launch.sh")], "/", **{**NODES, "NODE_RANK": "1"}).stdout
+    assert "is_host=false" in other
+    wrong = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, XPC_NODE_WAIT="5m")
+    assert (wrong.returncode, wrong.stderr) == (2, "launch.sh: XPC_NODE_WAIT must be a number of seconds, not 5m\n")

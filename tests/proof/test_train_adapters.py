@@ -19,11 +19,12 @@ from method_runs import STEPS, Trained, Warm, finite, small, tensors
 pytestmark = pytest.mark.slow
 
 KINDS = {
+    "tokens": 'model(tokens=["<|think|>", "<|/think|>"], eos="<|/think|>")',
     "saved": "lora(rank=4, alpha=8, dropout=0, lr_ratio=16, modules_to_save=[embed_tokens, lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
     "oft": "oft(block_size=8)",
-    "freeze": "freeze(except_last=1, except_modules=[norm, lm_head])",
+    "freeze": 'freeze(except_last=1, except_modules=[norm], except_parameters=["^lm_head.weight$"])',
 }
 
 
@@ -53,6 +54,9 @@ class Kind:
 RUNS = (
     *(Kind(what, NEW, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
     Kind("dora"),
+    Kind("tokens"),
+    Kind("tokens", NEW, "zero3"),
+    Kind("tokens", OLD, "zero3"),
     Kind("parameters"),
     Kind("saved", NEW, "zero3"),
     Kind("freeze", NEW, "zero3"),
@@ -82,13 +86,17 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
     untied = os.path.join(ground, "untied")
     shutil.copytree(os.path.join(ground, "tiny"), untied)
     weights = load_file(os.path.join(untied, "model.safetensors"))
+    tokenizer = os.path.join(untied, "tokenizer.json")
+    with open(tokenizer, encoding="utf-8") as handle:
+        size = len(json.load(handle)["model"]["vocab"])
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()  # no row to spare
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
     path = os.path.join(untied, "config.json")
     with open(path, encoding="utf-8") as handle:
         settings = json.load(handle)
     with open(path, "w", encoding="utf-8") as handle:
-        json.dump({**settings, "tie_word_embeddings": False}, handle)
+        json.dump({**settings, "tie_word_embeddings": False, "vocab_size": size}, handle)
     kept: dict[Kind, tuple[Trained, Trained]] = {}
 
     def run(kind: Kind) -> tuple[Trained, Trained]:
@@ -125,6 +133,15 @@ def test_processes_and_shards_do_not_show(runs: Runs, kind: Kind) -> None:
 def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
     base = tensors(os.path.join(ground, "untied", "model.safetensors"))
     for done in runs(kind):
+        if kind.what == "tokens":
+            after = tensors(os.path.join(done.out, "model.safetensors"))
+            for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                assert len(after[name]) == len(base[name]) + 2 * 64 * 4  # two rows of 64 numbers
+            with open(os.path.join(done.out, "config.json"), encoding="utf-8") as handle:
+                settings = json.load(handle)
+            assert settings["vocab_size"] * 64 * 4 == len(after["lm_head.weight"])
+            assert settings["eos_token_id"] == settings["vocab_size"] - 1
+            continue
         if kind.what == "freeze":
             after = tensors(os.path.join(done.out, "model.safetensors"))
             assert set(after) == set(base)

@@ -160,3 +160,54 @@ def test_a_prompts_column_is_named_once_for_every_source(tmp_path: Path) -> None
     )  # fmt: skip
     assert [one[0]["content"] for one in train["prompt"]] == ["a0", "a1", "b0", "b1"]
     assert train["answer"][:] == ["4"] * 4
+
+
+def test_repeated_rows_are_left_out_before_the_holdout_is_split_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, {"a.jsonl": turns("a", 4), "b.jsonl": turns("a", 6)})
+    train, held, plan = built(
+        tmp_path, "data mix {", '  "a.jsonl"', '  "b.jsonl"', "  unique", "  holdout = 2", "}", "eval(every=epoch)",
+        train="mix",
+    )  # fmt: skip
+    assert plan["unique"] is True
+    assert sorted([*asked(train), *asked(held)]) == [f"a{i}" for i in range(6)]
+    assert "4 of 10 rows are left out: they were there before" in capsys.readouterr().out
+
+
+class Words:
+    """A tokenizer with a token a word."""
+
+    chat_template = "there is one"
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[str]]:
+        return {"input_ids": text.split()}
+
+    def apply_chat_template(self, turns: list[dict[str, str]], **_: Any) -> str:
+        return " ".join(f"<{one['role']}> {one['content']}" for one in turns)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ("text", [{"text": "one two"}, {"text": "one two three four five six"}]),
+        ("prompt_completion", [{"prompt": "one", "completion": " two"}, {"prompt": "a b c", "completion": " d e f"}]),
+        ("messages", [{"messages": [{"role": "user", "content": "hi"}]},
+                      {"messages": [{"role": "user", "content": "a b c d e"}]}]),
+    ],
+)  # fmt: skip
+def test_short_rows_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shape: str, rows: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = ("data mix {", '  "a.jsonl"', f"  format = {shape}", "  min_tokens = {}", "  shuffle = false", "}")
+    put(tmp_path, {"model/config.json": json.dumps(CONFIG)})
+    text = "\n".join(["xpc 1", 'train "model" on mix for 1 epochs', "hardware cpu", *lines, ""])
+    put(tmp_path / "least.bundle", compiled(text.replace("{}", "6"), str(tmp_path), "least.xp"))
+    bundle = bundles.read(str(tmp_path / "least.bundle"))
+    train, _ = data.build(bundle, Words())
+    assert len(train) == 1
+    assert "1 of 2 rows are left out: they have fewer than 6 tokens" in capsys.readouterr().out
+    bundle.data["min_tokens"] = 100
+    with pytest.raises(RunError, match="every row has fewer than 100 tokens: there are no rows to train on"):
+        data.build(bundle, Words())

@@ -154,6 +154,9 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
     assert said[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
 
 
+NOBODY = b'{"xpc": 1, "rank": 1, "facts": {"host": "nobody"}, "found": []}\n'
+
+
 def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None:
     knocked = threading.Event()
 
@@ -166,7 +169,7 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
 
     def knock() -> None:
         until = time.monotonic() + 20
-        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x01\n", b'{"xpc": 1, "rank": "x"}\n'):
+        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x01\n", b'{"xpc": 1, "rank": "x"}\n', NOBODY):
             while time.monotonic() < until:
                 try:
                     with socket.create_connection(("127.0.0.1", port)) as one:

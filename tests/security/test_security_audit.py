@@ -166,6 +166,8 @@ torchrun --nproc_per_node $(touch {MARK}; echo 8) train.py --model_name_or_path 
     "many.sh": "torchrun train.py\n" * 3000,
     "doubled.sh": "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 40 + "torchrun train.py --model_name_or_path $A\n",
     "long.sh": "A=" + "x" * 100_000 + "\ntorchrun train.py --model_name_or_path " + "$A" * 50_000 + "\n",
+    "digits.yaml": f'model_name_or_path: org/x\nlearning_rate: "{"1" * 200_000}x"\n',
+    "defaults.sh": "torchrun train.py --model_name_or_path " + "${a:-" * 30_000 + "\n",
     "keys.json": "{" + ",".join(f'"k{one}": 1' for one in range(6_000)) + "}",
     "keys.yaml": "".join(f"k{one}: 1\n" for one in range(6_000)),
 }

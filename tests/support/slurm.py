@@ -33,7 +33,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket,cred_expire=9
 CredType=cred/munge
 PluginDir={plugins}
 StateSaveLocation={folder}/state
@@ -58,9 +58,10 @@ SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sc
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
+EnforcePartLimits=ALL
 ReturnToService=2
-SlurmdTimeout=6
-KillWait=60
+SlurmdTimeout=300
+KillWait=6
 SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=INFINITE
@@ -70,6 +71,8 @@ PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE PriorityTier=1 Gra
 PartitionName=urgent Nodes={names} MaxTime=INFINITE PriorityTier=9 PreemptMode=OFF State=UP
 PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
 """
+# A job that is queued again keeps its number, and what Slurm still does to end its last run on the nodes (KillWait and
+# two seconds) must be over when it starts again (cred_expire): 30 and 120 seconds on a cluster that sets neither.
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
 
 
@@ -140,12 +143,20 @@ class Cluster:
             self._end(name)
 
     def start_node(self, name: str) -> None:
-        """Starts the slurmd of a node; one that was killed comes back empty."""
+        """Starts the slurmd of a node; one that was killed comes back empty.
+
+        What Slurm had to tell it is told then, up to a minute later: a job that it ended there must not run there again
+        before. (On a cluster that sets nothing, a job that is queued again waits for two minutes.)
+        """
         self._keep("slurmd", "-D", "-N", name, key=name)
 
     def kill_node(self, name: str) -> None:
-        """Kills -9 the slurmd of a node with all the processes of its jobs."""
+        """Kills -9 the slurmd of a node with all the processes of its jobs. Slurm would notice in 300 seconds."""
         self._end(name)
+
+    def notice(self, name: str) -> None:
+        """What Slurm does when it notices that a node is gone."""
+        self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def run(self, *words: str, cwd: str | None = None, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """A command of Slurm, or any other, in the cluster's environment."""

@@ -133,3 +133,10 @@ def tied(scene: Any) -> dict[str, Any]:
             model.merge_and_unload().save_pretrained(folder)
             after = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids).logits
     return {"kept": bool((after - before).abs().max() < 1e-2)}
+
+
+def patterns(scene: Any) -> dict[str, Any]:
+    """The patterns of `freeze`, read by Python."""
+    import re
+
+    return {"read": len([re.compile(one) for one in scene.plan["freeze"]["parameters"] or []])}
