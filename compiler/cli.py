@@ -114,7 +114,9 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(
             f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), or FILE:SETTING"
         )
-    sys.stdout.write(text)
+    from xpc.compiler.render.visible import visible
+
+    sys.stdout.write("\n".join(map(visible, text.split("\n"))))  # a path or a value of somebody's spec
     return 0
 
 

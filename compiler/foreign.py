@@ -187,6 +187,7 @@ MEANT: dict[str, str] = {
     "file mounts; storage",
     "launch.secret": "secret name; secret ref; env from; secrets; kubernetes secret",
     "launch.requeue": "auto requeue; auto restart; restart policy; max restarts; job recovery; recover",
+    "launch.rendezvous": "rdzv backend; rendezvous backend; rdzv",
     "launch.launcher": "torchrun; launch command; launch with; start with",
     "seed": "random seed; manual seed; rng seed; train seed; global seed; random state",
     "target": "stack; trl version; framework; backend; version",

@@ -17,6 +17,7 @@ from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
@@ -171,7 +172,11 @@ class _Resolver:
             except UnicodeDecodeError:
                 self.problems.append(report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label))
                 continue
-            if path == "data.system":
+            if path == "data.system":  # it stands in the bundle's spec.xp, as if it had been written in the spec
+                text = text.replace("\r\n", "\n").replace("\r", "\n")
+                for span in hidden_characters(text)[:1]:
+                    wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"
+                    self.problems.append(report("XP114", wrong, value.origin.label, help="delete the character"))
                 self.values[path] = Value(text, value.origin)
                 continue
             self.values[path] = Value(self._bundle(read), value.origin)

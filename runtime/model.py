@@ -40,7 +40,7 @@ def load_tokenizer(bundle: Bundle) -> Any:
         template = integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
         tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
     if wanted.get("added"):
-        from tokenizers import AddedToken
+        from transformers import AddedToken
 
         tokenizer.add_tokens([AddedToken(one, normalized=False) for one in wanted["added"]])
     vocabulary = tokenizer.get_vocab()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+from xpc.compiler.files import suspect
 from xpc.compiler.rules.rule import Rule
-from xpc.compiler.secrets import MARKS
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record
@@ -56,7 +56,7 @@ def _marked(spec: Spec) -> bool:
     """Whether a text of the spec has what every secret has."""
     texts = {spec.source.text}
     texts.update(one.origin.label.source.text for one in spec.values.values() if one.origin.label is not None)
-    return any(mark in text for text in texts for mark in MARKS)
+    return any(map(suspect, texts))
 
 
 GROUPS: tuple[Group, ...] = (
@@ -90,8 +90,12 @@ GROUPS: tuple[Group, ...] = (
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),
     Group("adapted", lambda spec: spec.lora),
-    Group("tuned", lambda spec: spec.flag("freeze") or spec.flag("oft") or _has(spec, "lora", TUNED)
-          or spec.written("model.tokens")),
+    Group(
+        "tuned",
+        lambda spec: (
+            spec.flag("freeze") or spec.flag("oft") or _has(spec, "lora", TUNED) or spec.written("model.tokens")
+        ),
+    ),
     Group("frozen", lambda spec: spec.flag("freeze")),
     Group("quantized", lambda spec: "quantization_config" in spec.model.config),
     Group("extra_optimizer", _extra("trl")),

@@ -179,9 +179,13 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
         return
     import re
 
-    blocks = re.findall(
-        r"\{%-?\s*generation\s*-?%\}(.*?)\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", found[0], re.S
-    )
+    begin = re.compile(r"\{%-?\s*generation\s*-?%\}")
+    close = re.compile(r"\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", re.S)
+    blocks: list[tuple[str, str]] = []
+    at = 0
+    while (start := begin.search(found[0], at)) and (end := close.search(found[0], start.end())):
+        blocks.append((found[0][start.end() : end.start()], end[1]))
+        at = end.start(1)
     ends = r"<[^\s<>{}'\"]{1,40}>|eos_token"
     for inside, after in blocks:
         token = re.match(ends, after)

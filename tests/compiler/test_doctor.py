@@ -41,10 +41,11 @@ def test_packages_that_are_missing_are_each_told(
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     assert cli.main(["doctor", "--python", interpreter]) == 1
     said = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in said.splitlines()]
     target = targets.load(targets.DEFAULT)
     assert target is not None
     for name, version in target.requirements().items():
-        assert f"WRONG  packages  {name} {version} is not installed (pip install {name}=={version})" in said
+        assert f"WRONG packages {name} {version} is not installed (pip install {name}=={version})" in lines
     assert "HF_TOKEN is set" in said
     assert SECRET not in said
     assert said.splitlines()[-1] == f"{len(target.requirements())} things are wrong"

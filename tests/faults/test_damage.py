@@ -208,7 +208,9 @@ def test_a_loss_that_is_no_number_stops_the_run(runs: Callable[[str], Runs], tmp
     bundle = here.compiled(DIVERGES, "diverges")
     for _ in range(2):  # once more from the checkpoint: it is as good as it was
         going = here.start(bundle, str(tmp_path))
-        assert going.wait() == [1, 1]
+        status = going.wait()
+        assert 1 in status
+        assert set(status) <= {1, -signal.SIGUSR2}  # the launcher sends away whom the other left behind
         assert going.text.count("error: the loss is nan at step 2; nothing is saved of it (checkpoint-1 is") == 1
         assert "Traceback" not in going.text
         assert checkpoints(going.out) == ["checkpoint-1"]

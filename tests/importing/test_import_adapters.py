@@ -106,6 +106,26 @@ def test_axolotl_unfrozen_parameters():
         assert imported(AX + "unfrozen_parameters:\n" + more, *HARDWARE).fates["unfrozen_parameters"] == "error"
 
 
+def test_new_tokens():
+    found = imported(AX + "tokens:\n  - <|think|>\n  - <|/think|>\n", *HARDWARE)
+    mapped(found, "tokens")
+    assert found.payload["tokenizer"]["added"] == ["<|think|>", "<|/think|>"]
+    assert imported(AX + "tokens:\n", *HARDWARE).payload["tokenizer"]["added"] is None
+    found = imported(
+        BARE + "finetuning_type: full\nadd_tokens: <a>,<b>\nadd_special_tokens: <c>\nresize_vocab: true\n", *HARDWARE
+    )
+    mapped(found, "add_tokens", "add_special_tokens")
+    assert found.payload["tokenizer"]["added"] == ["<a>", "<b>", "<c>"]
+
+
+def test_axolotl_rows_that_are_left_out():
+    found = imported(AX + "min_sample_len: 20\ndataset_exact_deduplication: true\n", *HARDWARE)
+    mapped(found, "min_sample_len", "dataset_exact_deduplication")
+    assert (found.payload["data"]["min_tokens"], found.payload["data"]["unique"]) == (20, True)
+    found = imported(AX + "dataset_exact_deduplication: false\n", *HARDWARE)
+    assert (found.fates["dataset_exact_deduplication"], found.payload["data"]["unique"]) == ("irrelevant", False)
+
+
 def test_trl_model_config():
     found = imported(
         TRL + "use_peft: true\nuse_dora: true\nlora_modules_to_save: [lm_head]\nlora_target_parameters: null\n",

@@ -84,6 +84,10 @@ def log(cwd: Path) -> str:
     return "".join(path.read_text(errors="replace") for path in cwd.glob("*.log"))
 
 
+def told(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
+    return f"{job}\n{log(cwd)}\n{cluster.logs()}"
+
+
 def weights(cwd: str) -> str:
     with open(os.path.join(cwd, "out", "model.safetensors"), "rb") as handle:
         return sha256(handle.read()).hexdigest()
@@ -107,7 +111,7 @@ def test_asked_to_stop_it_goes_on_where_it_was(trains: Cluster, place: str, alon
     until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
     trains.run("scancel", "--signal=USR1", "--batch", number)
     job = trains.wait(number)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(tmp_path)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), told(trains, job, tmp_path)
     assert "going on from checkpoint-" in log(tmp_path)
     same(tmp_path, alone("zero2"))
 
@@ -125,7 +129,9 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
         job = trains.wait(number)
     finally:
         trains.start_node("node2")
-    assert (job["JobState"], job["Restarts"], job["NodeList"]) == ("COMPLETED", "1", "node[1,3]"), log(tmp_path)
+    assert (job["JobState"], job["Restarts"], job["NodeList"]) == ("COMPLETED", "1", "node[1,3]"), told(
+        trains, job, tmp_path
+    )
     assert "Task launch for StepId=" in log(tmp_path)
     assert "going on from checkpoint-5" in log(tmp_path)
     same(tmp_path, alone("zero3"))

@@ -173,7 +173,7 @@ class Kept(SimpleNamespace):
 
 
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peft", SimpleNamespace(LoraConfig=Kept))
+    monkeypatch.setitem(sys.modules, "peft", SimpleNamespace(LoraConfig=Kept, OFTConfig=Kept))
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(BitsAndBytesConfig=Kept))
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16", float32="fp32", uint8="u8"))
 
@@ -185,7 +185,8 @@ def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.
     bundle.lora = {**LORA, "alpha": 16.0, "dropout": 0.05, "targets": ["q_proj", "v_proj"]}
     assert vars(lora.adapter(bundle)) == {
         "r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"],
-        "task_type": "CAUSAL_LM", "revision": None,
+        "task_type": "CAUSAL_LM", "revision": None, "modules_to_save": None, "target_parameters": None,
+        "use_rslora": False, "use_dora": False,
     }  # fmt: skip
     assert isinstance(lora.adapter(bundle).lora_alpha, int)
     bundle.lora["alpha"] = 0.5
@@ -193,6 +194,35 @@ def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.
     assert (lora.adapter(bundle).lora_alpha, lora.adapter(bundle).revision) == (0.5, "abc")
     bundle.method = "reward"
     assert lora.adapter(bundle).task_type == "SEQ_CLS"
+
+
+@pytest.mark.parametrize(("rank", "block"), [(None, 16), (4, None)])
+def test_rotations_are_what_the_bundle_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int | None, block: int | None
+) -> None:
+    libraries(monkeypatch)
+    bundle = made(tmp_path, "dpo")
+    bundle.lora = {**LORA, "kind": "oft", "rank": rank, "block_size": block, "modules_to_save": ["lm_head"]}
+    assert vars(lora.adapter(bundle)) == {
+        "r": rank or 0, "oft_block_size": block or 0, "module_dropout": LORA["dropout"], "revision": None,
+        "target_modules": LORA["targets"], "task_type": "CAUSAL_LM", "modules_to_save": ["lm_head"],
+    }  # fmt: skip
+
+
+def test_two_rates_split_the_groups_and_keep_their_decay() -> None:
+    names = ("a.lora_A.default.weight", "a.lora_B.default.weight", "a.lora_magnitude_vector.default.weight",
+             "e.lora_embedding_A.default", "lm_head.modules_to_save.default.weight")  # fmt: skip
+    weights = {name: SimpleNamespace(name=name) for name in names}
+    model = SimpleNamespace(named_parameters=lambda: weights.items())
+    groups = [
+        {"params": [weights[name] for name in names if "embedding" not in name], "weight_decay": 0.1, "lr": 1e-3},
+        {"params": [weights[names[3]]], "weight_decay": 0.0, "lr": 1e-3},
+    ]
+    optimizer = SimpleNamespace(param_groups=groups)
+    lora.rates(optimizer, model, {"rate": 1e-3, "lr_ratio": 4.0, "embedding_lr": 1e-6})
+    assert [([one.name for one in group["params"]], group["weight_decay"], group["lr"]) for group in groups] == [
+        ([names[0], names[4]], 0.1, 1e-3), ([names[1], names[2]], 0.1, 4e-3), ([names[3]], 0.0, 1e-6),
+    ]  # fmt: skip
 
 
 def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

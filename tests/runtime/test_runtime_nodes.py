@@ -7,13 +7,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import collective, errors, facts, meeting, network, nodes, shared
+from xpc.runtime import collective, errors, facts, meeting, network, nodes, parting, shared, state
 from xpc.runtime.bundle import Bundle, read
 from xpc.runtime.errors import RunError
 from xpc.runtime.nodes import Node, Seat
@@ -397,3 +399,55 @@ def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSErr
     monkeypatch.setattr(network, "resolve", failing(error))
     with pytest.raises(RunError, match="^" + words):
         network.reach("node-a", 29500, time.monotonic())
+
+
+def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSpeed makes its own group, and torch gives that one its own timeout: 10 minutes with NCCL, 30 with gloo."""
+    pytest.importorskip("torch")
+    from torch.distributed import distributed_c10d
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        monkeypatch.setattr(distributed_c10d, name, getattr(distributed_c10d, name))
+    state._one_timeout(timedelta(seconds=77))
+    for backend in ("gloo", "nccl"):
+        assert distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend)) == timedelta(seconds=77)
+
+
+def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the store; what the others still wait for would be gone with it."""
+    pytest.importorskip("torch")
+    from torch.distributed.elastic.agent.server import api
+
+    said: list[str] = []
+
+    class Store:
+        def wait(self, keys: list[str], _: timedelta) -> None:
+            said.append(f"waits for {', '.join(keys)}")
+
+        def set(self, key: str, _: str) -> None:
+            said.append(f"sets {key}")
+            raise RuntimeError("the store is gone")
+
+    agent = SimpleNamespace(_worker_group=SimpleNamespace(group_world_size=3, group_rank=0), _store=Store())
+    for rank in (0, 2):
+        monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
+        parting.last_to_leave({"NODE_RANK": str(rank)})
+        agent._worker_group.group_rank = rank
+        api.SimpleElasticAgent._exit_barrier(agent)
+    assert said == ["barrier", "waits for xpc/left/1, xpc/left/2", "barrier", "sets xpc/left/2"]
+
+
+def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from torch.distributed import DistStoreError
+    from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
+
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    assert parting.missed(RendezvousTimeoutError()) is None  # one node: another matter
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    assert parting.missed(ValueError("other")) is None
+    assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
+        parting.missed(RendezvousTimeoutError())
+    )
+    assert "(timed out)" in str(parting.missed(DistStoreError("timed out\nstack")))

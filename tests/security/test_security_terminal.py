@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from case_support import spec
-from compile_support import compiled, put, xpc
+from compile_support import checked, codes, compiled, put, xpc
 
 from xpc.compiler.bundle import write
 from xpc.runtime import errors
@@ -55,8 +55,10 @@ def test_names_of_files_of_escapes(format: str, tmp_path: Path) -> None:
         done = xpc(*words, "--format", format, cwd=str(tmp_path))
         safe(done.stdout)
         safe(done.stderr)
-    for words in (("explain", name), ("explain", f"{name}:gbs"), ("import", f"{name}.yaml"), ("plan", name)):
-        safe(xpc(*words, cwd=str(tmp_path)).stderr)
+    own = (("explain", name), ("explain", f"{name}:gbs"), ("import", f"{name}.yaml"), ("plan", name))
+    for words in (*own, ("explain", f"{name}.xp:gbs"), ("explain", f"{name}-right.xp:gbs")):
+        done = xpc(*words, cwd=str(tmp_path))
+        safe(done.stdout + done.stderr)
 
 
 def test_a_foreign_file_of_escapes_in_an_old_bundle(tmp_path: Path) -> None:
@@ -65,6 +67,21 @@ def test_a_foreign_file_of_escapes_in_an_old_bundle(tmp_path: Path) -> None:
     done = xpc("compile", "a.xp", "-o", "out", cwd=str(tmp_path))
     assert done.returncode == 2
     safe(done.stderr)
+
+
+def test_a_system_prompt_of_escapes(tmp_path: Path) -> None:
+    """It stands in the bundle's spec.xp and in what `explain` prints: what no spec may hold, its file may not."""
+    put(tmp_path, {"a.xp": spec('data(system=file("s.txt"))')})
+    for text in (EVIL, "a\0b", "a\u2028b", "a\u200fb"):
+        put(tmp_path, {"s.txt": text})
+        for words in (("check", "a.xp"), ("explain", "a.xp:data.system")):
+            done = xpc(*words, cwd=str(tmp_path))
+            safe(done.stdout + done.stderr)
+        found = checked(spec('data(system=file("s.txt"))'), str(tmp_path))
+        assert codes(found, "error") == ["XP114"]
+    put(tmp_path, {"s.txt": 'Be brief.\r\nBe "kind".\t\U0001f600\u200d\n'})
+    files = compiled(spec('data(system=file("s.txt"))'), str(tmp_path))
+    assert compiled(files["spec.xp"])["trainer_args.json"] == files["trainer_args.json"]
 
 
 @pytest.mark.parametrize("report", ["text", "json"])

@@ -33,7 +33,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=9
+AuthInfo=socket={folder}/munge.socket,cred_expire=11
 CredType=cred/munge
 PluginDir={plugins}
 StateSaveLocation={folder}/state
@@ -61,7 +61,7 @@ JobRequeue=1
 EnforcePartLimits=ALL
 ReturnToService=2
 SlurmdTimeout=300
-KillWait=6
+KillWait=4
 SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=INFINITE

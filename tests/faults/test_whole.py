@@ -1,0 +1,188 @@
+"""The files of a checkpoint: sealed, named, told when broken, deleted; and what stands in metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("trl")  # the runtime's own imports
+
+from stacks import REPOSITORY
+
+from xpc.runtime import callbacks, signals, steady, whole
+from xpc.runtime.errors import RunError
+
+
+def checkpoint(out: str, name: str = "checkpoint-2") -> str:
+    """Written aside, as two processes do."""
+    folder = os.path.join(whole.staging(out), name)
+    os.makedirs(os.path.join(folder, "global_step2"))
+    for file in (
+        "model.safetensors",
+        "rng_state_0.pth",
+        "rng_state_1.pth",
+        "global_step2/zero_pp_rank_1_mp_rank_00.pt",
+    ):
+        with open(os.path.join(folder, file), "wb") as handle:
+            handle.write(file.encode() * 3)
+    return folder
+
+
+def finished(out: str, name: str = "checkpoint-2") -> str:
+    folder = checkpoint(out, name)
+    return whole.finish(out, name, {**whole.seal(folder, 0), **whole.seal(folder, 1)})
+
+
+def test_each_process_seals_what_it_wrote(tmp_path: object) -> None:
+    folder = checkpoint(str(tmp_path))
+    assert set(whole.seal(folder, 0)) == {"model.safetensors", "rng_state_0.pth"}
+    assert set(whole.seal(folder, 1)) == {"rng_state_1.pth", "global_step2/zero_pp_rank_1_mp_rank_00.pt"}
+    for name, process in {
+        "bf16_zero_pp_rank_12_mp_rank_00_optim_states.pt": 12,
+        "__3_0.distcp": 3,
+        ".metadata": 0,
+    }.items():
+        assert whole._writer(f"folder/{name}") == process
+
+
+def test_it_has_its_name_when_it_is_whole(tmp_path: object) -> None:
+    out = str(tmp_path)
+    path = finished(out)
+    assert os.listdir(out) == ["checkpoint-2"]
+    assert whole.broken(path, digests=True) is None
+    whole.remove(path)
+    assert os.listdir(out) == []
+
+
+def test_the_same_step_again_takes_the_place_of_what_was_broken(tmp_path: object) -> None:
+    path = finished(str(tmp_path))
+    os.truncate(os.path.join(path, "model.safetensors"), 3)
+    assert finished(str(tmp_path)) == path
+    assert os.listdir(str(tmp_path)) == ["checkpoint-2"]
+    assert whole.broken(path, digests=True) is None
+
+
+def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
+    path = finished(str(tmp_path))
+    name = os.path.join(path, "model.safetensors")
+    with open(name, "rb") as handle:
+        content = handle.read()
+    for wrong, said in (
+        (content[:-1], "model.safetensors is cut off (50 of 51 bytes)"),
+        (content + b"x", "model.safetensors is not as written"),
+        (content[:-1] + b"x", "model.safetensors is corrupted (its sha256 is not that of what was written)"),
+    ):
+        with open(name, "wb") as handle:
+            handle.write(wrong)
+        assert whole.broken(path, digests=True) == said
+    assert whole.broken(path, digests=False) is None  # sizes alone do not tell
+    os.remove(name)
+    assert whole.broken(path, digests=False) == "model.safetensors is missing"
+
+
+def test_a_file_that_is_gone_before_the_name_is_given(tmp_path: object) -> None:
+    folder = checkpoint(str(tmp_path))
+    seals = whole.seal(folder, 0)
+    os.remove(os.path.join(folder, "rng_state_0.pth"))
+    with pytest.raises(FileNotFoundError):
+        whole.finish(str(tmp_path), "checkpoint-2", seals)
+    assert os.listdir(str(tmp_path)) == ["_saving"]
+
+
+def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkpoint(str(tmp_path))
+    one = whole.seal(folder, 0)["model.safetensors"]
+    monkeypatch.setattr(whole, "PART", 16)
+    parts = whole.seal(folder, 0)["model.safetensors"]
+    assert parts[0] == one[0] == 51
+    assert parts[1] != one[1]
+
+
+class Losses:
+    """A trainer whose steps have these losses."""
+
+    def __init__(self, *losses: float) -> None:
+        import torch
+
+        self.losses = iter(torch.tensor(loss) for loss in losses)
+        self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1)
+        self.state = SimpleNamespace(global_step=7, max_steps=20)
+
+    def training_step(self) -> object:
+        return next(self.losses)
+
+
+class Trainer(steady.Steady, Losses):
+    """As the runtime makes one of trl's."""
+
+
+@pytest.mark.parametrize(("losses", "word"), [((1.0, float("inf")), "infinite"), ((float("nan"), 1.0), "nan")])
+def test_one_micro_batch_without_a_number_is_enough(losses: tuple[float, ...], word: str) -> None:
+    trainer = Trainer(*losses)
+    for _ in losses:
+        trainer.training_step()
+    with pytest.raises(
+        RunError, match=f"the loss is {word} at step 7; nothing is saved of it \\(there is no checkpoint"
+    ):
+        trainer.agree()
+
+
+def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
+    first, second = Trainer(0.1, 0.2, 0.3), Trainer(0.4)
+    total = first.training_step() + first.training_step() + first.training_step()
+    first.windows, first._globalstep_last_logged = first._all_windows(), 5
+    second.args.process_index = 0
+    second.recall(json.loads(json.dumps(first.unlogged())))
+    assert second._globalstep_last_logged == 5
+    assert float(second.training_step()) == float(total + 0.4)
+
+
+def test_lines_are_json_whatever_the_loss_is() -> None:
+    line = callbacks.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
+    assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "loss": "nan", "grad_norm": "-inf", "lr": 1e-5}
+
+
+DEAF = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from runtime import signals
+signals.listen()
+signals.training()
+child = os.fork()
+if not child:
+    time.sleep(60)
+os.kill(child, signal.SIGUSR1)
+time.sleep(0.2)
+assert os.waitpid(child, os.WNOHANG) == (0, 0), "a process that loads data dies of SIGUSR1"
+os.kill(child, signal.SIGTERM)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+assert signals.asked() is None
+os.kill(os.getpid(), signal.SIGUSR1)
+for _ in range(100):
+    if signals.asked():
+        break
+    time.sleep(0.01)
+print(signals.asked())
+"""
+
+
+def test_processes_that_load_data_do_not_hear_the_wish() -> None:
+    done = subprocess.run([sys.executable, "-c", DEAF, REPOSITORY], capture_output=True, text=True, check=False)
+    assert done.stdout == "SIGUSR1\n", done.stderr
+
+
+def test_a_process_that_only_waits_hears_it() -> None:
+    waits = "import sys, threading; sys.path.insert(0, sys.argv[1]); from runtime import signals; signals.listen(); "
+    waits += "print(flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()"
+    with subprocess.Popen([sys.executable, "-c", waits, REPOSITORY], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == signals.REQUEUE
+        assert "asked to stop (SIGTERM) before the first step" in process.stdout.read()

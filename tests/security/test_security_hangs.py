@@ -1,0 +1,60 @@
+"""Texts that take a careless pattern the square of their length: answered all the same, and soon enough for a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from case_support import MARKED, PLAIN, spec
+from compile_support import checked, codes, errors, put, shown
+
+OPEN = "{% generation %}"
+TEMPLATES = {
+    "opened": OPEN * 200_000,
+    "blanks": "{%" + " " * 1_000_000 + "generation",
+    "marks": "{%- " * 500_000,
+    "closed": MARKED + "{% endgeneration %}" * 100_000,
+    "tokens": PLAIN + "<|" * 500_000,
+    "loops": "{% for a in b %}" * 100_000,
+    "braces": "{" * 1_000_000,
+    "blocks": PLAIN + (OPEN + "a{% endgeneration %}<|im_end|>") * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates(name: str, tmp_path: Path) -> None:
+    root = put(tmp_path, {"a.jinja": TEMPLATES[name]})
+    for more in (('model(chat_template=file("a.jinja"))',), ('model(chat_template=file("a.jinja"), eos="<|x|>")',)):
+        for method in ("method sft(assistant_only)", "method sft(completion_only)"):
+            assert checked(spec(*more, method), root).problems is not None
+
+
+def test_a_token_behind_the_mark_is_still_found(tmp_path: Path) -> None:
+    """What the pattern was for, in one go through the text."""
+    wrong = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
+    inside = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}<|im_end|>")
+    found = {}
+    for name, text in {"right": MARKED, "wrong": wrong, "inside": inside, "twice": MARKED + wrong}.items():
+        root = put(tmp_path, {"a.jinja": text})
+        told = checked(spec('model(chat_template=file("a.jinja"))', "method sft(assistant_only)"), root)
+        found[name] = set(codes(told, "warning")) | set(codes(told, "error"))
+    assert found["right"] == found["inside"]
+    assert found["wrong"] == found["twice"] != found["right"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a{99999999999999999999}",
+        "(" * 1500 + ")" * 1500,
+        "(" * 4000,
+        "[[a]",
+        "(a+)+$",
+        "a(?i)",
+        "[" * 4000,
+        "[1" * 2000,
+    ],
+)
+def test_patterns_that_python_cannot_read(pattern: str) -> None:
+    found = checked(spec(f'freeze(except_parameters=["{pattern}"])'))
+    assert set(errors(found)) <= {"XP474"}, shown(found)
