@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from . import collective, hub, integrity, meeting, needs, nodes, output
+from . import checkpoints, collective, hub, integrity, meeting, needs, nodes, output, whole
 from .bundle import Bundle
 from .errors import RunError, findings, say
 from .first_rows import rows_and_tokens
@@ -105,9 +105,15 @@ def disk(bundle: Bundle) -> list[str]:
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     free = shutil.disk_usage(place).free
-    if free >= needed:
+    if free + _written(bundle) >= needed:
         return []
     return [f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir}, and {free / 2**30:.1f} GiB are free"]
+
+
+def _written(bundle: Bundle) -> int:
+    """Bytes of the checkpoints that are there: a run that goes on replaces them."""
+    paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
+    return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in whole.names(path))
 
 
 def output_folder(bundle: Bundle) -> list[str]:

@@ -27,7 +27,7 @@ SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale",
 TUNED = ("block_size", "parameters", "modules_to_save", "lr_ratio", "embedding_lr")
 CLUSTER = ("partition", "account", "exclusive", "time", "requeue", "image", "volume", "secret")
 TOKENS = ("model.eos", "model.pad", "model.chat_template", "data.system")
-SECRECY = ("model.pickle", "track.name", "track.project", "data.system")
+SECRECY = ("model.pickle", "data.system")
 
 
 @record
@@ -53,7 +53,11 @@ def _has(spec: Spec, clause: str, names: tuple[str, ...]) -> bool:
 
 
 def _marked(spec: Spec) -> bool:
-    """Whether a text of the spec has what every secret has."""
+    """Whether the spec names a text, or a run by 40 letters, or has in it what every secret has."""
+    if any(not name.startswith("data/") for name in spec.bundled):
+        return True
+    if any(isinstance(one, str) and len(one) == 40 for one in (spec.get("track.name"), spec.get("track.project"))):
+        return True
     texts = {spec.source.text}
     texts.update(one.origin.label.source.text for one in spec.values.values() if one.origin.label is not None)
     return any(map(suspect, texts))
@@ -75,7 +79,7 @@ GROUPS: tuple[Group, ...] = (
     Group("data_tokens", lambda spec: any(map(spec.written, TOKENS))),
     Group("evaluation", lambda spec: spec.written("eval.tasks") or spec.written("eval.allow_code_execution")),
     Group("saving"),
-    Group("secrecy", lambda spec: bool(spec.bundled) or any(map(spec.written, SECRECY)) or _marked(spec)),
+    Group("secrecy", lambda spec: any(map(spec.written, SECRECY)) or _marked(spec)),
     Group("publishing", lambda spec: spec.get("save.hub") is True),
     Group("launch"),
     Group("slurm", lambda spec: spec.get("launch") == "slurm"),

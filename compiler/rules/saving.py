@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from xpc.compiler import registry
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.secrets import pinned
 from xpc.compiler.spec import Spec
 
 
@@ -22,7 +21,11 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     transformers 5.23 `dynamic_module_utils.py`.
     """
     model = spec.model
-    if spec.flag("model.trust_remote_code") and model.path is None and not pinned(model.revision):
+    if not spec.flag("model.trust_remote_code") or model.path is not None:
+        return
+    from xpc.compiler.secrets import pinned
+
+    if not pinned(model.revision):
         yield Finding(
             spec.place("model.trust_remote_code", "runs with your files and your network"),
             "remote code of no fixed commit",

@@ -17,8 +17,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q", "XP468", at="init", warns="no parameter was matched"),
     Proof("Q", "XP469", at="init", keep=("optim",), measure="adapters.stepped", expect={"held": False}),
     Proof("Q", "XP470", at="init", measure="adapters.beside", expect={"others": 0}),
-    Proof("Q", "XP473", at="init", raises="ValueError", match="does not work with use_dora"),
-    Proof("Q", "XP475", at="init", measure="adapters.beside", expect={"others": 0}),
+    Proof("Q20", "XP473", at="init", raises="ValueError", match="does not work with use_dora"),
+    Proof("Q23", "XP475", at="init", measure="adapters.beside", expect={"others": 0}),
     Proof("Q", "XP474", measure="adapters.patterns", raises="error", match="unterminated subpattern"),
     Proof("Q", "XP471", at="init", measure="adapters.left", expect={"moves": False}),
 )  # fmt: skip
