@@ -57,8 +57,8 @@ run() {
   (
     trap : USR1 TERM
     code=0
-    bash -c 'printf "%s\n" "$$" >"$0"; exec "$@"' "$own/child" "$@" || code=$?
-    printf '%s\n' "$code" >"$own/status"
+    bash -c 'echo "$$" >"$0"; exec "$@"' "$own/child" "$@" || code=$?
+    echo "$code" >"$own/status"
   ) &
   local waiter=$!
 #watch#  while kill -0 "$waiter" 2>/dev/null; do wait "$waiter" || true; done

@@ -140,7 +140,7 @@ def small(tmp_path: object) -> Iterator[str]:
     os.mkdir(folder)
     words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode and not os.environ.get("CI"):
+    if done.returncode and not os.environ.get("XPC_EVERY_TEST"):
         pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     try:

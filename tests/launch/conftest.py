@@ -22,7 +22,7 @@ def cluster() -> Iterator[Cluster]:
     lacking = missing()
     if lacking:
         why = f"{', '.join(lacking)} of Debian's slurm-wlm and munge are not installed"
-        if os.environ.get("CI"):
+        if os.environ.get("XPC_EVERY_TEST"):
             pytest.fail(why)
         pytest.skip(why)
     folder = tempfile.mkdtemp(prefix="slurm-")  # short: the path of a socket has 107 characters

@@ -94,6 +94,8 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "schedule.patience": ("0", "3", "10"), "strategy.context_parallel": ("1", "2", "4"),
     "save.hub.name": ("me/model", '"me/model"'), "save.hub.revision": ("main", "run-1"),
     "model.chat_template": ('file("template.jinja")',), "launch.nccl_timeout": ("30m", "14400s", "2h"),
+    "launch.partition": ("gpu", '"a100,h100"'), "launch.account": ("lab",), "launch.time": ("12h", "2d"),
+    "launch.image": ('"lab/train:1"',), "launch.volume": ("claim",), "launch.secret": ("tokens",),
     "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),
     "lora.modules_to_save": ("[norm]", "[lm_head]"),
     "freeze.except_first": ("1", "2"), "freeze.layer_modules": ("[mlp]",), "freeze.except_modules": ("[norm]",),

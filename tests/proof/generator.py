@@ -17,6 +17,7 @@ from emitted import NEW, OLD
 
 from xpc.compiler import kinds as k
 from xpc.compiler import registry, schema, targets
+from xpc.compiler.clusters import READ_BY
 from xpc.compiler.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
 from xpc.compiler.targets import Target
@@ -41,6 +42,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "optimizer.targets": LOW_RANK, "optimizer.rank": LOW_RANK, "optimizer.scale": LOW_RANK,
     "optimizer.update_proj_gap": LOW_RANK, "precision.tf32": ("fp32", "bf16"),
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
+    **{f"launch.{name}": engines for name, engines in READ_BY.items()},
 }  # fmt: skip
 """Heads under which a setting has a meaning."""
 
@@ -296,6 +298,10 @@ class Draft:
             self.inside.pop("schedule", None) if self.inside.get("schedule") and self.chance(0.5) else None
         if not self.tidy:
             return
+        engine, written = self.heads.get("launch"), [one.partition("=")[0] for one in self.inside.get("launch", ())]
+        for name in ("image", "volume"):
+            if engine == "k8s" and name not in written:
+                self.add("launch", f"{name}={drawn.POOLS[f'launch.{name}'][0]}")
         packed = next((one for one in batch if one.startswith("packing")), "")
         if packed and "isolate=mask" not in packed and packed != "packing=false":
             if modern and self.heads["precision"] != "fp32" and self.chance(0.6):
