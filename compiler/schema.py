@@ -11,45 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler import kinds as k
-from xpc.compiler.kinds import Kind
 from xpc.compiler.optimizers import NAMES as OPTIMIZERS
-from xpc.grammar.record import record
-
-
-@record
-class Setting:
-    """One row.
-
-    `methods` are the training methods that it is for, where not all. `inner` names are not reachable from outside
-    their clause, `alone` is the choice that the bare name means, and `pending` says why the setting does not
-    compile yet.
-    """
-
-    path: str
-    kind: Kind
-    doc: str
-    default: object = None
-    choices: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    args: tuple[str, ...] = ()
-    bare: bool = True
-    alone: str = ""
-    inner: bool = False
-    head: bool = False
-    pending: str = ""
-    methods: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The last part of the path: what is typed."""
-        return self.path.rpartition(".")[2]
-
-    @property
-    def clause(self) -> str:
-        """The clause that the setting stands in; a head belongs to its own."""
-        return self.path if self.head else self.path.rpartition(".")[0]
-
+from xpc.compiler.setting import Setting as Setting
 
 METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
 ONLINE = ("grpo", "rloo")
@@ -351,7 +314,8 @@ TABLE: tuple[Setting, ...] = (
             high=2**31 - 1, args=("ddp_timeout",)),
     Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas (slurm)", inner=True),
     Setting("launch.account", k.NAME, "account that the job is charged to (slurm)", inner=True),
-    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory (slurm)", inner=True),
+    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory (slurm)",
+            inner=True),
     Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops (slurm, k8s)", inner=True,
             high=10**9),
     Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "

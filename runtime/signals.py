@@ -47,7 +47,12 @@ def listen() -> None:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
-    os.register_at_fork(after_in_child=_be_deaf)
+    # A child has this process's pipe until it is deaf: no signal may reach it before.
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ASKING),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING),
+        after_in_child=_be_deaf,
+    )
 
 
 def end_with_launcher() -> None:
@@ -103,8 +108,7 @@ def _hear(name: str) -> None:
 
 
 def _be_deaf() -> None:
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        return
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)

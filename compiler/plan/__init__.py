@@ -23,7 +23,8 @@ class Need:
     """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all.
 
     `rank` is that of adapters on every linear layer, 0 where all weights are trained, `whole` the parameters that are
-    trained beside them; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the model, `sequences` those of one sample (two of a preference).
+    trained beside them; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the model,
+    `sequences` those of one sample (two of a preference).
     """
 
     facts: ModelFacts | None

@@ -34,7 +34,7 @@ SPECS = {
 
 
 def shellcheck() -> str:
-    """The program of the dev extra, or the system's. Without one the test is skipped, but not where every test is asked for."""
+    """The program of the dev extra, or the system's; without one the test is skipped, unless all are asked for."""
     beside = os.path.join(os.path.dirname(sys.executable), "shellcheck")
     found = beside if os.path.exists(beside) else shutil.which("shellcheck")
     if found is None and not os.environ.get("XPC_EVERY_TEST"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from . import rows, sources
+from . import left_out, rows, sources
 from .bundle import Bundle
-from .errors import RunError, say
+from .errors import RunError
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
@@ -22,7 +21,8 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     datasets.disable_progress_bars()
     data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
     parts = [_part(bundle, source, chat) for source in data["sources"]]
-    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"])
+    unique = bool(data.get("unique"))
+    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], unique)
     if evaluation is None and data.get("eval_split"):
         held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
@@ -32,8 +32,12 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
         train, evaluation = _unpaired(train, data), None if evaluation is None else _unpaired(evaluation, data)
     limit = data.get("max_prompt")
     if limit is not None:
-        train = _short(train, tokenizer, limit, "train on")
-        evaluation = None if evaluation is None else _short(evaluation, tokenizer, limit, "evaluate on")
+        train = left_out.long_prompts(train, tokenizer, limit, "train on")
+        evaluation = evaluation and left_out.long_prompts(evaluation, tokenizer, limit, "evaluate on")
+    least = data.get("min_tokens")
+    if least is not None:
+        train = left_out.short_rows(train, tokenizer, least, "train on")
+        evaluation = evaluation and left_out.short_rows(evaluation, tokenizer, least, "evaluate on")
     return train, evaluation
 
 
@@ -46,27 +50,6 @@ def _shuffles(bundle: Bundle) -> bool:
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
     return bool(data["shuffle"] and (mixed or bundle.method == "kto"))
-
-
-def _short(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
-    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
-    kept = whole.filter(_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
-    if len(kept) == 0:
-        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
-    if len(kept) < len(whole):
-        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: their prompts have over {limit} tokens")
-    return kept
-
-
-def _fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
-    prompt, tools = row["prompt"], row.get("tools")
-    if isinstance(prompt, str):
-        return len(tokenizer(prompt)["input_ids"]) <= limit
-    text = tokenizer.apply_chat_template(
-        prompt, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,
-        add_generation_prompt=prompt[-1]["role"] != "assistant", **(row.get("chat_template_kwargs") or {}),
-    )  # fmt: skip
-    return len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= limit
 
 
 def _unpaired(pairs: Any, data: Mapping[str, Any]) -> Any:
@@ -117,15 +100,18 @@ def mix(
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,
+    unique: bool = False,
 ) -> tuple[Any, Any]:
     """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
-    nothing is shuffled anywhere.
+    nothing is shuffled anywhere. ``unique`` leaves out the repetitions of what the parts hold together.
     """
     taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     whole = _joined(taken)
+    if unique:
+        whole = left_out.repeated(whole)
     if shuffle:
         whole = whole.shuffle(seed=seed)
     if holdout is None:

@@ -6,6 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+LONGEST = 2000
+"""A longer line of a message quotes somebody's data, letters."""
+
 
 class RunError(Exception):
     """The run cannot start or go on. ``str(error)`` is one sentence, or one line for each finding of the preflight."""
@@ -23,14 +26,32 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def shown(text: str) -> str:
+    """The text as a terminal may get it: escape sequences (of a row, a template) spelled out, no line of a megabyte."""
+    if len(text) > LONGEST:
+        text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)
+
+
+_hushed = False
+
+
+def hush() -> None:
+    """Leaves the talking to another node: nothing more is said here, errors apart."""
+    global _hushed
+    _hushed = True
+
+
 def say(sentence: str) -> None:
     """Prints one line, on rank 0 only."""
-    if rank() == 0:
-        print(f"[run] {sentence}", flush=True)
+    if rank() == 0 and not _hushed:
+        print(f"[run] {shown(sentence)}", flush=True)
 
 
 def stop(error: RunError) -> int:
     """Tells of the error once (rank 0, or the first process of a node that fails alone) and gives the exit status."""
     if rank() == 0 or getattr(error, "local", False):
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     return 1

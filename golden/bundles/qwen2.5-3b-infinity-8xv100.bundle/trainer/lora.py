@@ -1,14 +1,15 @@
-"""Low-rank adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
+"""Adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .bundle import Bundle
 
 
 def adapter(bundle: Bundle) -> Any:
-    """peft's LoraConfig, or None when all weights are trained.
+    """peft's LoraConfig or OFTConfig, or None when no adapter is trained.
 
     The scores of a reward model are new weights: with the task SEQ_CLS peft trains and saves them beside the adapters
     (``modules_to_save``), and keeps "all-linear" away from them. The revision goes into adapter_config.json, so that
@@ -17,19 +18,53 @@ def adapter(bundle: Bundle) -> Any:
     plan = bundle.lora
     if plan is None:
         return None
-    from peft import LoraConfig
+    from peft import LoraConfig, OFTConfig
 
-    if bundle.target == "trl-0.18" and bundle.method == "reward" and bundle.run["zero_stage"] == 3:
+    whole = bundle.method == "reward" or plan["modules_to_save"]
+    if bundle.target == "trl-0.18" and whole and bundle.run["zero_stage"] == 3:
         _own_hooks()
+    common = {
+        "target_modules": plan["targets"],
+        "modules_to_save": plan["modules_to_save"],
+        "task_type": "SEQ_CLS" if bundle.method == "reward" else "CAUSAL_LM",
+        "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
+    }
+    if plan["kind"] == "oft":
+        # peft takes one of the two sizes, and 0 for the other.
+        sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
+        return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
     alpha = plan["alpha"]
     return LoraConfig(
         r=plan["rank"],
         lora_alpha=int(alpha) if int(alpha) == alpha else alpha,
         lora_dropout=plan["dropout"],
-        target_modules=plan["targets"],
-        task_type="SEQ_CLS" if bundle.method == "reward" else "CAUSAL_LM",
-        revision=bundle.model["revision"] if bundle.model["id"] is not None else None,
+        use_rslora=plan["rslora"],
+        use_dora=plan["dora"],
+        target_parameters=plan["parameters"],
+        **common,
     )
+
+
+def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
+    """Splits the optimizer's groups as LoRA+ has them: B matrices, and adapters on embeddings, at rates of their own.
+
+    What transformers decided for a group (weight decay) holds for its parts. By name and not by shape, as peft's
+    ``create_loraplus_optimizer`` does: ZeRO-3 leaves no shape to see, and peft 0.17 finds no embedding. The rate that
+    is logged is the first group's, that of the A matrices.
+    """
+    own: dict[int, float] = {}
+    for name, weight in model.named_parameters():
+        if ".lora_embedding_" in name:
+            own[id(weight)] = plan["embedding_lr"]
+        elif ".lora_B." in name or ".lora_magnitude_vector." in name:
+            own[id(weight)] = plan["rate"] * plan["lr_ratio"]
+    parts: list[dict[str, Any]] = []
+    for group in optimizer.param_groups:
+        split: dict[float, list[Any]] = {}
+        for weight in group["params"]:
+            split.setdefault(own.get(id(weight), group["lr"]), []).append(weight)
+        parts += [{**group, "params": weights, "lr": rate} for rate, weights in split.items()]
+    optimizer.param_groups[:] = parts
 
 
 def _own_hooks() -> None:

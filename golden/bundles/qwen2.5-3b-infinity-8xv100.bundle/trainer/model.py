@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import integrity
 from .bundle import Bundle
 from .errors import RunError
 
@@ -20,7 +21,8 @@ def _where(bundle: Bundle) -> str:
     return str(model["id"]) if model["id"] is not None else bundle.find(model["path"])
 
 
-def _common(bundle: Bundle) -> dict[str, Any]:
+def common(bundle: Bundle) -> dict[str, Any]:
+    """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
     revision = bundle.model["revision"] if bundle.model["id"] is not None else None
     return {"revision": revision or "main", "trust_remote_code": bundle.model["trust_remote_code"]}
 
@@ -31,12 +33,16 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
     wanted = bundle.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(_where(bundle), **_common(bundle))
+        tokenizer = AutoTokenizer.from_pretrained(_where(bundle), **common(bundle))
     except (OSError, ValueError) as error:
         raise RunError(f"cannot load the tokenizer of {_where(bundle)}: {_first_line(error)}") from error
     if wanted["chat_template"]:
-        with open(bundle.inside(wanted["chat_template"]), encoding="utf-8") as handle:
-            tokenizer.chat_template = handle.read()
+        template = integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
+        tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
+    if wanted.get("added"):
+        from transformers import AddedToken
+
+        tokenizer.add_tokens([AddedToken(one, normalized=False) for one in wanted["added"]])
     vocabulary = tokenizer.get_vocab()
     for kind in ("eos_token", "pad_token"):
         token = wanted[kind] or bundle.arguments.get(kind)
@@ -66,9 +72,11 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     from .lora import quantization
 
     plan = bundle.model
-    options = _common(bundle)
+    options = common(bundle)
     options["dtype" if major() >= 5 else "torch_dtype"] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
+    if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
+        options["use_safetensors"] = True
     scored = bundle.method == "reward"
     facts = {**(plan.get("config_overrides") or {}), **({"num_labels": 1} if scored else {})}
     kind = AutoModelForSequenceClassification if scored else AutoModelForCausalLM
@@ -77,15 +85,36 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
         if quantized is not None:
             options["quantization_config"] = quantized
         if facts:
-            options["config"] = AutoConfig.from_pretrained(_where(bundle), **_common(bundle), **facts)
+            options["config"] = AutoConfig.from_pretrained(_where(bundle), **common(bundle), **facts)
         model = kind.from_pretrained(_where(bundle), **options)
     except (OSError, ValueError, ImportError) as error:
+        if not plan.get("pickle") and "safetensors" in str(error):
+            raise RunError(
+                f"{_where(bundle)} has no weights in safetensors; `model {{ pickle }}` in the spec allows pickled ones"
+            ) from error
         raise RunError(f"cannot load {_where(bundle)}: {_first_line(error)}") from error
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
+    if bundle.tokenizer.get("added"):
+        grow(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
     if plan["liger"]:
         apply_liger(bundle, model)
     return model
+
+
+def grow(bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    """Gives the model a row for each token of the tokenizer; new rows are drawn with the seed of the run.
+
+    A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary have
+    rows for new tokens already.
+    """
+    import torch
+
+    if len(tokenizer) <= model.config.get_text_config().vocab_size:
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(bundle.arguments["seed"]))
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:

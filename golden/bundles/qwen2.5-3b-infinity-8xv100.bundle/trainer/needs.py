@@ -1,9 +1,8 @@
-"""What a run needs of its machine besides versions, GPUs and data: packages, a port. Nothing is loaded."""
+"""What a run needs of its machine besides versions, GPUs and data: packages, a key. Nothing is loaded."""
 
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from importlib.util import find_spec
 
@@ -76,22 +75,3 @@ def tracker(bundle: Bundle) -> list[str]:
 def _reported_to(bundle: Bundle) -> list[str]:
     told = bundle.arguments.get("report_to") or []
     return [told] if isinstance(told, str) else list(told)
-
-
-def port(bundle: Bundle) -> list[str]:
-    """The rendezvous port of several machines, on the first of them, before its launcher takes it.
-
-    On one machine the launcher picks another by itself.
-    """
-    asked = os.environ.get("MASTER_PORT", "")
-    first = os.environ.get("NODE_RANK", "0") == "0"
-    if bundle.run["nodes"] < 2 or not first or not asked.isdigit() or "WORLD_SIZE" in os.environ:
-        return []
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", int(asked)))
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is above 65535"
-            return [f"port {asked} cannot be used for the rendezvous: {reason}; set MASTER_PORT to a free one"]
-    return []

@@ -5,26 +5,31 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from typing import IO
 
 from .bundle import Bundle
 from .checkpoints import FOLDER, newest_complete, steps, weights_whole
 from .errors import RunError
+from .whole import STAGING
 
 MARKER = "xpc_run.json"
-OWN = (MARKER, "metrics.jsonl", "runs", "README.md", "_hub")
+OWN = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
 """What a run leaves before its first checkpoint."""
+PATIENCE = 5
+"""Seconds."""
 
 
-def begin(bundle: Bundle) -> tuple[str | None, list[str]]:
+def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
     """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing.
 
+    With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
     Raises RunError rather than reuse a folder in silence: transformers 5 has no guard of its own (RULES C13).
     """
     folder, run = bundle.output_dir, bundle.run
     held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    if not held:
-        return None, []
+    if not held or (held == [MARKER] and not os.path.getsize(os.path.join(folder, MARKER))):
+        return None, []  # the second: killed before it wrote anything
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
     if owner(folder) is None:
@@ -36,7 +41,7 @@ def begin(bundle: Bundle) -> tuple[str | None, list[str]]:
     if _in_use(folder):
         raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     zero = run["distributed_type"] == "DEEPSPEED"
-    checkpoint, notes = newest_complete(folder, run["world_size"], zero)
+    checkpoint, notes = newest_complete(folder, run["world_size"], zero, digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
     if run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
@@ -45,7 +50,7 @@ def begin(bundle: Bundle) -> tuple[str | None, list[str]]:
             "name another output folder, or empty it to train anew"
         )
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
-    if foreign:
+    if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
     return None, [*notes, "no complete checkpoint to go on from: starting anew"]
 
@@ -59,34 +64,59 @@ def take(bundle: Bundle) -> None:
     global _held
     os.makedirs(bundle.output_dir, exist_ok=True)
     handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
-    if not _lock(handle):
+    if not _lock(handle, PATIENCE):
         handle.close()
         raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
-    handle.truncate(0)
-    handle.write(json.dumps({"bundle": bundle.digest, "target": bundle.target}) + "\n")
-    handle.flush()
+    if owner(bundle.output_dir) != bundle.digest:
+        handle.truncate(0)
+        _mark(handle, {"bundle": bundle.digest, "target": bundle.target})
     _held = handle
+    os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
+
+
+def finishing(bundle: Bundle) -> None:
+    """Notes that training is done and the final model is being written: from here on its files are this run's own."""
+    if _held is not None:
+        _mark(_held, {"finishing": True})
+
+
+def _was_finishing(folder: str) -> bool:
+    with open(os.path.join(folder, MARKER), encoding="utf-8") as handle:
+        return len(handle.readlines()) > 1
+
+
+def _mark(handle: IO[str], facts: dict[str, object]) -> None:
+    """One more line, in one write: a killed process does it whole or not at all."""
+    handle.write(json.dumps(facts) + "\n")
+    handle.flush()
+    os.fsync(handle.fileno())
 
 
 _held: IO[str] | None = None
 """The locked marker of this process; closing it would give the folder free."""
 
 
-def _lock(handle: IO[str]) -> bool:
-    """False when another process has the lock."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # no locks here (some network file systems)
-        return True
-    return True
+def _lock(handle: IO[str], patience: float = 0) -> bool:
+    """False when another process has the lock, and keeps it for ``patience`` seconds: one that was killed may still be
+    giving its memory back."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.1)
+        except OSError:  # no locks here (some network file systems)
+            return True
+        else:
+            return True
 
 
 def _in_use(folder: str) -> bool:
     try:
         with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
-            return not _lock(handle)
+            return not _lock(handle, PATIENCE)
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 
@@ -95,7 +125,7 @@ def owner(folder: str) -> str | None:
     """The digest of the bundle whose run a folder holds, or None where it holds none."""
     try:
         with open(os.path.join(folder, MARKER), encoding="utf-8") as handle:
-            digest = json.load(handle)["bundle"]
+            digest = json.loads(handle.readline())["bundle"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return digest if isinstance(digest, str) else None

@@ -9,9 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import bundle as bundles
-from . import hub, output, preflight, quiet, state
+from . import hub, output, preflight, quiet, signals, state, whole
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
+
+GONE = ("closed by peer", "reset by peer")
+"""What gloo says when a process at the other end has ended."""
+SILENT = ("Timed out waiting", "Timeout waiting")
+"""What gloo and NCCL say when one did not answer for as long as `launch.nccl_timeout` allows."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -32,22 +37,25 @@ def main(folder: str, words: Sequence[str]) -> int:
         if only_preflight:
             say("preflight passed")
             return 0
-        train(bundle)
+        return train(bundle)
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
         say("stopped; the same launch goes on from the newest complete checkpoint")
         return 130
     except RuntimeError as error:
-        if "closed by peer" not in str(error):
+        if any(words in str(error) for words in GONE):
+            told = "another process of the run has ended"
+        elif any(words in str(error) for words in SILENT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            told = f"another process of the run does not answer ({str(error).splitlines()[0]})"
+        else:
             raise
-        print(f"process {rank()} stops: another process of the run has ended", file=sys.stderr, flush=True)
+        print(f"process {rank()} stops: {told}", file=sys.stderr, flush=True)
         return 1
-    return 0
 
 
-def train(bundle: Bundle) -> None:
-    """Trains and saves. Raises RunError."""
+def train(bundle: Bundle) -> int:
+    """Trains and saves. Gives the exit status: 0, or that of a run that was asked to stop. Raises RunError."""
     args = state.build_arguments(bundle)
     state.check_state(bundle, args)
     import datasets
@@ -62,12 +70,19 @@ def train(bundle: Bundle) -> None:
     resumed: str | None = told[0]
     trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
-    _steps(bundle, trainer, resumed)
+    try:
+        _steps(bundle, trainer, resumed)
+    except signals.Stopped:
+        return _stopped(bundle, trainer)
     seconds = time.monotonic() - started
     from .callbacks import summary, tell
     from .model import save_final
+    from .steady import writing
 
-    save_final(trainer, tokenizer)
+    if trainer.is_world_process_zero():
+        output.finishing(bundle)
+    with writing("the final model", bundle.output_dir, trainer.sound):
+        save_final(trainer, tokenizer)
     if trainer.publisher is not None:
         hub.card(bundle, trainer)
     if trainer.is_world_process_zero():
@@ -75,6 +90,18 @@ def train(bundle: Bundle) -> None:
     _leave()
     if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
         trainer.publisher.finish()
+    return 0
+
+
+def _stopped(bundle: Bundle, trainer: Any) -> int:
+    """The end of a run that was asked to stop: every process gets here with its part of the checkpoint on the disk."""
+    resumes = bundle.run["resume"] == "auto"
+    then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
+    say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
+    _leave()
+    if trainer.publisher is not None:  # an upload may take longer than the time that is left
+        trainer.publisher.leave()
+    return signals.REQUEUE if resumes else 1
 
 
 def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
@@ -93,8 +120,9 @@ def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
 
 def _begin(bundle: Bundle) -> str | None:
     """Where the run begins: a checkpoint's folder, or None."""
-    checkpoint, notes = output.begin(bundle)
+    checkpoint, notes = output.begin(bundle, digests=True)
     output.take(bundle)
+    whole.clear(bundle.output_dir)
     hub.prepare(bundle)
     for note in notes:
         say(note)
@@ -148,6 +176,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
+    trainer.allow_nan = bundle.run.get("nan") == "allow"
     if bundle.repository is not None:  # process 0 of a run that pushes
         trainer.hub_model_id, trainer.publisher = bundle.repository, hub.Publisher(bundle)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs

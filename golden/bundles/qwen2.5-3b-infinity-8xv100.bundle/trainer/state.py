@@ -7,6 +7,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
+from . import network
 from .bundle import Bundle
 from .errors import RunError
 
@@ -25,6 +26,10 @@ def prepare_environment(bundle: Bundle) -> None:
     elif bundle.run["world_size"] == 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if bundle.run["nodes"] > 1:
+        network.choose(os.environ)
+    # transformers 5 would ask a service to convert pickled weights of the hub, and load what that proposes.
+    os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
     # ORPO's class stands in trl.experimental since trl 1.0, which would tell each process that it may change.
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     if bundle.run.get("project"):  # the argument `project` is trackio's; wandb knows the variable only
@@ -47,6 +52,8 @@ def build_arguments(bundle: Bundle) -> Any:
     values.setdefault("disable_tqdm", True)
     if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):  # a host is the launch's, and not the bundle's
         values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
+    if bundle.run["world_size"] > 1:
+        _one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
     if bundle.on_cpu and (bundle.run["world_size"] > 1 or values.get("deepspeed")):
         _cpu_group(bundle, values)
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
@@ -68,6 +75,19 @@ def named(dotted: str) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise RunError(f"this stack has no {dotted}: {str(error).splitlines()[0]}") from error
+
+
+def _one_timeout(timeout: timedelta) -> None:
+    """Lets every process group wait as long as the first: transformers passes ``ddp_timeout`` on for that one only.
+
+    DeepSpeed makes the group that it trains with by ``new_group``, and a device mesh makes its own: theirs would wait
+    10 minutes with NCCL and 30 with gloo, whatever was written (torch 2.13 ``_get_default_timeout``; executed: a cable
+    was taken out between two nodes of a ZeRO-2 run).
+    """
+    from torch.distributed import distributed_c10d
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        setattr(distributed_c10d, name, timeout)
 
 
 def _no_peer_to_peer() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .bundle import Bundle
 from .state import named
+from .steady import Steady
 
 
 class Ours:
@@ -23,6 +24,7 @@ class Ours:
 
     use_cache_saved = True
     publisher: Any = None
+    rates: dict[str, Any] | None = None
     model: Any
     args: Any
 
@@ -60,6 +62,10 @@ class Ours:
         groups = getattr(optimizer, "param_groups", None)
         if groups is not None:
             groups[:] = [group for group in groups if group["params"]]
+        if self.rates is not None:
+            from .lora import rates
+
+            rates(optimizer, given[0] if given and given[0] is not None else self.model, self.rates)
         return optimizer
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -86,12 +92,12 @@ class Ours:
 @cache
 def trainer_class(config: str) -> Any:
     """trl's trainer of a class of arguments ("trl.DPOConfig" has "trl.DPOTrainer"), saving as above."""
-    return type("Trainer", (Ours, named(config.removesuffix("Config") + "Trainer")), {})
+    return type("Trainer", (Ours, Steady, named(config.removesuffix("Config") + "Trainer")), {})
 
 
 def module_of(kind: Any) -> Any:
     """trl's module that defines the trainer under a class of ``trainer_class``."""
-    return sys.modules[kind.__bases__[1].__module__]
+    return sys.modules[kind.__bases__[-1].__module__]
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
@@ -99,12 +105,14 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
     ``load`` makes the model anew, for the methods that hold a frozen copy beside the trained one.
     """
-    from . import lora, rewards
+    from . import frozen, lora, rewards
 
     kind = trainer_class(bundle.config)
     adapter = lora.adapter(bundle)
     if adapter is not None:
         parts["peft_config"] = adapter
+    if bundle.frozen is not None:
+        frozen.freeze(bundle, model)
     if bundle.method in ("grpo", "rloo"):
         parts["reward_funcs"] = rewards.functions(bundle)
     if bundle.target == "trl-0.18" and _wants_reference(bundle):
@@ -115,6 +123,8 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
         # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
         # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.
         trainer.model_accepts_loss_kwargs = False
+    if bundle.lora is not None and bundle.lora.get("lr_ratio") is not None:
+        trainer.rates = {**bundle.lora, "rate": args.learning_rate}
     if bundle.method == "reward" and bundle.lora is not None and bundle.lora["bits"] is not None:
         lora.keep_scores(trainer.model, args)
     return trainer

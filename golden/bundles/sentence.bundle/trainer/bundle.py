@@ -33,6 +33,7 @@ class Bundle:
         self.method: str = METHODS[self.config]
         self.rewards: list[dict[str, Any]] = (plan.get("method") or {}).get("rewards") or []
         self.lora: dict[str, Any] | None = plan.get("lora")
+        self.frozen: dict[str, Any] | None = plan.get("freeze")
         self.hub: dict[str, Any] | None = plan.get("hub")
         self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
         self.arguments: dict[str, Any] = plan["arguments"]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+from . import checkpoints, signals
 from .bundle import Bundle
 from .errors import RunError
 from .state import check_engine
@@ -35,13 +39,43 @@ def trim(path: str, step: int) -> tuple[float, float]:
                 event = json.loads(line)
             except ValueError:
                 continue
-            if event["step"] <= step:
-                kept.append(json.dumps(event) + "\n")
-                seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
+            if not isinstance(event, dict) or event.get("step", step + 1) > step:
+                continue
+            kept.append(written(event))
+            seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
     with open(path + ".part", "w", encoding="utf-8") as handle:
         handle.writelines(kept)
+        handle.flush()
+        os.fsync(handle.fileno())
     os.replace(path + ".part", path)
     return seconds, tokens
+
+
+def written(event: Mapping[str, Any]) -> str:
+    """One line of JSON; a number that JSON has no word for stands as the text "nan", "inf" or "-inf"."""
+    return json.dumps({key: _number(value) for key, value in event.items()}) + "\n"
+
+
+def due(args: Any, state: Any) -> bool:
+    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
+    kind = getattr(args.eval_strategy, "value", args.eval_strategy)
+    if not 0 < state.global_step < state.max_steps:
+        return False
+    if kind == "epoch":
+        return float(state.epoch).is_integer() and float(state.epoch) >= (args.eval_delay or 0)
+    return bool(kind == "steps" and state.global_step % state.eval_steps == 0) and state.global_step >= (
+        args.eval_delay or 0
+    )
+
+
+def evaluated(path: str, step: int) -> bool:
+    """Whether metrics.jsonl has an evaluation of this step."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            events = [json.loads(one) for one in handle]
+    except (OSError, ValueError):
+        return False
+    return any(event["step"] == step and any(key.startswith("eval_") for key in event) for event in events)
 
 
 def clock(seconds: float) -> str:
@@ -69,19 +103,30 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         """What transformers puts into the trainer_state.json of a checkpoint."""
         trained = getattr(self.trainer, "_total_train_tokens", 0)  # not every trainer counts
         seconds = self.before + time.monotonic() - self.started
-        return {"args": {}, "attributes": {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}}
+        done: dict[str, Any] = {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}
+        if self.trainer is not None:
+            done["unlogged"] = self.trainer.unlogged()
+        return {"args": {}, "attributes": done}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Notes where the run begins and cuts the metrics file back to it."""
         self.first_step = state.global_step
+        done = {}
+        if state.global_step:
+            done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            self.before, self.tokens_before = trim(self.path, state.global_step)
-            if state.global_step:  # steps after the last event and before the checkpoint are in no event
-                done = state.stateful_callbacks[type(self).__name__]["attributes"]
+            with self._writing():
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
+                self.before, self.tokens_before = trim(self.path, state.global_step)
+                with open(self.path, "a", encoding="utf-8"):
+                    pass  # there from the start, whatever is logged
+            if done:  # steps after the last event and before the checkpoint are in no event
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
-            with open(self.path, "a", encoding="utf-8"):
-                pass  # there from the start, whatever is logged
+        if "unlogged" in done:
+            self.trainer.recall(done["unlogged"])
+        self._catch_up(args, state)
+        control.should_training_stop = state.global_step >= state.max_steps > 0
+        signals.training()
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -89,6 +134,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
+        if self.trainer.evaluate_first:
+            self.trainer.catch_up()
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
         if not self.checked:
             check_engine(self.bundle, self.trainer)
@@ -98,9 +145,37 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
+        self.trainer.epoch_ended = False
+        self.trainer.agree()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tells the trainer, which saves the last step of an epoch after what is due at the epoch's end."""
+        self.trainer.epoch_ended = True
+
+    def _catch_up(self, args: Any, state: Any) -> None:
+        """What checkpoints there are, and whether the evaluation that is due at this one was left out."""
+        from accelerate.utils import broadcast_object_list
+
+        steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
+        told = [sorted(steps), due(args, state) and not evaluated(self.path, state.global_step)]
+        broadcast_object_list(told)
+        self.trainer.sound, self.trainer.evaluate_first = told
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A line that cannot be written ends the run: it would be missing for ever."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self.path}: {error.strerror}; free some space, and the same command goes on from the "
+                "newest complete checkpoint"
+            ) from error
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Writes one event and prints its line."""
+        if logs and "loss" in logs:
+            self.trainer.logged()
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -110,11 +185,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
                 event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
         if "lr" in event and self.lr is not None:
             event["lr"] = self.lr
-        if "tokens" in event:  # trl counts from each start of the program
-            event["tokens"] += self.tokens_before
+        for key in {"tokens", "eval_num_tokens"} & set(event):  # trl counts from each start of the program
+            event[key] += self.tokens_before
         event["seconds"] = round(self.before + now - self.started, 3)
-        with open(self.path, "a", encoding="utf-8") as handle:
-            handle.write(json.dumps(event) + "\n")
+        with self._writing(), open(self.path, "a", encoding="utf-8") as handle:
+            handle.write(written(event))
         print(self._line(event, state.max_steps, now), flush=True)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
@@ -151,15 +226,15 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
                 event = json.loads(line)
                 tokens, total = event.get("tokens", tokens), event.get("seconds", total)
                 if "loss" in event:
-                    losses.append(event["loss"])
+                    losses.append(float(event["loss"]))
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read the metrics of this run: {error}") from error
     return {
         "bundle": bundle.digest,
         "steps": state.global_step,
         "epochs": round(float(state.epoch or 0), 4),
-        "first_loss": losses[0] if losses else None,
-        "last_loss": losses[-1] if losses else None,
+        "first_loss": _number(losses[0]) if losses else None,
+        "last_loss": _number(losses[-1]) if losses else None,
         "sequences": state.global_step * bundle.run["gbs"],
         "tokens": tokens,
         "seconds": round(max(total, seconds), 3),
@@ -169,13 +244,22 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
     }
 
 
+def _number(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
 def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
     """Writes summary.json and prints it for a reader."""
-    with open(os.path.join(bundle.output_dir, SUMMARY), "w", encoding="utf-8") as handle:
-        handle.write(json.dumps(facts, indent=2) + "\n")
+    path = os.path.join(bundle.output_dir, SUMMARY)
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as handle:
+            handle.write(json.dumps(facts, indent=2, allow_nan=False) + "\n")
+        os.replace(path + ".part", path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}; the weights are in {facts['weights']}") from error
     loss = "no loss was logged"
     if facts["first_loss"] is not None:
-        loss = f"{facts['first_loss']:.4f} -> {facts['last_loss']:.4f}"
+        loss = f"{float(facts['first_loss']):.4f} -> {float(facts['last_loss']):.4f}"
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
     tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
     print(

@@ -7,6 +7,8 @@ import os
 import re
 import zipfile
 
+from . import whole
+
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 INDEX = "model.safetensors.index.json"
 FOLDER = re.compile(r"checkpoint-(\d+)$")
@@ -25,11 +27,16 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
     return sorted(found, reverse=True)
 
 
-def newest_complete(output_dir: str, world: int, deepspeed: bool = False) -> tuple[str | None, list[str]]:
-    """The newest whole checkpoint, and a sentence for each newer one that was passed over."""
+def newest_complete(
+    output_dir: str, world: int, deepspeed: bool = False, digests: bool = False
+) -> tuple[str | None, list[str]]:
+    """The newest whole checkpoint, and a sentence for each newer one that was passed over.
+
+    With ``digests`` every byte of it is held against what was written; without, the sizes of its files are.
+    """
     skipped: list[str] = []
     for step, path in steps(output_dir):
-        reason = missing(path, step, world, deepspeed)
+        reason = missing(path, step, world, deepspeed) or whole.broken(path, digests)
         if reason is None:
             return path, skipped
         skipped.append(f"{os.path.basename(path)} is skipped: {reason}")

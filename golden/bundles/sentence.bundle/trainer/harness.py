@@ -18,7 +18,7 @@ if not __package__:
     __import__(__package__)
 
 from . import bundle as bundles
-from . import output, state
+from . import integrity, output, state
 from .bundle import Bundle
 from .errors import RunError, rank, say, stop
 
@@ -125,12 +125,14 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
     """Names, and the contents of the bundle's own files; data beside such a file is found wherever the run started."""
     from lm_eval.tasks._yaml_loader import load_yaml
 
+    sys.dont_write_bytecode = True  # beside a task's file nobody could tell it from what somebody put there
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
+        integrity.verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
         config = load_yaml(path, resolve_func=True)
         arguments = config.get("dataset_kwargs") or {}
         if "data_files" in arguments:

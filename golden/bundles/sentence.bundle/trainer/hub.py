@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from fnmatch import fnmatch
 from importlib import import_module
 from typing import Any
 
+from . import signals
 from .bundle import Bundle
 from .checkpoints import weights_whole
 from .errors import RunError, say
@@ -181,6 +183,14 @@ class Publisher:
         self.failed: list[str] = []
         self.pushed: list[str] = []
         self._left_over()
+
+    def leave(self) -> None:
+        """Ends without what is still to be pushed: the next start pushes what lies staged, and what it saves."""
+        self.thread.shutdown(wait=False, cancel_futures=True)
+        if any(job.running() for job in self.jobs):  # the interpreter would wait for it
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
         """What an earlier start of the run had no time to push: its branches are pushed now, the rest is outdated."""

@@ -14,6 +14,11 @@ if not __package__:
     __package__ = os.path.basename(_folder)
     __import__(__package__)
 
+if __name__ == "__main__":
+    from . import signals
+
+    signals.listen()  # before anything that takes time
+
 from .run import main
 
 if __name__ == "__main__":

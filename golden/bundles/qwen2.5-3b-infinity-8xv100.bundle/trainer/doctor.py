@@ -1,0 +1,167 @@
+"""What `xpc doctor` asks an interpreter about itself and its machine. Started as a file; nothing of it is in a run.
+
+Reads one object of JSON from standard input (`pins` every bundle needs, `optional` ones that some do), writes one:
+a list of what was found. The network is not touched, and of secrets only whether they are set is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+
+if not __package__:
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(_folder)
+    __package__ = os.path.basename(_folder)
+    __import__(__package__)
+    del sys.path[0]  # the libraries that are looked for see nothing of what lies there
+
+from . import machine
+
+FINE, NOTE, WRONG = "fine", "note", "wrong"
+PYTHON = ((3, 11), (3, 13))
+SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
+SWITCHES = (
+    "HF_HUB_OFFLINE",
+    "CUDA_VISIBLE_DEVICES",
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+    "TORCH_CUDA_ARCH_LIST",
+)
+"""Variables whose values decide where a run looks, and are no secrets."""
+LOW = 20.0
+"""GiB that a folder of downloads or results should have left: a checkpoint of a model of 1B parameters, and weights."""
+
+Entry = tuple[str, str, str]
+"""What is looked at, `fine`, `note` or `wrong`, and a sentence."""
+
+
+def main() -> int:
+    """The program."""
+    asked = json.load(sys.stdin)
+    told = os.dup(1)
+    os.dup2(2, 1)  # what libraries print while they are imported is not the answer
+    entries = list(look(asked["pins"], asked["optional"]))
+    with os.fdopen(told, "w", encoding="utf-8") as out:
+        json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)
+    return 0
+
+
+def look(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
+    """Every entry, in the order in which a person would look."""
+    yield python()
+    yield from packages(pins, optional)
+    yield from torch()
+    yield from folders()
+    yield from variables()
+
+
+def python() -> Entry:
+    """The interpreter against the versions that the runtime is for."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+        return ("python", FINE, f"{version}, {sys.executable}")
+    return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 to 3.13 is needed")
+
+
+def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
+    """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    fine, absent = [], []
+    for name, pinned in {**pins, **optional}.items():
+        try:
+            installed = version(name).split("+")[0]
+        except PackageNotFoundError:
+            if name in pins:
+                yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
+            else:
+                absent.append(name)
+            continue
+        if installed == pinned.split("+")[0]:
+            fine.append(name)
+        else:
+            yield ("packages", WRONG, f"{name} {installed} is installed, and the target has {pinned}")
+    if fine:
+        yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
+    if absent:
+        yield ("packages", NOTE, f"not installed, and only some runs need them: {', '.join(absent)}")
+
+
+def torch() -> Iterator[Entry]:
+    """The build of torch, the driver, each GPU, and the tools that compile extensions."""
+    try:
+        import torch as library
+    except ImportError as error:
+        if find_spec("torch") is not None:  # else its absence is told with the packages
+            yield ("torch", WRONG, f"cannot be imported: {str(error).splitlines()[0]}")
+        return
+    yield ("torch", FINE, f"{library.__version__}, {_build(library)}")
+    if library.cuda.is_available():
+        for index in range(library.cuda.device_count()):
+            yield _gpu(library, index)
+    else:
+        there = os.path.exists("/proc/driver/nvidia/version")
+        what = "torch sees no GPU" + machine.blind()
+        yield ("gpu", WRONG if there else NOTE, what + ("" if there else "; runs with `hardware cpu` only"))
+    lacking = machine.lacking(cuda=library.cuda.is_available())
+    if lacking:
+        yield ("compiler", NOTE, f"{'; '.join(lacking)}: DeepSpeed compiles its Adam on GPUs, and could not")
+    else:
+        yield ("compiler", FINE, "ninja and a C++ compiler" + (", nvcc" if library.cuda.is_available() else ""))
+
+
+def _build(library: object) -> str:
+    cuda = getattr(getattr(library, "version", None), "cuda", None)
+    return f"built for CUDA {cuda}" if cuda else "built without CUDA"
+
+
+def _gpu(library: object, index: int) -> Entry:
+    cuda = library.cuda  # type: ignore[attr-defined]
+    facts = cuda.get_device_properties(index)
+    what = f"GPU {index}, {facts.name}, compute capability {facts.major}.{facts.minor}"
+    if not machine.has_kernels(cuda.get_arch_list(), facts.major, facts.minor):
+        return ("gpu", WRONG, f"{what}: this build of torch has no kernels for it")
+    try:
+        free, total = cuda.mem_get_info(index)
+    except RuntimeError as error:
+        return ("gpu", WRONG, f"{what}, cannot be used: {str(error).splitlines()[0]}")
+    return ("gpu", FINE, f"{what}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+
+
+def folders() -> Iterator[Entry]:
+    """Where a run reads and writes: may it, and how much is free there."""
+    home = os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    for what, place in (("here", os.getcwd()), ("HF_HOME", home), ("temporary files", tempfile.gettempdir())):
+        standing = place
+        while not os.path.isdir(standing) and os.path.dirname(standing) != standing:
+            standing = os.path.dirname(standing)
+        if not os.access(standing, os.W_OK):
+            yield ("disk", WRONG, f"{what}: {place} cannot be written to")
+            continue
+        free = shutil.disk_usage(standing).free / 2**30
+        state = NOTE if free < LOW and what != "temporary files" else FINE
+        yield ("disk", state, f"{what}: {free:.1f} GiB free in {place}")
+
+
+def variables() -> Iterator[Entry]:
+    """Which secrets are there, never what they are, and the switches that change where a run looks."""
+    home = os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
+    for name in SECRETS:
+        where = "set" if os.environ.get(name) else "not set"
+        if name == "HF_TOKEN" and where == "not set" and os.path.isfile(login):
+            where = "not set, and `hf auth login` has left one"
+        yield ("tokens", FINE, f"{name} is {where}")
+    for name in SWITCHES:
+        if name in os.environ:
+            yield ("variables", NOTE, f"{name} is {os.environ[name]!r}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

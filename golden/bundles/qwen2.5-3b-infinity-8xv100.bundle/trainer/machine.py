@@ -1,0 +1,184 @@
+"""This machine's GPUs and their driver against the plan and the torch build, and the tools that compile extensions."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from .bundle import Bundle
+
+FREE = 0.9
+"""Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
+
+
+def devices(bundle: Bundle) -> list[str]:
+    """GPU count, name, capability and memory of this node against the plan."""
+    if bundle.on_cpu:
+        return []
+    import torch
+
+    run = bundle.run
+    needed, gpu = run["processes_per_node"], run["gpu"]
+    if not torch.cuda.is_available():
+        return [f"{needed} GPU(s) are needed, and torch sees none{blind()}"]
+    count = torch.cuda.device_count()
+    if count < needed:
+        return [f"{needed} GPUs are needed on this node, and torch sees {count}"]
+    if gpu is None:
+        return []
+    found = []
+    for index in range(needed):
+        facts = torch.cuda.get_device_properties(index)
+        memory = facts.total_memory / 2**30
+        names = gpu["device_names"]
+        if names and not any(one.lower() in facts.name.lower() for one in names):
+            found.append(f"GPU {index} is a {facts.name}, and this bundle is for {gpu['name']}")
+        elif (facts.major, facts.minor) < tuple(gpu["capability"]):
+            found.append(f"GPU {index} has compute capability {facts.major}.{facts.minor}, below {gpu['capability']}")
+        elif not has_kernels(torch.cuda.get_arch_list(), facts.major, facts.minor):
+            found.append(
+                f"torch {torch.__version__} has no kernels for GPU {index} ({facts.name}, compute capability"
+                f" {facts.major}.{facts.minor}); install a build of it that has"
+            )
+        elif memory < gpu["memory_gib"] * 0.97:
+            found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
+        elif "WORLD_SIZE" not in os.environ:  # alone before the launch: asking leaves a CUDA context on every GPU
+            found += _free(index, gpu["memory_gib"])
+    return found
+
+
+def _free(index: int, planned: float) -> list[str]:
+    import torch
+
+    try:
+        free = torch.cuda.mem_get_info(index)[0] / 2**30
+    except RuntimeError as error:
+        return [f"GPU {index} cannot be used: {str(error).splitlines()[0]}"]
+    if free >= FREE * planned:
+        return []
+    return [f"GPU {index} has {free:.1f} GiB free, and the plan counts on {planned} GiB: something else uses it"]
+
+
+def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
+    """Whether a build of torch for these architectures (`sm_80`) runs on a GPU: of its major version, none newer.
+
+    True where the list names none.
+    """
+    numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
+    return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
+
+
+def blind() -> str:
+    """Why torch sees no GPU, as the end of a sentence; empty where nothing can be said.
+
+    torch falls silent on an old driver (its `is_available` warns and gives False), so the driver itself is asked.
+    """
+    import torch
+
+    if torch.version.cuda is None:
+        return f": torch {torch.__version__} is built without CUDA"
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return ": CUDA_VISIBLE_DEVICES hides them all"
+    able = driver()
+    if able is None:
+        return ": there is no NVIDIA driver (libcuda.so.1 cannot be loaded)"
+    built = tuple(map(int, torch.version.cuda.split(".")[:2]))
+    if able[0] < built[0]:
+        return (
+            f": torch {torch.__version__} is built for CUDA {torch.version.cuda}, and the NVIDIA driver knows CUDA"
+            f" {able[0]}.{able[1]} at most; install a newer driver, or a build of torch for CUDA {able[0]}"
+        )
+    return f": the NVIDIA driver knows CUDA {able[0]}.{able[1]}, and torch is built for {torch.version.cuda}"
+
+
+def driver() -> tuple[int, int] | None:
+    """The newest CUDA that the NVIDIA driver knows, as it says itself (cuDriverGetVersion); None without a driver.
+
+    A build of torch for an older minor version of the same CUDA, or an older CUDA, runs on it.
+    """
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+        number = ctypes.c_int(0)
+        if library.cuDriverGetVersion(ctypes.byref(number)) != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def extensions(bundle: Bundle) -> list[str]:
+    """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
+
+    DeepSpeed's wheels hold sources: FusedAdam, and with offload its Adam for the CPU, are compiled when the optimizer
+    is made, after the model is loaded (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer` and
+    ops/op_builder/builder.py `jit_load`). A CPU run takes torch's own Adam.
+    """
+    operator = _operator(bundle)
+    if operator is None or operator in _prebuilt():
+        return []
+    return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in lacking(cuda=True)]
+
+
+def _operator(bundle: Bundle) -> str | None:
+    if not bundle.run["zero_stage"]:
+        return None
+    with open(bundle.inside("deepspeed.json"), encoding="utf-8") as handle:
+        plan: dict[str, Any] = json.load(handle)
+    optimizer = plan.get("optimizer") or {}
+    if optimizer.get("type") != "AdamW" or (optimizer.get("params") or {}).get("torch_adam"):
+        return None
+    offload = plan["zero_optimization"].get("offload_optimizer") or {}
+    return "fused_adam" if offload.get("device", "none") == "none" else "cpu_adam"
+
+
+def _prebuilt() -> set[str]:
+    """The extensions that the installed DeepSpeed was compiled with; what pip fetches has none."""
+    from runpy import run_path
+
+    found = find_spec("deepspeed")
+    folder = os.path.dirname(found.origin) if found and found.origin else ""
+    place = os.path.join(folder, "git_version_info_installed.py")
+    if not os.path.isfile(place):
+        return set()
+    return {name for name, there in (run_path(place).get("installed_ops") or {}).items() if there}
+
+
+def lacking(cuda: bool) -> list[str]:
+    """What torch needs to compile an extension, and does not find: ninja, a C++ compiler, with `cuda` its toolkit."""
+    found = []
+    if shutil.which("ninja") is None:
+        beside = os.path.join(os.path.dirname(sys.executable), "ninja")
+        where = f"put {os.path.dirname(beside)} on PATH" if os.path.exists(beside) else "pip install ninja"
+        found.append(f"ninja is not on PATH ({where})")
+    compiler = os.environ.get("CXX") or "c++"
+    if shutil.which(compiler) is None:
+        found.append(f"there is no C++ compiler ({compiler} is not on PATH)")
+    if cuda:
+        found += _toolkit()
+    return found
+
+
+def _toolkit() -> list[str]:
+    """CUDA's compiler against the CUDA of torch; DeepSpeed refuses another major version, torch too."""
+    import torch
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    if CUDA_HOME is None:
+        return ["there is no CUDA toolkit: set CUDA_HOME to one, or put its nvcc on PATH"]
+    nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
+    try:
+        said = subprocess.run([nvcc, "-V"], capture_output=True, text=True, timeout=60, check=True).stdout
+        release = said.split("release ")[1].split(",")[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return [f"{nvcc} does not run: CUDA_HOME holds no compiler"]
+    built = str(torch.version.cuda)
+    if release.split(".")[0] != built.split(".")[0] and os.environ.get("DS_SKIP_CUDA_CHECK", "0") != "1":
+        return [f"{nvcc} is of CUDA {release}, and torch is built for CUDA {built}"]
+    return []

@@ -1,0 +1,49 @@
+"""The launchers of several nodes at the two moments when they wait for each other: at the beginning, and at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+PATIENCE = timedelta(seconds=10)
+
+
+def last_to_leave(environ: Mapping[str, str]) -> None:
+    """Lets the launcher of node 0, which holds the store, leave after the others.
+
+    torch's agents wait for each other at the end, and the last one that comes frees all: where that is node 0 it is
+    gone before the others have heard, and they print a stack of C++ over a run that went well (torch 2.13,
+    elastic/agent/server/api.py `_exit_barrier`; executed, one run in three).
+    """
+    from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
+
+    barrier = SimpleElasticAgent._exit_barrier
+    holds = environ.get("NODE_RANK") == "0"
+
+    def wait(self: Any) -> None:
+        barrier(self)
+        group, store = self._worker_group, self._store
+        try:
+            if holds:
+                others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
+                store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)
+            else:
+                store.set(f"xpc/left/{group.group_rank}", "")
+        except RuntimeError:
+            return  # another node has died at its end: nothing is waited for
+
+    SimpleElasticAgent._exit_barrier = wait
+
+
+def missed(error: Exception) -> str | None:
+    """What it means that the launchers did not find each other; None for another error."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    if not isinstance(error, DistError | RendezvousError) or "MASTER_ADDR" not in os.environ:
+        return None
+    where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"the nodes met in the preflight, and their launchers do not at {where} ({text}); one of them has ended"

@@ -1,0 +1,115 @@
+"""The files of the bundle against the digests that its bundle.toml states. Standard library only.
+
+What is executed or rendered has to be the file that was compiled: a template, a task of the harness with its Python
+files, and reward functions (``rewards`` asks for those by the digest in trainer_args.json). What else was changed by
+hand is told in one line, and the run goes on: a bundle is its owner's to change. Whoever can write to the bundle can
+write bundle.toml, too, so this finds mistakes and half-made copies, not an intruder; the digest of bundle.toml itself,
+kept elsewhere, does.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from .bundle import Bundle
+from .errors import RunError, say
+
+MANIFEST = "bundle.toml"
+CHECKED_LATER = ("data/",)
+"""Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
+LARGEST = 16 * 2**20
+"""Of a manifest that is read, bytes."""
+
+
+def stated(folder: str) -> dict[str, str]:
+    """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
+    import tomllib
+
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as handle:
+            table = tomllib.loads(handle.read(LARGEST).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    files = table.get("files")
+    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
+
+
+def verified(bundle: Bundle, name: str) -> bytes:
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed."""
+    path = bundle.inside(name)
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    wanted = stated(bundle.folder).get(name)
+    if wanted is not None and _digest(data) != wanted:
+        raise RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+    return data
+
+
+def verified_folder(bundle: Bundle, folder: str) -> None:
+    """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
+    wanted = stated(bundle.folder)
+    for where, _, names in os.walk(bundle.inside(folder)):
+        for one in names if wanted else ():
+            name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
+            if "__pycache__" in name.split("/"):
+                raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
+            if name not in wanted:
+                raise RunError(f"{name} is no file that this bundle was compiled with")
+            verified(bundle, name)
+
+
+def executed(bundle: Bundle) -> list[str]:
+    """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
+    named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]
+    return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def problems(bundle: Bundle) -> list[str]:
+    """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
+    found = []
+    for name in executed(bundle):
+        try:
+            verified(bundle, name)
+        except RunError as error:
+            found.append(str(error))
+    changed = [name for name in differing(bundle.folder) if name not in executed(bundle)]
+    if changed:
+        shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
+        say(f"changed since the bundle was compiled: {shown}")
+    for name in shadowed(bundle):
+        say(f"{name} is a folder here, which the libraries read in the place of the hub's")
+    return found
+
+
+def shadowed(bundle: Bundle) -> list[str]:
+    """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
+    ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.data["sources"])]
+    return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
+
+
+def differing(folder: str) -> list[str]:
+    """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
+    wanted = stated(folder)
+    found = [
+        name for name, digest in wanted.items() if not name.startswith(CHECKED_LATER) and not _is(folder, name, digest)
+    ]
+    trainer = os.path.join(folder, "trainer")
+    listed = os.listdir(trainer) if wanted and os.path.isdir(trainer) else []
+    found += [f"trainer/{one} (new)" for one in listed if one.endswith(".py") and f"trainer/{one}" not in wanted]
+    return sorted(found)
+
+
+def _is(folder: str, name: str, digest: str) -> bool:
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as handle:
+        return _digest(handle.read()) == digest
+
+
+def _digest(data: bytes) -> str:
+    return "sha256:" + sha256(data).hexdigest()

@@ -1,0 +1,172 @@
+"""Checkpoints appear whole or not at all: written aside, sealed with digests, then renamed. Standard library only.
+
+A checkpoint is written into ``_saving/`` of the output folder. When every process is done, each has flushed and hashed
+the files that it wrote, process 0 writes their sizes and digests beside them, and the folder gets its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+
+STAGING = "_saving"
+"""Below the output folder: what is being written, and what is being deleted."""
+RECORD = "xpc_files.json"
+"""In a checkpoint: size and digest of every other file of it."""
+WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|__)(\d+)[_.]")
+"""Files that every process writes for itself: DeepSpeed's and torch's shards, transformers' random states."""
+BLOCK = 1 << 20
+PART = 64 << 20
+"""Bytes."""
+
+Seal = tuple[int, str]
+"""Size in bytes, and sha256 in hex."""
+
+
+def staging(output_dir: str) -> str:
+    """The folder for what is being written."""
+    return os.path.join(output_dir, STAGING)
+
+
+def clear(output_dir: str) -> None:
+    """Deletes what an earlier write, or deletion, has left."""
+    shutil.rmtree(staging(output_dir), ignore_errors=True)
+
+
+def seal(folder: str, rank: int) -> dict[str, Seal]:
+    """Flushes and hashes the files that process ``rank`` wrote, by their names below ``folder``. Raises OSError."""
+    return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
+
+
+def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
+    """Seals what nobody has, writes the record and gives the folder its place. On process 0. Raises OSError."""
+    folder = os.path.join(staging(output_dir), name)
+    present = names(folder)
+    known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
+    gone = [one for one in seals if one not in present]
+    if gone:
+        raise FileNotFoundError(2, "a file of the checkpoint is gone", gone[0])
+    with open(os.path.join(folder, RECORD), "w", encoding="utf-8") as handle:
+        json.dump({"files": {one: list(known[one]) for one in sorted(known)}}, handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())
+    for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
+        _flush(place)
+    target = os.path.join(output_dir, name)
+    old = _aside(target) if os.path.exists(target) else None  # it could not be gone on from: its step came again
+    os.rename(folder, target)
+    _flush(output_dir)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+    _tidy(output_dir)
+    return target
+
+
+def remove(path: str) -> None:
+    """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
+    shutil.rmtree(_aside(path), ignore_errors=True)
+    _tidy(os.path.dirname(path))
+
+
+def _tidy(output_dir: str) -> None:
+    with suppress(OSError):  # not empty: another file system's own leftovers
+        os.rmdir(staging(output_dir))
+
+
+def _aside(path: str) -> str:
+    """Takes a checkpoint's name from it; gives where its files are."""
+    aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
+    os.makedirs(os.path.dirname(aside), exist_ok=True)
+    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(path, aside)
+    return aside
+
+
+def broken(path: str, digests: bool) -> str | None:
+    """What differs from the record, or None; a checkpoint without one cannot be told. ``digests`` reads every byte."""
+    try:
+        with open(os.path.join(path, RECORD), encoding="utf-8") as handle:
+            files = json.load(handle)["files"]
+        known = {str(name): (int(size), str(digest)) for name, (size, digest) in files.items()}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{RECORD} is cut off"
+    for name, (size, _) in known.items():
+        try:
+            found = os.path.getsize(os.path.join(path, name))
+        except OSError:
+            return f"{name} is missing"
+        if found != size:
+            return f"{name} is cut off ({found:,} of {size:,} bytes)" if found < size else f"{name} is not as written"
+    if not digests:
+        return None
+    try:
+        for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):
+            if other != digest:
+                return f"{name} is corrupted (its sha256 is not that of what was written)"
+    except OSError as error:
+        return f"a file cannot be read: {error.strerror}"
+    return None
+
+
+def names(folder: str) -> list[str]:
+    """The files below a folder but for the record, relative to it, in order."""
+    found = []
+    for place, _, files in os.walk(folder):
+        found += [os.path.relpath(os.path.join(place, one), folder) for one in files]
+    return sorted(one for one in found if one != RECORD)
+
+
+def _writer(name: str) -> int:
+    """The process that writes a file; process 0 writes those that have no number."""
+    number = WRITER.match(os.path.basename(name))
+    return int(number[1]) if number else 0
+
+
+def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
+    for name in chosen:
+        _flush(os.path.join(folder, name))
+    return dict(zip(chosen, _hashed(folder, chosen), strict=True))
+
+
+def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
+    """Sizes and digests. Parts of a file are hashed side by side, in threads: hashing frees the interpreter's lock.
+
+    The digest of a file is the sha256 of the sha256 of each of its parts of 64 MiB, one after the other.
+    """
+    paths = [os.path.join(folder, name) for name in chosen]
+    sizes = [os.path.getsize(path) for path in paths]
+    parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]
+    shared = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    with ThreadPoolExecutor(max(1, min(8, len(parts), (os.cpu_count() or 1) // shared))) as pool:
+        digests = iter(list(pool.map(lambda one: _hash(*one), parts)))
+    return [(size, sha256(b"".join(next(digests) for _ in range(0, size, PART))).hexdigest()) for size in sizes]
+
+
+def _hash(path: str, start: int) -> bytes:
+    total, left, block = sha256(), PART, memoryview(bytearray(BLOCK))
+    with open(path, "rb", buffering=0) as handle:
+        handle.seek(start)
+        while left and (read := handle.readinto(block[: min(left, BLOCK)])):
+            total.update(block[:read])
+            left -= read
+    return total.digest()
+
+
+def _flush(path: str) -> None:
+    """To the disk. A folder that cannot be flushed (some network file systems) is left to its file system."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not os.path.isdir(path):
+            raise
+    finally:
+        os.close(handle)
