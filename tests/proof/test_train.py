@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 import pytest
@@ -190,51 +188,3 @@ def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run]
     assert refused.done.returncode == 1
     assert refused.done.stderr.count("\n") == 1
     assert "another bundle" in refused.done.stderr
-
-
-def kill(pid: int) -> None:
-    """`kill -9` of a process and all below it: ranks have sessions of their own and outlive their launcher."""
-    found = [pid]
-    for one in found:
-        for task in os.listdir(f"/proc/{one}/task"):
-            with open(f"/proc/{one}/task/{task}/children", encoding="ascii") as handle:
-                found += [int(word) for word in handle.read().split()]
-    for one in found:
-        os.kill(one, signal.SIGKILL)
-
-
-def long(out: str, hardware: str = "cpu", strategy: str = "ddp") -> str:
-    save = f'save "{out}" every=4 keep=2'
-    return spec("schedule cosine", hardware=hardware, strategy=strategy, length="24 steps", save=save)
-
-
-@pytest.fixture(scope="module")
-def whole(train: Callable[..., Run]) -> Run:
-    """The same run in one piece; how many processes it had does not show in its losses."""
-    return train(long("whole"), "whole")
-
-
-@pytest.mark.parametrize("strategy", ["ddp", "zero2", "zero3"])
-def test_a_killed_run_goes_on_to_the_same_end(whole: Run, place: str, tmp_path: object, strategy: str) -> None:
-    bundle = compiled(long("cut", "2 x cpu", strategy), place, os.path.join(place, f"cut-{strategy}.bundle"))
-    out = os.path.join(str(tmp_path), "cut")
-    process = subprocess.Popen(
-        [os.path.join(bundle, "launch.sh")], cwd=str(tmp_path), start_new_session=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, env=environment(PYTHON=interpreter(NEW)),
-    )  # fmt: skip
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        if os.path.exists(os.path.join(out, "checkpoint-8", "trainer_state.json")):
-            break
-        time.sleep(0.01)
-    kill(process.pid)
-    process.wait()
-    assert not os.path.exists(os.path.join(out, "summary.json")), "the run ended before it was killed"
-    resumed = launch(bundle, str(tmp_path))
-    assert resumed.done.returncode == 0, resumed.said
-    assert "going on from checkpoint-" in resumed.done.stdout, resumed.said
-    assert resumed.summary["resumed_from"].startswith("checkpoint-")
-    assert resumed.summary["steps"] == 24
-    assert resumed.steps == list(range(1, 25))  # every step once, although some were trained twice
-    assert resumed.losses == pytest.approx(whole.losses, abs=1e-4)
-    assert resumed.summary["tokens"] == whole.summary["tokens"]

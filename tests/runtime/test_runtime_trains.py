@@ -280,52 +280,6 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, tiny: dict[str, str]) 
     assert os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl")) == size
 
 
-def kill(started: subprocess.Popen[Any]) -> None:
-    """The launcher and its workers at once, as a machine that goes away; torchrun's workers outlive their parent."""
-    psutil = pytest.importorskip("psutil")
-    family = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
-    for one in family:
-        one.kill()
-    psutil.wait_procs(family)
-    started.wait()
-
-
-@pytest.mark.parametrize("target", STACKS)
-@pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 2)])
-def test_a_killed_run_goes_on(tmp_path: Path, tiny: dict[str, str], target: str, world: int, zero: int) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, target, world=world, zero=zero)
-    facts["arguments"].update(max_steps=400, save_total_limit=3)
-    write(folder, facts)
-    started = subprocess.Popen(
-        command(folder, python), cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    out = os.path.join(cwd, "out")
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not os.path.exists(os.path.join(out, "checkpoint-4", "trainer_state.json")):
-        assert started.poll() is None, "the run ended before its second checkpoint"
-        time.sleep(0.05)
-    kill(started)
-    reached = max(int(name.split("-")[1]) for name in os.listdir(out) if name.startswith("checkpoint-"))
-    with open(os.path.join(out, f"checkpoint-{reached}", "trainer_state.json"), "w", encoding="utf-8") as handle:
-        handle.write("{")  # the newest one was being written
-    again = subprocess.Popen(
-        command(folder, python), cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
-    lines: list[str] = []
-    assert again.stdout is not None
-    for line in again.stdout:
-        lines.append(line)
-        if line.startswith(f"step {reached + 4}/"):
-            break
-    kill(again)
-    text = "".join(lines)
-    assert f"checkpoint-{reached} is skipped: trainer_state.json is cut off" in text
-    assert f"going on from checkpoint-{reached - 2}" in text
-    steps = [event["step"] for event in metrics(cwd)]
-    assert steps[: reached + 4] == list(range(1, reached + 5)), "a step is missing or stands twice"
-
-
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, tiny: dict[str, str]) -> None:
     folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16", world=2)
     facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of it on a CPU
