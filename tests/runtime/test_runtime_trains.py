@@ -240,26 +240,6 @@ def test_torchrun_with_another_count_is_told_once(tmp_path: Path, tiny: dict[str
     assert not os.path.exists(os.path.join(cwd, "out"))
 
 
-def test_a_second_start_into_a_folder_in_use_is_refused(tmp_path: Path, tiny: dict[str, str]) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
-    facts["arguments"].update(max_steps=2000, save_strategy="no")
-    write(folder, facts)
-    first = subprocess.Popen(
-        command(folder, python), cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
-        assert first.poll() is None
-        time.sleep(0.1)
-    main = os.path.join(folder, "trainer", "main.py")
-    second = subprocess.run([python, main], cwd=cwd, env=environment(), capture_output=True, text=True)
-    kill(first)
-    assert second.returncode == 1
-    assert "a run is training into" in second.stderr
-    third = subprocess.run([python, main, "--preflight"], cwd=cwd, env=environment(), capture_output=True, text=True)
-    assert third.returncode == 0, third.stderr  # a killed run leaves no lock
-
-
 def test_ending_the_launcher_ends_the_run(tmp_path: Path, tiny: dict[str, str]) -> None:
     folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
     facts["arguments"].update(max_steps=3000, save_strategy="no")
