@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from contextlib import suppress
 import pytest
 from emitted import NEW, put
 from fault_runs import Going, Runs, checkpoints, differences, events, result, text
+
+from xpc.runtime import checkpoints as checkpoints_of_runtime
 
 pytestmark = pytest.mark.slow
 LONG = 2000
@@ -89,6 +92,45 @@ def test_a_damaged_checkpoint_is_passed_over(runs: Callable[[str], Runs], tmp_pa
     assert len(left) == 2
     here.finish(bundle, cwd)
     assert differences(result(again.out), here.alone(bundle)) == []
+
+
+def hurt(path: str, chance: random.Random) -> str:
+    """Something that happens to a file: cut anywhere, a bit turned over, bytes of its end doubled, or gone."""
+    size = os.path.getsize(path)
+    what = chance.choice(("cut", "bit", "longer", "gone") if size else ("longer", "gone"))
+    if what == "gone":
+        os.remove(path)
+    elif what == "cut":
+        os.truncate(path, chance.randrange(size))
+    else:
+        with open(path, "r+b") as handle:
+            content = handle.read()
+            place = chance.randrange(size) if what == "bit" else max(0, size - 8)
+            turned = bytes([content[place] ^ 1 << chance.randrange(8)]) if what == "bit" else content[place:] + b"x"
+            handle.seek(place if what == "bit" else size)
+            handle.write(turned)
+    return what
+
+
+def test_whatever_happens_to_a_file_is_found(
+    runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
+) -> None:
+    here = runs(NEW)
+    bundle = here.compiled(text(steps=14, save="every=3 keep=2", every=1, world=2, strategy="zero2"), "damage-zero2")
+    going = killed(here, bundle, os.path.join(str(tmp_path), "cwd"), "checkpoint-9")
+    newest = os.path.join(going.out, "checkpoint-9")
+    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(newest) for name in names)
+    assert checkpoints_of_runtime.newest_complete(going.out, 2, True, digests=True)[0] == newest
+    for number in range(100):
+        path = chance.choice(files)
+        with open(path, "rb") as handle:
+            before = handle.read()
+        what = hurt(path, chance)
+        found, told = checkpoints_of_runtime.newest_complete(going.out, 2, True, digests=True)
+        assert os.path.basename(found or "") == "checkpoint-6", (number, what, path)
+        assert "checkpoint-9 is skipped: " in told[0]
+        with open(path, "wb") as handle:
+            handle.write(before)
 
 
 def test_another_run_in_the_folder_is_refused(runs: Callable[[str], Runs], tmp_path: object) -> None:
