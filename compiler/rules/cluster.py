@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from xpc.compiler import clusters
@@ -85,6 +86,20 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
             "nothing that the run writes outlives its machine",
             f"{answer}, or push to the hub: `save hub`",
             severity="warning",
+        )
+
+
+def image_fault(spec: Spec) -> Iterator[Finding]:
+    """What a container's image may not be called; the rule of each launcher that reads one."""
+    image = spec.get("launch.image")
+    why = clusters.image_fault(image) if isinstance(image, str) else None
+    if why is not None:
+        bare = str(image).removeprefix("docker:").removeprefix("https://")
+        yield Finding(
+            spec.place("launch.image", why),
+            f"`{str(image)[:60]}` is no image",
+            'write a name such as `image = "ghcr.io/me/train:1"`',
+            replace=f"image = {json.dumps(bare)}" if bare != image and clusters.image_fault(bare) is None else None,
         )
 
 

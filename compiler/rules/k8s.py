@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler import clusters
+from xpc.compiler.rules.cluster import image_fault
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -30,16 +31,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Today: the pod stays in InvalidImageName, and the job waits. Source: the grammar of distribution/reference.
     """
-    image = spec.get("launch.image")
-    why = clusters.image_fault(image) if isinstance(image, str) else None
-    if why is not None:
-        bare = str(image).removeprefix("docker:").removeprefix("https://")
-        yield Finding(
-            spec.place("launch.image", why),
-            f"`{str(image)[:60]}` is no image",
-            'write a name such as `image = "ghcr.io/me/train:1"`',
-            replace=f"image = {json.dumps(bare)}" if bare != image and clusters.image_fault(bare) is None else None,
-        )
+    yield from image_fault(spec)
 
 
 @rule("XP862", "name-that-kubernetes-refuses")

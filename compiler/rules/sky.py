@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler import clusters
+from xpc.compiler.rules.cluster import image_fault
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -65,16 +66,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Today: the cluster is rented, and then cannot pull the image. Source: skypilot 0.14.1 `resources.py`.
     """
-    image = spec.get("launch.image")
-    why = clusters.image_fault(image) if isinstance(image, str) else None
-    if why is not None:
-        bare = str(image).removeprefix("docker:").removeprefix("https://")
-        yield Finding(
-            spec.place("launch.image", why),
-            f"`{str(image)[:60]}` is no image",
-            'write a name such as `image = "ghcr.io/me/train:1"`',
-            replace=f'image = "{bare}"' if bare != image and clusters.image_fault(bare) is None else None,
-        )
+    yield from image_fault(spec)
 
 
 @rule("XP874", "volume-that-is-no-name")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -128,6 +129,14 @@ class Runs:
         if not os.path.exists(cwd):
             self.finish(bundle, cwd)
         return result(os.path.join(cwd, "out"))
+
+    def undisturbed(self, bundle: str, cwd: str) -> tuple[float, dict[str, Any]]:
+        """Seconds and result of a run that nothing happens to, with its rows tokenized by one before."""
+        self.finish(bundle, cwd)
+        shutil.rmtree(os.path.join(cwd, "out"))
+        began = time.monotonic()
+        self.finish(bundle, cwd)
+        return time.monotonic() - began, result(os.path.join(cwd, "out"))
 
     def close(self) -> None:
         assert self.server.stdin is not None
