@@ -1,4 +1,4 @@
-"""LoRA and quantized bases (XP453 to XP459, XP463)."""
+"""LoRA and quantized bases (XP453 to XP459)."""
 
 from __future__ import annotations
 
@@ -157,27 +157,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP463", "empty-group-of-adapters")
-def empty_group(spec: Spec) -> Iterator[Finding]:
-    """Adapters have no biases and norms, so the trainer's second group of parameters is empty, and DeepSpeed drops it.
-
-    DeepSpeed 0.16 does so after the schedule has counted two groups. AdamW is made by DeepSpeed itself, of one group.
-    Today: ValueError, "zip() argument 2 is longer than argument 1", at the first step. Source: deepspeed 0.16.8
-    `runtime/engine.py`, transformers 4.52 `trainer.py`; executed with sgd, rmsprop and adamw_torch on torch 2.13, whose
-    schedules count the groups; trl 1.16 trains.
-    """
-    name = spec.text("optimizer")
-    if spec.lora and spec.zero_stage and spec.target.name == "trl-0.18" and name != "adamw":
-        yield Finding(
-            spec.place("optimizer", "one of two groups is empty"),
-            f"{name} of adapters beside {spec.text('strategy')}",
-            "write `optimizer adamw`, or `strategy ddp`",
-            (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
-        )
-
-
 RULES = (
-    empty_group,
     eight_bits_sharded,
     adapter_on_head,
     no_module,

@@ -61,7 +61,6 @@ PREFERENCE = (
          pairs("method kto(undesirable=3)", on='qwen2.5-3b on "judged.jsonl"'), {"judged.jsonl": judged(30, 10)}),
     Case("XP641", pairs("method dpo", "target trl-0.18", extra("generate_during_eval = true")),
          pairs("method dpo", "target trl-0.18", "track wandb", extra("generate_during_eval = true"))),
-    Case("XP463", spec("optimizer sgd", "lora", "target trl-0.18"), spec("optimizer sgd", "lora")),
     Case("XP642", pairs("method dpo", extra("train_sampling_strategy = group_by_length")),
          pairs("method dpo", extra("train_sampling_strategy = random"))),
     Case("XP642", pairs("method reward", "target trl-0.18", extra("group_by_length = true")),

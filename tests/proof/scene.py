@@ -120,6 +120,8 @@ class Scene:
             more["ref_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
         made = maker(model=self.model, args=self.args, train_dataset=self.rows, eval_dataset=self.held,
                      processing_class=self.tokenizer, **more)  # fmt: skip
+        if self.job["target"] == "trl-0.18" and self.plan.get("lora"):
+            made.create_optimizer = without_empty_groups(made.create_optimizer)
         if self.job.get("stop"):
             made.add_callback(stopping(self.job["steps"]))
         return made
@@ -146,6 +148,20 @@ class Scene:
             self.trainer.train()
         elif stage == "save":
             self.trainer.save_model(self.plan["arguments"]["output_dir"])
+
+
+def without_empty_groups(create: Any) -> Any:
+    """A trainer's ``create_optimizer`` as a bundle's own program has it (runtime/trainer.py): DeepSpeed 0.16 takes a
+    group that has no weights out of the optimizer, and not out of the schedule."""
+
+    def created(*given: Any) -> Any:
+        optimizer = create(*given)
+        groups = getattr(optimizer, "param_groups", None)
+        if groups is not None:
+            groups[:] = [group for group in groups if group["params"]]
+        return optimizer
+
+    return created
 
 
 def stopping(steps: int) -> Any:

@@ -23,6 +23,7 @@ KINDS = {
     "saved": "lora(rank=4, alpha=8, dropout=0, lr_ratio=16, modules_to_save=[embed_tokens, lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
+    "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer that transformers makes, with a group left empty
     "oft": "oft(block_size=8)",
     "freeze": 'freeze(except_last=1, except_modules=[norm], except_parameters=["^lm_head.weight$"])',
 }
@@ -48,6 +49,8 @@ class Kind:
     def text(self) -> str:
         made = small(KINDS[self.what], method="sft", target=self.target, strategy=self.strategy,
                      save='save "out" every=2')  # fmt: skip
+        if self.what == "other":
+            made = made.replace("optimizer adamw", "optimizer adamw_torch")
         return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
 
 
@@ -62,6 +65,7 @@ RUNS = (
     Kind("freeze", NEW, "zero3"),
     *(Kind(what, OLD, "zero2") for what in ("saved", "oft", "freeze")),
     Kind("dora", OLD),
+    Kind("other", OLD, "zero2"),
     Kind("saved", OLD, "zero3"),
 )
 every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
@@ -163,7 +167,7 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
         elif kind.what == "dora":
             assert (settings["use_dora"], settings["use_rslora"]) == (True, True)
             assert sum(name.endswith("lora_magnitude_vector") for name in after) == 14
-        else:
+        elif kind.what == "parameters":
             stacks = {name.rpartition(".lora_")[0] for name in after if ".experts." in name}
             assert len(stacks) == 2 * 2  # two parameters in each of two layers
         assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)

@@ -11,11 +11,6 @@ ALPACA = "qwen2.5-3b on alpaca for 3 epochs"
 KTO = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 
 
-def adapters(optimizer: str) -> str:
-    """Adapters on two CPU processes of trl 0.18, under zero2."""
-    return spec(f"optimizer {optimizer}", "lora", OLD, hardware="2 x cpu", precision="fp32", batch="gbs=4 micro=2")
-
-
 def rewards(reentrant: str) -> str:
     """A reward model of trl 0.18 on two CPU processes."""
     return spec(f"memory(checkpointing(reentrant={reentrant}))", "method reward", OLD, train=KTO, hardware="2 x cpu",
@@ -34,8 +29,6 @@ PROOFS: tuple[Proof, ...] = (
     Proof("S", "XP351", at="init", measure="losses.smoothing", expect={"read": False}, text=spec(
           "method dpo", "extra trl {\n  label_smoothing_factor = 0.1\n}",
           train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs")),
-    Proof("Q", "XP463", at="train", raises="ValueError", match="argument 2 is longer", text=adapters("sgd"),
-          legal=adapters("adamw")),
     Proof("R", "XP642", at="train", raises="ValueError", match="automatically infer lengths"),
     Proof("R", "XP642", case="XP642-0.18", at="train", raises="ValueError", match="automatically infer lengths",
           variant="0.18"),
