@@ -67,7 +67,7 @@ OFTEN: Mapping[str, float] = {
     "method.generations": 0.5, "method.max_completion": 0.5, "method.max_prompt": 0.2, "method.rewards": 0.95,
     "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
     "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
-    "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.06,
+    "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.2,
     "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
 """How often a setting that may stand is written; SELDOM for the others."""
@@ -99,6 +99,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),
     "lora.modules_to_save": ("[norm]", "[lm_head]"),
     "freeze.except_first": ("1", "2"), "freeze.layer_modules": ("[mlp]",), "freeze.except_modules": ("[norm]",),
+    "freeze.except_parameters": ('["^lm_head.weight$"]',), "model.tokens": ('["<|think|>"]',),
     "lora.targets": ("all-linear", "[q_proj, v_proj]", "[q_proj, k_proj, v_proj, o_proj]"), "lora.bits": ("4", "8"),
     "method.beta": ("0.1", "0.01", "0.04", "0", "0.5"), "method.max_prompt": ("128", "512"),
     "method.generations": ("2", "4", "8", "16"), "method.max_completion": ("64", "256", "1024"),

@@ -26,7 +26,10 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 
 SPECS = 500
-NEVER = {"model.config", "strategy.activation_checkpointing"}
+NEVER = {
+    "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
+    "lora.embedding_lr", "sweep",
+}  # fmt: skip
 """Settings that the generator leaves alone, or that are never legal."""
 
 

@@ -33,7 +33,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=11
+AuthInfo=socket={folder}/munge.socket,cred_expire=16
 CredType=cred/munge
 PluginDir={plugins}
 StateSaveLocation={folder}/state
