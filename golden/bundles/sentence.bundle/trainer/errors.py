@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 LONGEST = 2000
 """A longer line of a message quotes somebody's data, letters."""
+
+TOLD = 5
+"""Seconds that the other processes leave process 0 to tell of an error that all have."""
 
 
 class RunError(Exception):
@@ -54,4 +58,6 @@ def stop(error: RunError) -> int:
     """Tells of the error once (rank 0, or the first process of a node that fails alone) and gives the exit status."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
+    else:  # the launcher ends all at the first that fails: the one that tells must be that
+        time.sleep(TOLD)
     return 1
