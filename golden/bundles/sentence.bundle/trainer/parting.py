@@ -15,7 +15,7 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
 
     torch's agents wait for each other at the end, and the last one that comes frees all: where that is node 0 it is
     gone before the others have heard, and they print a stack of C++ over a run that went well (torch 2.13,
-    elastic/agent/server/api.py `_exit_barrier`; executed, one run in three).
+    elastic/agent/server/api.py `_exit_barrier`; seen once).
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
