@@ -199,6 +199,7 @@ def formatted(text):
     return format_file(parse(Source("t.xp", text))[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", [True, False], ids=["above", "behind"])
 def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
     seen = set()

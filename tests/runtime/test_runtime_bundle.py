@@ -205,7 +205,8 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
         bundles.check_world(RUN, {"WORLD_SIZE": "two"})
 
 
-def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path) -> None:
+def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PATIENCE", 0)  # a killed run may hold it a moment longer
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out))
     other = made(tmp_path, "other", output_dir=str(out), seed=7)

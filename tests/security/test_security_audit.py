@@ -16,6 +16,8 @@ from case_support import ROW, spec
 from compile_support import CONFIG, REPOSITORY, put
 from test_hostile import PAYLOADS, SLOTS, quoted
 
+pytestmark = pytest.mark.slow  # each payload is read by a process that is watched
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = f"$(touch {MARK}) `touch {MARK}`"
 PYTHON = (

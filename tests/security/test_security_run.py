@@ -283,7 +283,7 @@ print(json.dumps(out))
 """
 
 
-@pytest.mark.parametrize("stack", ["trl-1.16", "trl-0.18"])
+@pytest.mark.parametrize("stack", ["trl-1.16", pytest.param("trl-0.18", marks=pytest.mark.slow)])
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
     """By both stacks' transformers: what leads out of a template is an error or an empty text, and runs nothing."""
     if stack == "trl-0.18" and OLDER is None:
