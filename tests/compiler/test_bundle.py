@@ -12,6 +12,7 @@ import pytest
 from case_support import ROW, on_cpu, spec
 from compile_support import CONFIG, REPOSITORY, SEED, SENTENCE, checked, compiled, put, tree, xpc_process
 from rule_cases import CASES
+from tiers import every_fourth
 
 from xpc.compiler.bundle import BundleError, write
 
@@ -355,7 +356,7 @@ def test_no_text_of_the_spec_stands_in_the_launcher(tmp_path):
 SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # theirs: test_sweep.py
 
 
-@pytest.mark.parametrize("case", SAME, ids=[case.title for case in SAME])
+@pytest.mark.parametrize("case", every_fourth(SAME))
 def test_the_spec_of_a_bundle_compiles_to_the_same_run(case):
     files = compiled(case.accepted)
     again = compiled(files["spec.xp"])
