@@ -16,6 +16,7 @@ from inspect import iscoroutinefunction, signature
 from types import ModuleType
 from typing import Any
 
+from . import integrity
 from .bundle import Bundle
 from .errors import RunError
 
@@ -227,7 +228,7 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     except OSError as error:
         raise RunError(f"cannot read the reward functions in {path}: {error.strerror}") from error
     if wanted is None or sha256(code).hexdigest() != wanted.removeprefix("sha256:"):
-        raise RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+        raise integrity.changed(path)
     module = _modules.get(path)
     if module is None:
         module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")

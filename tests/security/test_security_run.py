@@ -48,7 +48,7 @@ def edit(bundle: Bundle, name: str, more: str = "\n") -> None:
 
 def test_a_bundle_as_it_was_compiled(made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert integrity.problems(made) == []
-    assert integrity.differing(made.folder) == []
+    assert integrity.differing(made.folder, integrity.stated(made.folder)) == []
     assert capsys.readouterr().out == ""
     (one,) = rewards.functions(made)
     assert one([1, 2]) == [0.0, 0.0]
@@ -62,12 +62,12 @@ def test_what_was_changed_by_hand_is_told_and_runs(name: str, made: Bundle, caps
     assert integrity.problems(made) == []
     assert capsys.readouterr().out == f"[run] changed since the bundle was compiled: {name}\n"
     os.remove(os.path.join(made.folder, name))
-    assert integrity.differing(made.folder) == [name]
+    assert integrity.differing(made.folder, integrity.stated(made.folder)) == [name]
 
 
 def test_a_module_that_somebody_put_there_is_told(made: Bundle) -> None:
     put(made.folder, {"trainer/torch.py": "", "trainer/__pycache__/run.cpython-311.pyc": "", "notes.txt": ""})
-    assert integrity.differing(made.folder) == ["trainer/torch.py (new)"]
+    assert integrity.differing(made.folder, integrity.stated(made.folder)) == ["trainer/torch.py (new)"]
 
 
 def test_a_folder_in_the_place_of_the_hub_is_told(

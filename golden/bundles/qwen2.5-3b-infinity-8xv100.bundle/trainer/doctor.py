@@ -21,10 +21,9 @@ if not __package__:
     __import__(__package__)
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
-from . import machine
+from . import machine, shared, stack
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
-PYTHON = ((3, 11), (3, 13))
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
 SWITCHES = (
     "HF_HUB_OFFLINE",
@@ -64,29 +63,24 @@ def look(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry
 def python() -> Entry:
     """The interpreter against the versions that the runtime is for."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+    if stack.fits():
         return ("python", FINE, f"{version}, {sys.executable}")
     return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 to 3.13 is needed")
 
 
 def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
     """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
-    from importlib.metadata import PackageNotFoundError, version
-
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
-        try:
-            installed = version(name).split("+")[0]
-        except PackageNotFoundError:
-            if name in pins:
-                yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
-            else:
-                absent.append(name)
-            continue
-        if installed == pinned.split("+")[0]:
+        there = stack.installed(name)
+        if there is None and name in pins:
+            yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
+        elif there is None:
+            absent.append(name)
+        elif stack.plain(there) == stack.plain(pinned):
             fine.append(name)
         else:
-            yield ("packages", WRONG, f"{name} {installed} is installed, and the target has {pinned}")
+            yield ("packages", WRONG, f"{name} {stack.plain(there)} is installed, and the target has {pinned}")
     if fine:
         yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
     if absent:
@@ -134,13 +128,15 @@ def _gpu(library: object, index: int) -> Entry:
     return ("gpu", FINE, f"{what}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
 
 
+def home() -> str:
+    """The folder of the hub's downloads and of its login."""
+    return os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+
+
 def folders() -> Iterator[Entry]:
     """Where a run reads and writes: may it, and how much is free there."""
-    home = os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-    for what, place in (("here", os.getcwd()), ("HF_HOME", home), ("temporary files", tempfile.gettempdir())):
-        standing = place
-        while not os.path.isdir(standing) and os.path.dirname(standing) != standing:
-            standing = os.path.dirname(standing)
+    for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
+        standing, _ = shared.standing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
             continue
@@ -151,8 +147,7 @@ def folders() -> Iterator[Entry]:
 
 def variables() -> Iterator[Entry]:
     """Which secrets are there, never what they are, and the switches that change where a run looks."""
-    home = os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-    login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
+    login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home(), "token")
     for name in SECRETS:
         where = "set" if os.environ.get(name) else "not set"
         if name == "HF_TOKEN" and where == "not set" and os.path.isfile(login):

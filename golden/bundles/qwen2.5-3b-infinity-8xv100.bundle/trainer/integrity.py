@@ -10,7 +10,8 @@ kept elsewhere, does.
 from __future__ import annotations
 
 import os
-from hashlib import sha256
+from collections.abc import Mapping
+from hashlib import file_digest, sha256
 
 from .bundle import Bundle
 from .errors import RunError, say
@@ -35,17 +36,31 @@ def stated(folder: str) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
-def verified(bundle: Bundle, name: str) -> bytes:
-    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed."""
+def digest(path: str) -> str:
+    """The digest of a file as bundle.toml states it. Raises OSError."""
+    with open(path, "rb") as handle:
+        return "sha256:" + file_digest(handle, "sha256").hexdigest()
+
+
+def changed(path: str) -> RunError:
+    """The error of a file whose digest is another."""
+    return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+
+
+def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
+
+    ``wanted`` is what ``stated`` gives, for somebody who has read it.
+    """
     path = bundle.inside(name)
     try:
         with open(path, "rb") as handle:
             data = handle.read()
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
-    wanted = stated(bundle.folder).get(name)
-    if wanted is not None and _digest(data) != wanted:
-        raise RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
+    if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
+        raise changed(path)
     return data
 
 
@@ -59,7 +74,7 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
                 raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
             if name not in wanted:
                 raise RunError(f"{name} is no file that this bundle was compiled with")
-            verified(bundle, name)
+            verified(bundle, name, wanted)
 
 
 def executed(bundle: Bundle) -> list[str]:
@@ -70,15 +85,15 @@ def executed(bundle: Bundle) -> list[str]:
 
 def problems(bundle: Bundle) -> list[str]:
     """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
-    found = []
-    for name in executed(bundle):
+    found, wanted, run = [], stated(bundle.folder), executed(bundle)
+    for name in run:
         try:
-            verified(bundle, name)
+            verified(bundle, name, wanted)
         except RunError as error:
             found.append(str(error))
-    changed = [name for name in differing(bundle.folder) if name not in executed(bundle)]
-    if changed:
-        shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
+    others = [name for name in differing(bundle.folder, wanted) if name not in run]
+    if others:
+        shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
     for name in shadowed(bundle):
         say(f"{name} is a folder here, which the libraries read in the place of the hub's")
@@ -91,11 +106,12 @@ def shadowed(bundle: Bundle) -> list[str]:
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
-def differing(folder: str) -> list[str]:
+def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
     """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
-    wanted = stated(folder)
     found = [
-        name for name, digest in wanted.items() if not name.startswith(CHECKED_LATER) and not _is(folder, name, digest)
+        name
+        for name, expected in wanted.items()
+        if not name.startswith(CHECKED_LATER) and not _is(os.path.join(folder, name), expected)
     ]
     trainer = os.path.join(folder, "trainer")
     listed = os.listdir(trainer) if wanted and os.path.isdir(trainer) else []
@@ -103,13 +119,5 @@ def differing(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _is(folder: str, name: str, digest: str) -> bool:
-    path = os.path.join(folder, name)
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as handle:
-        return _digest(handle.read()) == digest
-
-
-def _digest(data: bytes) -> str:
-    return "sha256:" + sha256(data).hexdigest()
+def _is(path: str, expected: str) -> bool:
+    return os.path.isfile(path) and digest(path) == expected

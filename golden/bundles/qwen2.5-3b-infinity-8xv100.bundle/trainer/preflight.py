@@ -6,13 +6,12 @@ import os
 import shutil
 import sys
 
-from . import checkpoints, collective, hub, integrity, meeting, needs, nodes, output, whole
+from . import checkpoints, collective, hub, integrity, meeting, needs, nodes, output, shared, stack, whole
 from .bundle import Bundle
 from .errors import RunError, findings, say
 from .first_rows import rows_and_tokens
 from .machine import devices, extensions
 
-PYTHON = ((3, 11), (3, 13))
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -38,17 +37,17 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
 def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
     found: list[str] = []
-    stack = versions(bundle) if local_rank == 0 else []
-    found += stack
+    wrong = versions(bundle) if local_rank == 0 else []
+    found += wrong
     found += integrity.problems(bundle) if local_rank == 0 else []
-    if local_rank == 0 and not stack:  # a wrong stack makes the answers of its libraries doubtful
+    if local_rank == 0 and not wrong:  # a wrong stack makes the answers of its libraries doubtful
         gpus = devices(bundle)
         found += gpus + needs.packages(bundle) + extensions(bundle)
         if alone and not gpus:
             found += between_gpus(bundle)
     if rank == 0:
         found += disk(bundle) + output_folder(bundle) + hub.problems(bundle) + needs.tracker(bundle)
-    if (rank == 0 or alone) and not stack:
+    if (rank == 0 or alone) and not wrong:
         found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
     return found
 
@@ -71,19 +70,15 @@ def between_gpus(bundle: Bundle) -> list[str]:
 
 def versions(bundle: Bundle) -> list[str]:
     """Python and the installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
-    from importlib.metadata import PackageNotFoundError, version
-
     found = []
-    if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+    if not stack.fits():
         found.append(f"Python 3.11 to 3.13 is needed, and this is {sys.version.split()[0]}")
     for name, pinned in bundle.pins.items():
-        try:
-            installed = version(name).split("+")[0]
-        except PackageNotFoundError:
+        there = stack.installed(name)
+        if there is None:
             found.append(f"{name} {pinned} is not installed")
-            continue
-        if installed != pinned.split("+")[0]:
-            found.append(f"{name} {installed} is installed, and this bundle is for {pinned}")
+        elif stack.plain(there) != stack.plain(pinned):
+            found.append(f"{name} {stack.plain(there)} is installed, and this bundle is for {pinned}")
     if found:
         found[-1] += " (pip install -r requirements.txt)"
     return found
@@ -101,10 +96,7 @@ def disk(bundle: Bundle) -> list[str]:
         kept = (arguments.get("save_total_limit") or 1) + 1  # one more while the next is written
     full = 0 if arguments.get("save_only_model") else params * 12  # two moments and a float32 copy
     needed = weights + kept * (weights + full)
-    place = bundle.output_dir
-    while not os.path.isdir(place):
-        place = os.path.dirname(place)
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(shared.standing(bundle.output_dir)[0]).free
     if free + _written(bundle) >= needed:
         return []
     return [f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir}, and {free / 2**30:.1f} GiB are free"]

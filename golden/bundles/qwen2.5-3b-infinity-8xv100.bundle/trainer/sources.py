@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
+from . import integrity
 from .bundle import Bundle
 from .errors import RunError
 
@@ -47,14 +47,8 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
 
 
 def _check_digest(path: str, expected: str | None) -> None:
-    if expected is None:
-        return
-    digest = sha256()
-    with open(path, "rb") as handle:
-        while block := handle.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != expected.removeprefix("sha256:"):
-        raise RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+    if expected is not None and integrity.digest(path).removeprefix("sha256:") != expected.removeprefix("sha256:"):
+        raise integrity.changed(path)
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, streaming: bool = False) -> Any:

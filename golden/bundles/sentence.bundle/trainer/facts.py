@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from . import integrity
+from . import integrity, stack
 from .bundle import DECISIVE, Bundle
 
 NAMED = 3
@@ -41,28 +41,18 @@ def contents(bundle: Bundle) -> dict[str, str]:
         if name.startswith(integrity.CHECKED_LATER):
             found[name] = stated[name]
         elif os.path.isfile(os.path.join(bundle.folder, name)):
-            found[name] = _digest(os.path.join(bundle.folder, name))
+            found[name] = integrity.digest(os.path.join(bundle.folder, name))
     for name in sorted(os.listdir(trainer)):
         if name.endswith(".py"):
-            found["trainer/" + name] = _digest(os.path.join(trainer, name))
+            found["trainer/" + name] = integrity.digest(os.path.join(trainer, name))
     return found
-
-
-def _digest(path: str) -> str:
-    with open(path, "rb") as handle:
-        return "sha256:" + sha256(handle.read()).hexdigest()
 
 
 def versions(bundle: Bundle) -> dict[str, str]:
     """Python, the pinned packages as they are installed, and what torch was built for (CUDA, NCCL)."""
-    from importlib.metadata import PackageNotFoundError, version
-
     found = {"Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
     for name in bundle.pins:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "none"
+        found[name] = stack.installed(name) or "none"
     if not bundle.on_cpu and found.get("torch") != "none":
         import torch
 

@@ -15,9 +15,7 @@ def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
     kept = whole.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
-    if len(kept) < len(whole):
-        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: their prompts have over {limit} tokens")
-    return kept
+    return _told(whole, kept, f"their prompts have over {limit} tokens")
 
 
 def short_rows(whole: Any, tokenizer: Any, least: int, use: str) -> Any:
@@ -25,9 +23,7 @@ def short_rows(whole: Any, tokenizer: Any, least: int, use: str) -> Any:
     kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
-    if len(kept) < len(whole):
-        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: they have fewer than {least} tokens")
-    return kept
+    return _told(whole, kept, f"they have fewer than {least} tokens")
 
 
 def repeated(whole: Any) -> Any:
@@ -39,10 +35,14 @@ def repeated(whole: Any) -> Any:
         if key not in seen:
             seen.add(key)
             kept.append(index)
+    return _told(whole, whole.select(kept) if len(kept) < len(whole) else whole, "they were there before")
+
+
+def _told(whole: Any, kept: Any, why: str) -> Any:
+    """What is kept; says how many rows are left out, where any are."""
     if len(kept) < len(whole):
-        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: they were there before")
-        return whole.select(kept)
-    return whole
+        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: {why}")
+    return kept
 
 
 def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
