@@ -11,7 +11,7 @@ import pytest
 from runtime_bundles import plan, source, write
 
 from xpc.runtime import bundle as bundles
-from xpc.runtime import checkpoints, output
+from xpc.runtime import checkpoints, output, whole
 from xpc.runtime.errors import RunError, findings
 
 RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
@@ -98,7 +98,27 @@ def checkpoint(out: Path, step: int) -> Path:
 def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         checkpoint(tmp_path, step)
-    assert checkpoints.newest_complete(str(tmp_path), 1) == (str(tmp_path / "checkpoint-100"), [])
+    used, told = checkpoints.newest_complete(str(tmp_path), 1)
+    assert used == str(tmp_path / "checkpoint-100")
+    assert told == [
+        "checkpoint-100 has no xpc_files.json: the structure of its files was looked at, not every byte",
+    ]
+
+
+def recorded(folder: Path) -> None:
+    """Writes the record as a save does."""
+    seals = whole.seal(str(folder), 0)
+    (folder / whole.RECORD).write_text(json.dumps({"files": seals}))
+
+
+def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
+    for step in (2, 4, 6):
+        checkpoint(tmp_path, step)
+    recorded(tmp_path / "checkpoint-4")
+    reason = "checkpoint-6 is skipped: its record xpc_files.json is missing"
+    assert checkpoints.newest_complete(str(tmp_path), 1, digests=True) == (str(tmp_path / "checkpoint-4"), [reason])
+    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # and with it the last one that was proven
+    assert checkpoints.newest_complete(str(tmp_path), 1, digests=True)[0] == str(tmp_path / "checkpoint-6")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,7 @@ def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
     ],
 )
 def test_a_cut_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str, reason: str) -> None:
-    checkpoint(tmp_path, 2)
+    recorded(checkpoint(tmp_path, 2))
     cut = checkpoint(tmp_path, 4) / name
     cut.write_bytes(cut.read_bytes()[:-3])
     used, skipped = checkpoints.newest_complete(str(tmp_path), 1)
@@ -224,7 +244,7 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
     with pytest.raises(RunError, match="a run of another bundle"):
         output.begin(other)
-    checkpoint(out, 4)
+    recorded(checkpoint(out, 4))
     assert output.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     (out / "summary.json").write_text("{}")
     with pytest.raises(RunError, match="finished"):

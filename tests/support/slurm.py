@@ -155,7 +155,7 @@ class Cluster:
         self._end(name)
 
     def notice(self, name: str) -> None:
-        """What Slurm does when it notices that a node is gone."""
+        """What Slurm does when it notices that a node is gone: its jobs end, and those that may are queued again."""
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def run(self, *words: str, cwd: str | None = None, seconds: float = 60) -> subprocess.CompletedProcess[str]:
