@@ -19,6 +19,20 @@ READ_BY = {
 BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", "https://")
 """What a bucket's address begins with, as SkyPilot reads it."""
 
+TEMPFAIL = 75
+"""The status of a run that was asked to stop, and that goes on when it is started again."""
+
+RESTARTS = 3
+"""Times that a run which failed is begun again; one that was asked to stop is begun again without counting."""
+
+FOLDER = "/workspace"
+"""Where a container finds the shared folder that the run reads and writes."""
+
+CACHE = f"""\
+export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
+"""
+"""Lines of a container's shell: what the hub sends is kept in the shared folder."""
+
 LONGEST_NAME = 45
 """A pod is called NAME-node-0-1023-abcde, which is a DNS label of at most 63 characters."""
 
@@ -141,11 +155,6 @@ def starts_over(spec: Spec) -> str | None:
 def requeues(spec: Spec) -> bool:
     """Whether the engine starts the run again: as written, or where there is something to go on from."""
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else starts_over(spec) is None
-
-
-def asks_server(spec: Spec) -> bool:
-    """Whether completions come from a vLLM server beside the training."""
-    return spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "server"
 
 
 def outside(spec: Spec) -> list[str]:

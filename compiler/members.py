@@ -187,9 +187,9 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             help="leave `revision` out: each member has a branch of its own",
         )
     if first.get("launch") == "slurm":
-        from xpc.compiler.clusters import asks_server, requeues
+        from xpc.compiler.clusters import requeues
 
-        shapes = {(spec.hardware.nodes, spec.text("hardware"), asks_server(spec), requeues(spec)) for _, spec in specs}
+        shapes = {(spec.hardware.nodes, spec.text("hardware"), spec.asks_server, requeues(spec)) for _, spec in specs}
         swept = next((grid.places[path] for path in ("nodes", "hardware") if path in grid.places), place)
         if len(shapes) > 1:
             yield report(

@@ -260,6 +260,11 @@ class Spec:
         """Whether the method generates its own completions."""
         return self.get("method") in ONLINE
 
+    @property
+    def asks_server(self) -> bool:
+        """Whether completions come from a vLLM server beside the training."""
+        return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
+
     def weighted(self, path: str) -> tuple[Weighted, ...]:
         """Losses or reward functions; none where none are given."""
         value = self.get(path)

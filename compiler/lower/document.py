@@ -127,7 +127,7 @@ def _submit(spec: Spec) -> list[str]:
 
 
 def _server(spec: Spec) -> list[str]:
-    if not spec.flag("method.vllm") or spec.get("method.vllm.mode") != "server":
+    if not spec.asks_server:
         return []
     port = spec.integer("method.vllm.port")
     return [

@@ -9,16 +9,12 @@ from __future__ import annotations
 from hashlib import sha256
 
 from xpc.compiler import clusters
+from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
 from xpc.compiler.lower.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
-FOLDER = "/workspace"
 PORT = 29500
-RESTARTS = 3
-"""Times that a job set which failed is begun again; a run that was asked to stop is begun again without counting."""
-TEMPFAIL = 75
-"""The status of a run that was asked to stop, and that goes on when it is started again."""
 
 FIND = """\
 set -eu
@@ -31,9 +27,6 @@ if ! printf '%s  %s\\n' {digest} "$bundle/trainer_args.json" | sha256sum --check
   echo '{file}: neither {folder}/{place} nor /opt/{place} is the bundle that this file belongs to' >&2
   exit 1
 fi
-"""
-CACHE = """\
-export HF_HOME="${{HF_HOME:-{folder}/.cache/huggingface}}"
 """
 TRAINJOB = """\
 if [ "${{PET_NNODES:-}}" != {nodes} ]; then
@@ -76,7 +69,7 @@ def files(spec: Spec, arguments: str) -> dict[str, str]:
     """
     digest = sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
     out = {"jobset.yaml": document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
-    if not clusters.asks_server(spec):
+    if not spec.asks_server:
         out["trainjob.yaml"] = document(_trainjob(spec, digest), _comment(spec, TRAINJOB_COMMENT))
     return out
 
@@ -84,7 +77,7 @@ def files(spec: Spec, arguments: str) -> dict[str, str]:
 def submit(spec: Spec) -> list[str]:
     """The lines of the bundle's README.md that say how it is submitted."""
     lines = ["kubectl apply -f jobset.yaml"]
-    if not clusters.asks_server(spec):
+    if not spec.asks_server:
         lines.append("kubectl apply -f trainjob.yaml    # instead, where Kubeflow Trainer is installed")
     where = f"`/opt/{_place(spec)}` in the image"
     if spec.get("launch.volume") is not None:
@@ -113,7 +106,7 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
     find = FIND.format(enter=enter, place=_place(spec), digest=digest, file=file, folder=FOLDER)
-    return find + (CACHE.format(folder=FOLDER) if shared else "") + "".join(steps) + start
+    return find + (CACHE if shared else "") + "".join(steps) + start
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
@@ -158,7 +151,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
 
 def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
     name, nodes = clusters.pod_name(spec.name), spec.hardware.nodes
-    again, server = clusters.requeues(spec), clusters.asks_server(spec)
+    again, server = clusters.requeues(spec), spec.asks_server
     env: list[Json] = []
     if nodes > 1:
         env += [

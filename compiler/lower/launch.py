@@ -133,7 +133,7 @@ def launch(spec: Spec) -> str:
             precision=spec.text("precision"),
             hardware=spec.text("hardware"),
             target=spec.target.name,
-            vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if _asks_server(spec) else "",
+            vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if spec.asks_server else "",
             port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
         ),
         start("launch.sh", "trained", {"--dry-run": "dry_run", "--preflight": "only_preflight"}),
@@ -153,10 +153,6 @@ def launch(spec: Spec) -> str:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
-
-
-def _asks_server(spec: Spec) -> bool:
-    return spec.flag("method.vllm") and spec.get("method.vllm.mode") == "server"
 
 
 def samples(spec: Spec) -> str:

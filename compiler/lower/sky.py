@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from xpc.compiler import clusters
+from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
 from xpc.compiler.lower.document import install
 from xpc.compiler.lower.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
-FOLDER = "/workspace"
 PORT = 8008
-RESTARTS = 3
-TEMPFAIL = 75
 
 COMMENT = """\
 A task of SkyPilot 0.12 or newer: {nodes}. Submitted in this folder, which goes to every node as it is:
@@ -25,9 +23,6 @@ fi
 """
 NODE = """\
 export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A-Za-z.:-]*}}" MASTER_PORT={port}
-"""
-CACHE = """\
-export HF_HOME="${{HF_HOME:-{folder}/.cache/huggingface}}"
 """
 
 
@@ -100,6 +95,6 @@ def _run(spec: Spec) -> str:
         lines.append(NODE.format(port=PORT))
     volume = spec.get("launch.volume")
     if isinstance(volume, str):
-        lines.append("" if clusters.is_bucket(volume) else CACHE.format(folder=FOLDER))
+        lines.append("" if clusters.is_bucket(volume) else CACHE)
         lines.append(f"cd {FOLDER}\n")
     return "".join([*lines, 'exec bash "$bundle/launch.sh"\n'])

@@ -6,7 +6,7 @@ below them holds no text of the spec at all. What Slurm knows (nodes, restarts) 
 
 from __future__ import annotations
 
-from xpc.compiler.clusters import asks_server, grace, requeues, server_gpus
+from xpc.compiler.clusters import grace, requeues, server_gpus
 from xpc.compiler.spec import Spec
 
 NAME = "job.sbatch"
@@ -233,7 +233,7 @@ def script(spec: Spec, name: str, members: int = 0) -> str:
     array; each is a bundle in `members/`.
     """
     train = spec.hardware.nodes
-    served = asks_server(spec)
+    served = spec.asks_server
     nodes = train + served
     head = HEAD.format(
         options="\n".join(f"#SBATCH --{one}" for one in options(spec, name, members)),
@@ -269,7 +269,7 @@ def submit(spec: Spec) -> list[str]:
         f"sbatch {NAME}",
         "```",
     ]
-    if asks_server(spec):
+    if spec.asks_server:
         lines += [
             "",
             "One node more than the run has starts the vLLM server, and the job sets XPC_VLLM_HOST. XPC_VLLM names the",
@@ -284,7 +284,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     log = "%x-%A_%a" if members else "%x-%j"
     words = [
         f"job-name={name}",
-        f"nodes={hardware.nodes + asks_server(spec)}",
+        f"nodes={hardware.nodes + spec.asks_server}",
         "ntasks-per-node=1",
     ]
     if members:

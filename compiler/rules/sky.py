@@ -33,7 +33,7 @@ def server(spec: Spec) -> Iterator[Finding]:
 
     A JobSet has a job for the server, waits for its health, and ends it with the training.
     """
-    if clusters.asks_server(spec):
+    if spec.asks_server:
         yield Finding(
             spec.place("method.vllm.mode", "a node that never ends"),
             "a task of SkyPilot cannot end a vLLM server",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.clusters import asks_server, grace
+from xpc.compiler.clusters import grace
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -68,7 +68,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
 
     Today: the server ends when it looks for one, and the job with it. Source: vllm's published wheels.
     """
-    if spec.on_cpu and asks_server(spec):
+    if spec.on_cpu and spec.asks_server:
         yield Finding(
             spec.place("method.vllm.mode", "on a node like those that train"),
             "the job would have no GPU for the vLLM server",

@@ -32,15 +32,22 @@ def newest_complete(
 ) -> tuple[str | None, list[str]]:
     """The newest whole checkpoint, and a sentence for each newer one that was passed over.
 
-    With ``digests`` every byte of it is held against what was written; without, the sizes of its files are.
+    With ``digests`` every byte of it is held against what was written; without, the sizes of its files are. One that
+    has lost the record of what was written proves nothing: it is gone on from only where no other is whole.
     """
     skipped: list[str] = []
+    unproven: tuple[str, list[str]] | None = None
     for step, path in steps(output_dir):
         reason = missing(path, step, world, deepspeed) or whole.broken(path, digests)
-        if reason is None:
+        name = os.path.basename(path)
+        if reason is None and whole.has_record(path):
             return path, skipped
-        skipped.append(f"{os.path.basename(path)} is skipped: {reason}")
-    return None, skipped
+        if reason is None:
+            reason = f"its record {whole.RECORD} is missing"
+            told = f"{name} has no {whole.RECORD}: the structure of its files was looked at, not every byte"
+            unproven = unproven or (path, [*skipped, told])
+        skipped.append(f"{name} is skipped: {reason}")
+    return unproven or (None, skipped)
 
 
 def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | None:
