@@ -23,7 +23,7 @@ demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on
 
 test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about half an hour)
 	$(FAST)
-	$(BIN)/python -m pytest -m slow -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
 test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
 	$(FAST)

@@ -59,7 +59,11 @@ def meant(name: str) -> str | None:
     from difflib import get_close_matches  # only a misspelt spec pays for it
 
     pairs = _pairs(name)
-    ranked = sorted((-len(pairs & _pairs(one)) / len(pairs | _pairs(one)), len(one), one) for one in names())
+    ranked = []
+    for one, others in _pairs_of_names():
+        shared = len(pairs & others)
+        ranked.append((-shared / (len(pairs) + len(others) - shared), len(one), one))
+    ranked.sort()
     near = [one for _, _, one in ranked[:40]]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     return next(iter(swapped or get_close_matches(name[:80], near, 1)), None)
@@ -77,6 +81,12 @@ def requirement(tasks: tuple[str, ...]) -> str:
     """The pinned package, with the extras that the tasks import."""
     wanted = {extra for extra, parts in PARTS.items() if any(part in task for part in parts for task in tasks)}
     return f"lm-eval[{','.join(sorted({'hf', *wanted}))}]=={version()}"
+
+
+@cache
+def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Every name with its pairs of letters."""
+    return tuple((name, _pairs(name)) for name in names())
 
 
 def _pairs(name: str) -> frozenset[str]:

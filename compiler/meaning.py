@@ -39,12 +39,13 @@ class Meaning:
 
 @record
 class Known:
-    """One name of a setting: its letters without separators, and its words.
+    """One name of a setting: its letters without separators, which ones these are (`_alphabet`), and its words.
 
     `own` says that the language calls it so, `far` how much less likely it is for being one method's or deep inside.
     """
 
     letters: str
+    alphabet: int
     words: tuple[str, ...]
     path: str
     value: str
@@ -80,7 +81,10 @@ def weight(word: str) -> float:
 
 def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """Likeness of two names by the words that they share, 0 to 1."""
-    shared = sum(weight(word) for word in one if word in other)
+    shared = 0.0
+    for word in one:
+        if word in other:
+            shared += weight(word)
     if not shared:
         return 0.0
     return 2 * shared / (sum(map(weight, one)) + sum(map(weight, other)))
@@ -94,7 +98,8 @@ def known() -> tuple[Known, ...]:
     def add(name: str, path: str, value: str = "", own: bool = False) -> None:
         row = schema.BY_PATH.get(path)
         far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
-        out.setdefault((letters(name), path, value), Known(letters(name), words(name), path, value, own, far))
+        said = letters(name)
+        out.setdefault((said, path, value), Known(said, _alphabet(said), words(name), path, value, own, far))
 
     for row in schema.TABLE:
         if row.path not in NEVER and not row.path.startswith("train."):
@@ -139,6 +144,7 @@ def _of_targets() -> Iterator[tuple[str, str]]:
             yield name.rpartition(".")[2], path
 
 
+@cache
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
     """The setting that a name most likely means, or None where nothing is near.
 
@@ -151,15 +157,17 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     rank = 0.0
     for number, way in enumerate(ways):
         said, own = letters(way), words(way)
+        alphabet, named = _alphabet(said), frozenset(words(name))
         for one in known():
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
-            if number and not (inside and set(words(name)) & set(one.words)):
+            if number and (not inside or named.isdisjoint(one.words)):
                 continue  # read behind the clause's name it means the clause's settings, by a word of its own
             like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
             if like < SAME and not exact:
-                like = max(like, _of_letters(said, one.letters), 0.8 * (one.own and _begins(said, one.letters)))
+                near = _of_letters(said, one.letters) if _may_be_near(said, alphabet, one) else 0.0
+                like = max(like, near, 0.8 * (one.own and _begins(said, one.letters)))
             if like < (SAME if exact else ENOUGH):
                 continue
             score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
@@ -174,6 +182,24 @@ def _matcher(one: str) -> SequenceMatcher[str]:
     from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
 
     return SequenceMatcher(None, "", one, autojunk=False)
+
+
+def _alphabet(text: str) -> int:
+    """A bit for each letter that a text has; two letters may share one."""
+    out = 0
+    for c in text:
+        out |= 1 << ord(c) % 64
+    return out
+
+
+def _may_be_near(said: str, alphabet: int, one: Known) -> bool:
+    """Whether enough letters can be equal at all: those that one of the two has alone are not."""
+    first, second = len(said), len(one.letters)
+    least = LETTERS * (first + second) / 2
+    if first < least or second < least:
+        return False
+    both = alphabet & one.alphabet
+    return first - (alphabet ^ both).bit_count() >= least and second - (one.alphabet ^ both).bit_count() >= least
 
 
 def _of_letters(one: str, other: str) -> float:

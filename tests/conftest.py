@@ -1,15 +1,69 @@
-"""How the slow tests are shared out over processes (``--dist loadgroup``): a file stays together, proofs do not."""
+"""What is collected, and how tests are shared out over processes.
+
+Of the slow ones (``--dist loadfile``) a file stays together, proofs do not; of the fast ones those of the stack do.
+"""
 
 from __future__ import annotations
 
+import atexit
+import gc
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
-ALONE = {"test_proofs.py", "test_refusals.py"}
-"""Files whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
+ALONE = "test_proofs.py"
+"""The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
+STACK = (
+    "test_runtime_data.py", "test_data_as_written.py", "test_mixture.py", "test_runtime_rows.py",
+    "test_runtime_frozen.py", "test_templates.py", "test_runtime_server.py",
+    "test_whole.py",
+)  # fmt: skip
+"""Files whose fast tests import torch and what stands on it: they come first, and so one process has them all."""
+FAST = "not slow"
+ALL_SLOW = "\npytestmark = pytest.mark.slow"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups each slow test with those of its file, which share what their fixtures have trained."""
-    for item in items:
-        if item.get_closest_marker("slow") and item.path.name not in ALONE:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(item.config.rootpath))))
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast tier does not even import the files that are slow as a whole, and with them the stack."""
+    if config.option.markexpr != FAST or collection_path.suffix != ".py":
+        return None
+    return True if ALL_SLOW in collection_path.read_text(encoding="utf-8") else None
+
+
+class Shared(LoadFileScheduling):
+    """A file to a process, as the names of tests say it: pytest 9 loses the groups that xdist 3.8 makes of marks."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return nodeid if file.rpartition("/")[2] == ALONE else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """For the slow tier; the fast one keeps the scheduler that it asks for."""
+    return Shared(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those of the stack come first."""
+    if config.option.markexpr == FAST:
+        items.sort(key=lambda item: item.path.name not in STACK)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: no collection of garbage has to look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)  # some libraries count what is left at the end
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What the stack's modules are stays, too."""
+    if item.path.name in STACK and (nextitem is None or nextitem.path.name not in STACK):
+        gc.freeze()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.cli import main
 from xpc.compiler.files import Workspace
@@ -170,6 +171,40 @@ def xpc_process(
     )
 
 
+IN_TURN = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from compile_support import xpc
+for line in json.load(sys.stdin):
+    done = xpc(*line, env=os.environ)
+    told = [text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr)]
+    print(json.dumps([done.returncode, *told]))
+"""
+
+
+def xpc_in_turn(
+    lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
+) -> list[subprocess.CompletedProcess[bytes]]:
+    """Command lines one after another in one process of their own, which costs an interpreter for all of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_TURN, os.path.dirname(os.path.abspath(__file__))],
+        cwd=cwd,
+        input=json.dumps(lines).encode(),
+        env={**os.environ, "XPC_CACHE": "off", **(env or {})},
+        capture_output=True,
+        timeout=timeout,
+        check=True,
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == len(lines)
+    return [
+        subprocess.CompletedProcess(
+            ["xpc", *line], status, *(text.encode("utf-8", "surrogateescape") for text in (out, err))
+        )
+        for line, (status, out, err) in zip(lines, told, strict=True)
+    ]
+
+
 def put(folder: object, files: Mapping[str, str | bytes]) -> str:
     """Write files into a folder and return it as a text."""
     for name, data in files.items():
@@ -178,6 +213,11 @@ def put(folder: object, files: Mapping[str, str | bytes]) -> str:
         with open(path, "wb") as handle:
             handle.write(data.encode() if isinstance(data, str) else data)
     return str(folder)
+
+
+def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
+    """Where these files lie: in a folder that is made when there are any, as most cases have none."""
+    return put(folder(), files) if files else NOWHERE
 
 
 def tree(folder: object) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from case_support import spec
 from cases_clusters import IMAGE, k8s, sky
 from cluster_support import K8S, OLD_SERVER, SERVER, SKY, container, job, read, trainjob
 from compile_support import REPOSITORY, checked, compiled, errors, put, shown, xpc
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xpc.compiler import clusters, registry
@@ -38,6 +38,7 @@ TABLES = st.dictionaries(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TABLES)
 def test_what_is_written_reads_back(table: dict[str, Any]):
     assert yaml.safe_load(document(table, "a comment\nof two lines")) == table

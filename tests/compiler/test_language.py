@@ -18,6 +18,7 @@ from compile_support import (
     errors,
     of,
     only,
+    placed,
     put,
     shown,
     value,
@@ -583,9 +584,13 @@ def test_names_of_other_tools_are_understood(written, meant):
 # -- origins --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", every_fourth(CASES))
-def test_every_value_has_an_origin(case, tmp_path):
-    found = checked(case.accepted, put(tmp_path, case.files))
+LARGE = {"XP883", "XP888"}
+"""Sweeps of a thousand members, of which the first alone would be looked at."""
+
+
+@pytest.mark.parametrize("case", every_fourth([case for case in CASES if case.title not in LARGE]))
+def test_every_value_has_an_origin(case, tmp_path_factory):
+    found = checked(case.accepted, placed(case.files, lambda: tmp_path_factory.mktemp("case")))
     assert found.spec is not None
     lines = case.accepted.split("\n")
     for path, one in found.spec.values.items():

@@ -11,11 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("trl")  # the runtime's own imports
-
 from stacks import REPOSITORY
 
-from xpc.runtime import callbacks, signals, steady, whole
+from xpc.runtime import signals, steady, whole
 from xpc.runtime.errors import RunError
 
 
@@ -108,8 +106,7 @@ class Losses:
     """A trainer whose steps have these losses."""
 
     def __init__(self, *losses: float) -> None:
-        import torch
-
+        torch = pytest.importorskip("torch")
         self.losses = iter(torch.tensor(loss) for loss in losses)
         self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1)
         self.state = SimpleNamespace(global_step=7, max_steps=20)
@@ -143,7 +140,11 @@ def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
     assert float(second.training_step()) == float(total + 0.4)
 
 
+@pytest.mark.slow  # imports transformers' trainer, which takes seconds
 def test_lines_are_json_whatever_the_loss_is() -> None:
+    pytest.importorskip("transformers")
+    from xpc.runtime import callbacks
+
     line = callbacks.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
     assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "loss": "nan", "grad_norm": "-inf", "lr": 1e-5}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,31 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support"), os.path.join(os.path.dirname(HERE), "proof")]
 
+from emitted import NEW  # noqa: E402
+from forks import Forks  # noqa: E402
 from slurm import Cluster, missing  # noqa: E402
+from stacks import environment, interpreter  # noqa: E402
+from tiny import write_messages  # noqa: E402
+
+TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Forks]:
+    """An interpreter that has imported the libraries: its ``python`` is the PYTHON of most runs."""
+    forks = Forks(interpreter(NEW), environment())
+    yield forks
+    forks.close()
+
+
+@pytest.fixture(scope="module")
+def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the tiny model and its data, where specs are compiled."""
+    folder = str(tmp_path_factory.mktemp("place"))
+    words = [warm.python, TINY, os.path.join(folder, "tiny")]
+    subprocess.run(words, check=True, env=environment(), capture_output=True)
+    write_messages(os.path.join(folder, "messages.jsonl"), 64)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from emitted import NEW, compiled
+from emitted import compiled
 from forks import Forks
 from jobs import spec, until
 from slurm import Cluster
-from stacks import environment, interpreter
-from tiny import build, write_messages
+from stacks import environment
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +28,9 @@ STEPS = 30
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tiny model, and data beside it."""
-    folder = str(tmp_path_factory.mktemp("place"))
-    build(os.path.join(folder, "tiny"))
-    write_messages(os.path.join(folder, "messages.jsonl"), 64)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def alone(place: str) -> Iterator[Any]:
+def alone(warm: Forks, place: str) -> Callable[[str], str]:
     """The run of a strategy as two processes of one node, once: its folder."""
-    forks, done = Forks(interpreter(NEW), environment()), {}
+    done = {}
 
     def run(strategy: str) -> str:
         if strategy not in done:
@@ -50,19 +39,18 @@ def alone(place: str) -> Iterator[Any]:
             bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
             cwd = os.path.join(place, name)
             os.mkdir(cwd)
-            said = forks.run(bundle, cwd, world=2)
+            said = warm.run(bundle, cwd, world=2)
             assert said["status"] == [0, 0], said["err"]
             done[strategy] = cwd
         return done[strategy]
 
-    yield run
-    forks.close()
+    return run
 
 
 @pytest.fixture
-def trains(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def trains(cluster: Cluster, warm: Forks, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster, with the environment of a training."""
-    monkeypatch.setattr(cluster, "environment", environment(**cluster.environment, PYTHON=sys.executable))
+    monkeypatch.setattr(cluster, "environment", environment(**cluster.environment, PYTHON=warm.python))
     return cluster
 
 
@@ -106,7 +94,9 @@ def same(cwd: Path, alone: str) -> None:
     assert (summary["steps"], summary["sequences"]) == (STEPS, 8 * STEPS)
 
 
-def test_asked_to_stop_it_goes_on_where_it_was(trains: Cluster, place: str, alone: Any, tmp_path: Path) -> None:
+def test_asked_to_stop_it_goes_on_where_it_was(
+    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path
+) -> None:
     """The signal that Slurm sends before the limit; no step is lost, and none is done twice."""
     number = submit(trains, place, "zero2", tmp_path)
     until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
@@ -118,14 +108,17 @@ def test_asked_to_stop_it_goes_on_where_it_was(trains: Cluster, place: str, alon
 
 
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
-    trains: Cluster, place: str, alone: Any, tmp_path: Path
+    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path
 ) -> None:
     """All that ran there is killed; the job finds it out itself, long before Slurm does, and goes on with another."""
     number = submit(trains, place, "zero3", tmp_path)
     until(lambda: len(events(str(tmp_path))) >= 7, "seven steps")
     trains.kill_node("node2")
     try:
-        until(lambda: trains.job(number).get("Restarts") == "1", "the job queues itself again", 200)
+        try:
+            until(lambda: trains.job(number).get("Restarts") == "1", "the job queues itself again", 150)
+        except TimeoutError:
+            pytest.fail(told(trains, trains.job(number), tmp_path))
         time.sleep(2)  # a node starts no job whose credential is of the second in which it ended the job's last run
         trains.notice("node2")
         job = trains.wait(number)

@@ -10,37 +10,27 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from emitted import NEW, compiled, put
+from emitted import NEW, compiled
+from forks import Forks
 from netns import ADDRESSES, Nodes, missing
 from stacks import environment, interpreter, launch
-from tiny_runs import lines, spec
+from tiny_runs import spec
 
 pytestmark = pytest.mark.slow
+NOISE = ("[c10d] The hostname", "ProcessGroup.hpp")
+"""The reverse of an address need not be known; of a fork, torch takes the parent's groups for groups of its own."""
 PATIENCE = 240
 """Seconds; only a run that hangs takes them."""
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the tiny model and its data, where specs are compiled."""
-    python = interpreter(NEW)
-    folder = str(tmp_path_factory.mktemp("place"))
-    script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "tiny.py")
-    subprocess.run([python, script, os.path.join(folder, "tiny")], check=True, env=environment(), capture_output=True)
-    from tiny import conversations
-
-    rows: list[dict[str, object]] = [{"messages": row} for row in conversations(64)]
-    return put(folder, {"messages.jsonl": lines(rows)})
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def pair(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     why = missing()
     if why and os.environ.get("XPC_EVERY_TEST"):
         pytest.fail(why)
     if why:
         pytest.skip(why)
-    with Nodes(str(tmp_path_factory.mktemp("nodes"))) as made:
+    with Nodes(str(tmp_path_factory.mktemp("nodes")), warm.python) as made:
         yield made
 
 
@@ -53,7 +43,7 @@ def begin(
     pair: Nodes, bundle: str, node: int, cwd: str, *words: str, port: int = 29500, **variables: str
 ) -> subprocess.Popen[str]:
     variables = {"NODE_RANK": str(node), "MASTER_ADDR": ADDRESSES[0], "XPC_NODE_WAIT": "60", **variables}
-    environ = environment(PYTHON=interpreter(NEW), MASTER_PORT=str(port), **variables)
+    environ = environment(**{"PYTHON": pair.python, "MASTER_PORT": str(port), **variables})
     return pair.start(node, [os.path.join(bundle, "launch.sh"), *words], cwd, environ)
 
 
@@ -65,8 +55,7 @@ def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> l
 
 def ended(one: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, str]:
     said = one.communicate(timeout=seconds)[0]
-    # the reverse of an address need not be known, which torch tells of
-    return one.returncode, "".join(line for line in said.splitlines(True) if "[c10d] The hostname" not in line)
+    return one.returncode, "".join(line for line in said.splitlines(True) if not any(words in line for words in NOISE))
 
 
 def losses(cwd: str) -> list[float]:
@@ -79,28 +68,29 @@ def losses(cwd: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def alone(place: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+def alone(warm: Forks, place: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of the same run with both processes on one machine."""
     bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), place, f"{place}/one.bundle")
-    run = launch(bundle, str(tmp_path_factory.mktemp("one")))
+    run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
     assert run.done.returncode == 0, run.said
     return run.losses
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "named"),
+    ("name", "more", "named", "warmed"),
     [
-        ("static", (), True),
-        ("c10d", ("launch local(launcher=torchrun, rendezvous=c10d)",), False),
+        ("static", (), True, False),
+        ("c10d", ("launch local(launcher=torchrun, rendezvous=c10d)",), False, True),
     ],
 )
 def test_two_nodes_train_as_one_does(
-    pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool
-) -> None:
+    pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
+    warmed: bool,
+) -> None:  # fmt: skip
     """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone."""
     pair.name(named)
-    cwd = str(tmp_path)
-    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd)
+    cwd, python = str(tmp_path), pair.python if warmed else interpreter(NEW)
+    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd, PYTHON=python)
     assert (status, other) == (0, 0), f"{said}\n{silent}"
     assert "[run] 2 nodes meet; all-reduce over them: gloo " in said
     assert said.count("preflight passed") == 1

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from emitted import NEW, compiled, put
-from stacks import REPOSITORY, Run, environment, interpreter, launch
-from tiny_runs import LAUNCHED, LAYOUT, STRATEGIES, lines, spec
+from emitted import NEW, put
+from stacks import REPOSITORY, Run, launch
+from tiny_runs import COLD, LAYOUT, STRATEGIES, lines, spec
 
 if TYPE_CHECKING:
     from method_runs import Warm
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """The interpreters that runs are forked from, and the folder that they are compiled in."""
+    from method_runs import Warm
+
+    made = Warm(str(tmp_path_factory.mktemp("place")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def place(interpreters: Warm) -> str:
     """A folder with `tiny` (model and tokenizer), data of each shape, and a template; specs are compiled in it."""
-    python = interpreter(NEW)
-    folder = str(tmp_path_factory.mktemp("place"))
+    folder = interpreters.place
     script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
-    subprocess.run([python, script, os.path.join(folder, "tiny")], check=True, env=environment(), capture_output=True)
+    built = interpreters.of(NEW).run(folder, folder, os.path.join(folder, "tiny"), program=script)
+    assert built["status"] == [0], built["err"]
     # The older transformers does not know the class that the newer one writes down for the same tokenizer.
     settings = os.path.join(folder, "tiny", "tokenizer_config.json")
     with open(settings, encoding="utf-8") as handle:
@@ -59,22 +68,22 @@ def ground(place: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def warm(ground: str) -> Iterator[Warm]:
-    """The interpreters that runs are forked from."""
-    from method_runs import Warm
-
-    made = Warm(ground)
-    yield made
-    made.close()
+def warm(ground: str, interpreters: Warm) -> Warm:
+    """The interpreters, with the tiny model and all data in their folder."""
+    assert ground == interpreters.place
+    return interpreters
 
 
 @pytest.fixture(scope="session")
-def train(place: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """Compiles a text beside the tiny model and launches it, from a folder of its own; the result is a finished run."""
+def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """Compiles a text beside the tiny model and launches it, from a folder of its own; the result is a finished run.
 
-    def run(text: str, name: str) -> Run:
-        bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
-        finished = launch(bundle, str(tmp_path_factory.mktemp(name)))
+    What launch.sh starts is warm, unless ``cold`` is asked for.
+    """
+
+    def run(text: str, name: str, cold: bool = False) -> Run:
+        bundle, cwd = warm.compiled(text, name), str(tmp_path_factory.mktemp(name))
+        finished = launch(bundle, cwd) if cold else warm.launch(bundle, cwd)
         assert finished.done.returncode == 0, finished.said
         return finished
 
@@ -82,20 +91,14 @@ def train(place: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
 
 
 @pytest.fixture(scope="session")
-def strategies(train: Callable[..., Run], warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """The run of a strategy, each trained once a session: some by launch.sh, the others as forks."""
+def strategies(train: Callable[..., Run]) -> Callable[[str], Run]:
+    """The run of a strategy, each trained once a session."""
     kept: dict[str, Run] = {}
 
     def run(name: str) -> Run:
         if name not in kept:
             hardware, strategy, target = STRATEGIES[name]
-            text = spec(hardware=hardware, strategy=strategy, target=target)
-            if name in LAUNCHED:
-                kept[name] = train(text, name)
-            else:
-                world = 1 if hardware == "cpu" else 2
-                done = warm.train(text, name, target, str(tmp_path_factory.mktemp(name)), world)
-                kept[name] = Run(subprocess.CompletedProcess([], 0, done.said, done.complained), done.out)
+            kept[name] = train(spec(hardware=hardware, strategy=strategy, target=target), name, name in COLD)
         return kept[name]
 
     return run

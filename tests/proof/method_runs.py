@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import frozen
-from emitted import NEW, OLD, compiled
-from stacks import REPOSITORY, environment, interpreter
+from emitted import NEW, OLD, compiled, put
+from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
 from xpc.compiler.schema import METHODS, ONLINE
@@ -89,11 +89,21 @@ class Small:
         return 1 if self.strategy == "one" else 2
 
     @property
+    def resumes(self) -> bool:
+        """Whether it is run once more, from its first checkpoint.
+
+        Each method is, on two processes, and one that generates alone; adapters are with and without shards, and over a
+        quantized base (test_train_adapters.py has more of them).
+        """
+        chosen = {("grpo", "one", ""), ("dpo", "ddp", "lora"), ("grpo", "zero3", "lora"), ("dpo", "zero3", "qlora")}
+        return (self.world == 2 and not self.adapter) or (self.method, self.strategy, self.adapter) in chosen
+
+    @property
     def text(self) -> str:
         """The spec."""
         settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if self.method in ONLINE else ""
         return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
-                     strategy=self.strategy, save=f'save "out" every={KEPT}')  # fmt: skip
+                     strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
 
 
 def small(*more: str, method: str, target: str = NEW, strategy: str = "one", data: str = "", **around: str) -> str:
@@ -140,16 +150,19 @@ class Trained:
 
 
 class Warm:
-    """The warm interpreters, one a target, started when they are asked for."""
+    """The warm interpreters, one a target, started when they are asked for.
+
+    ``notes`` is where trackio keeps its database; it looks once, when it is imported.
+    """
 
     def __init__(self, place: str) -> None:
-        self.place = place
+        self.place, self.notes = place, os.path.join(place, "trackio")
         self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
         """The one of a target; skips the test where there is none."""
         if target not in self.servers:
-            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
+            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRACKIO_DIR=self.notes)
             self.servers[target] = Forks(interpreter(target), variables)
         return self.servers[target]
 
@@ -159,6 +172,8 @@ class Warm:
 
     def run(self, bundle: str, cwd: str, target: str, world: int = 1, **variables: str) -> Trained:
         """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well."""
+        if world > 1:  # one process has looked before the launch
+            variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
         assert answer["status"] == [0] * world, said
@@ -171,7 +186,20 @@ class Warm:
         """Compiles a text and runs it."""
         return self.run(self.compiled(text, name), cwd, target, world, **variables)
 
-    def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> tuple[Trained, Trained]:
+    def launch(self, bundle: str, cwd: str, *words: str, **variables: str) -> Run:
+        """`launch.sh`, to its end: the script, its preflight and its launcher as they are, their interpreters forks."""
+        python = self.of(payload(bundle)["target"]).python
+        return launch(bundle, cwd, *words, PYTHON=python, **variables)
+
+    def program(self, target: str, text: str, *words: str) -> list[dict[str, Any]]:
+        """Runs a text as a program beside the tiny model: the objects that it prints, one a line."""
+        path = os.path.join(self.place, "program.py")
+        put(self.place, {"program.py": text})
+        done = self.of(target).run(path, self.place, *words, program=path)
+        assert done["status"] == [0], done["err"][-3000:]
+        return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
+
+    def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
         """Runs a text; then once more from its first checkpoint, in a copy of what it left."""
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")
@@ -179,7 +207,7 @@ class Warm:
         shutil.copytree(whole, first.out)
         cut(first)
         again = self.run(first.folder, cwd, target, world, XPC_PREFLIGHT="passed")
-        return Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again
+        return [Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again]
 
     def close(self) -> None:
         """Ends the interpreters."""
@@ -211,4 +239,4 @@ def finite(weights: Mapping[str, bytes]) -> bool:
     return all(math.isfinite(value) for data in weights.values() for value in array("f", data))
 
 
-Runs = Callable[[Small], tuple[Trained, Trained]]
+Runs = Callable[[Small], list[Trained]]

@@ -34,6 +34,7 @@ precision, optimizer kernels, flash attention, strategy and sizes; what `argumen
 spec on `cpu` or `2 x cpu` is taken as it stands (write it small: gbs=4 micro=2), with the launcher's variables, in as
 many processes as it says, ZeRO included. `processes=2` runs a GPU spec's variant as DDP over gloo, and
 with `keep=("fsdp",)` as the spec's own FSDP (accelerate is made to believe in GPUs, the launcher's variables are set).
+`eager=True` runs what torch would compile as it is written, where the compiler works for minutes on what then raises.
 
 A proof by hand, with everything that was seen; a rule, a code or a title:
     python tests/proof/prove.py O14 [--verbose]
@@ -102,6 +103,7 @@ class Proof:
     shape: str = ""
     rows: int = 32
     steps: int = 2
+    eager: bool = False
     timeout: int = 120
     variant: str = ""
 
@@ -183,7 +185,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
         "family": family, "shape": proof.shape, "rows": proof.rows, "steps": proof.steps, "measure": proof.measure,
         "processes": processes, "port": port(),
         "group": proof.at in CPU_STAGES and ((own and spec.zero_stage > 0) or "fsdp" in proof.keep),
-        "timeout": proof.timeout,
+        "timeout": proof.timeout, "eager": proof.eager,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ state, a process group, a patched function) reaches the next one, and a job that
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import selectors
@@ -16,29 +17,31 @@ import time
 import traceback
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.append(os.path.join(os.path.dirname(HERE), "support"))
 TAIL = 4000
 """Characters of a child's output that come back."""
 
 
 def load() -> None:
     """Imports what proofs use, and computes nothing: threads that exist before a fork do not exist after it."""
-    import contextlib
-
     import datasets
     import deepspeed
+    import fork_server
     import torch
-    import transformers.integrations.deepspeed  # noqa: F401
-    import trl
-    from transformers import Trainer  # noqa: F401
 
     torch.set_num_threads(1)
+    fork_server.warm()
     datasets.disable_progress_bars()
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of minutes (runtime/state.py)
-    for name in ("SFTConfig", "SFTTrainer", "DPOTrainer", "KTOTrainer", "RewardTrainer", "GRPOTrainer", "RLOOTrainer"):
-        with contextlib.suppress(Exception):  # trainers of other methods need packages that SFT does not
-            getattr(trl, name)
-    import scene  # noqa: F401
+    import accelerate.commands.launch
+    import scene
+    import transformers.integrations.deepspeed
+    import transformers.models.llama.modeling_llama
+
+    assert all((accelerate, scene, transformers))
+    gc.freeze()
 
 
 class Child:

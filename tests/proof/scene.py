@@ -240,6 +240,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
+    if job.get("eager"):
+        torch.compiler.set_stance("force_eager")
     raised: dict[str, Any] | None = None
     measured: dict[str, Any] = {}
     spent: dict[str, float] = {}
@@ -291,6 +293,9 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
     world = job["processes"]
     if world == 1 and not job["group"]:
         return play(job)
+    if world > 1 and "load" in way(job):
+        with contextlib.suppress(Exception):  # is told by the stage that loads it
+            tiny_models.model(job["family"])  # a process of a group that is not its first would save nothing
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))  # fmt: skip
     _one_cache()

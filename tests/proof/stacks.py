@@ -107,9 +107,9 @@ def payload(bundle: str) -> dict[str, Any]:
 
 
 def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-    """`launch.sh`, to its end, in the interpreter of the bundle's target."""
+    """`launch.sh`, to its end, in the interpreter of the bundle's target, or in the one that PYTHON names."""
     plan = payload(bundle)
-    python = interpreter(plan["target"])
+    variables.setdefault("PYTHON", interpreter(plan["target"]))
     done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,
-                          timeout=300, env=environment(PYTHON=python, **variables), check=False)  # fmt: skip
+                          timeout=300, env=environment(**variables), check=False)  # fmt: skip
     return Run(done, os.path.join(cwd, plan["arguments"]["output_dir"]))

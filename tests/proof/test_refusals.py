@@ -1,4 +1,7 @@
-"""What a run refuses: one clear sentence, status 1, no traceback, and before anything is loaded where that can be."""
+"""What a run refuses: one clear sentence, status 1, no traceback, and before anything is loaded where that can be.
+
+The interpreters that launch.sh starts are forks of a warm one, but for the first and those of other launchers.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from emitted import NEW, compiled, put
 from lowered import resolved
+from method_runs import Warm
 from stacks import Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
@@ -58,10 +62,10 @@ def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
     return make
 
 
-def test_another_version_of_a_package(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec())
     put(made, {"requirements.txt": "trl==1.15.0\nno-such-package==2\n"})
-    run = launch(made, str(tmp_path))
+    run = warm.launch(made, str(tmp_path))
     assert run.done.returncode == 1
     assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
     assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, in one go
@@ -75,69 +79,71 @@ def test_data_that_is_gone(bundle: Callable[..., str], tmp_path: Any) -> None:
     assert "messages.jsonl" in sentence(launch(made, str(tmp_path)))
 
 
-def test_data_that_was_changed(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_data_that_was_changed(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec())
     with open(os.path.join(made, payload(made)["data"]["sources"][0]["bundled"]), "a", encoding="utf-8") as out:
         out.write(lines([{"messages": [{"role": "user", "content": "more"}]}]))
-    assert "not the file that this bundle was compiled with" in sentence(launch(made, str(tmp_path)))
+    assert "not the file that this bundle was compiled with" in sentence(warm.launch(made, str(tmp_path)))
 
 
-def test_a_column_that_is_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_a_column_that_is_not_there(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(), lambda plan: plan["data"]["sources"][0].update(columns=["turns"]))
-    said = sentence(launch(made, str(tmp_path)))
+    said = sentence(warm.launch(made, str(tmp_path)))
     assert "no column 'turns'" in said
     assert "'messages'" in said  # what it has
 
 
-def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str) -> None:
     put(place, {"alien.jsonl": lines([{"conversations": [{"from": "alien", "value": "?"}]}])})
-    said = sentence(launch(bundle(spec(data='"alien.jsonl"'), checked=False), str(tmp_path)))
+    said = sentence(warm.launch(bundle(spec(data='"alien.jsonl"'), checked=False), str(tmp_path)))
     assert "'alien' is no known speaker" in said
     assert "alien.jsonl, row 0" in said
 
 
-def test_a_speaker_that_nobody_knows_further_down(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+def test_a_speaker_that_nobody_knows_further_down(
+    bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str
+) -> None:
     known = [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]
     rows: list[dict[str, object]] = [{"conversations": known} for _ in range(20)]
     put(place, {"late.jsonl": lines([*rows, {"conversations": [{"from": "alien", "value": "?"}]}])})
-    run = launch(bundle(spec(data='"late.jsonl"'), checked=False), str(tmp_path))
+    run = warm.launch(bundle(spec(data='"late.jsonl"'), checked=False), str(tmp_path))
     assert run.done.returncode == 1
     assert "error: late.jsonl, row 20: 'alien' is no known speaker" in run.done.stderr
     assert "Traceback" not in run.done.stderr
     assert run.done.stderr.count("\n") == 2, run.done.stderr  # and how the launch ended
 
 
-def test_a_model_without_a_chat_template(bundle: Callable[..., str], tmp_path: Any, place: str) -> None:
+def test_a_model_without_a_chat_template(bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str) -> None:
     shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "bare"), dirs_exist_ok=True)
     os.remove(os.path.join(place, "bare", "chat_template.jinja"))
     made = bundle(spec().replace('"tiny"', '"bare"'), checked=False)
-    assert "no chat template" in sentence(launch(made, str(tmp_path)))
+    assert "no chat template" in sentence(warm.launch(made, str(tmp_path)))
 
 
-def test_an_end_token_that_is_not_in_the_vocabulary(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_an_end_token_that_is_not_in_the_vocabulary(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec('model(eos="<|stop|>")'), checked=False)
-    assert "'<|stop|>' is not in the vocabulary" in sentence(launch(made, str(tmp_path)))
+    assert "'<|stop|>' is not in the vocabulary" in sentence(warm.launch(made, str(tmp_path)))
 
 
-def test_a_model_that_is_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_a_model_that_is_not_there(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(), lambda plan: plan["model"].update(path="gone"))
-    assert "'gone' was not found" in sentence(launch(made, str(tmp_path)))
+    assert "'gone' was not found" in sentence(warm.launch(made, str(tmp_path)))
 
 
-def test_a_model_that_cannot_be_fetched(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_a_model_that_cannot_be_fetched(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(), lambda plan: plan["model"].update(path=None, id="no-such/model"))
-    assert "no-such/model" in sentence(launch(made, str(tmp_path)))
+    assert "no-such/model" in sentence(warm.launch(made, str(tmp_path)))
 
 
-def test_gpus_that_are_not_there(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_gpus_that_are_not_there(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(hardware="2 x h100-80gb").replace("precision fp32", "precision bf16"))
-    run = launch(made, str(tmp_path), CUDA_VISIBLE_DEVICES="")
+    run = warm.launch(made, str(tmp_path), CUDA_VISIBLE_DEVICES="")
     assert "2 GPU(s) are needed, and torch sees none" in sentence(run)
 
 
-def test_a_folder_that_somebody_else_uses(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_a_folder_that_somebody_else_uses(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     put(str(tmp_path), {"out/thesis.tex": "precious"})
-    assert "not empty" in sentence(launch(bundle(spec()), str(tmp_path)))
+    assert "not empty" in sentence(warm.launch(bundle(spec()), str(tmp_path)))
     with open(os.path.join(str(tmp_path), "out", "thesis.tex"), encoding="utf-8") as handle:
         assert handle.read() == "precious"
 
@@ -171,8 +177,8 @@ def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
     assert "--lr" in done.stdout + done.stderr
 
 
-def test_the_preflight_alone_passes_and_writes_nothing(bundle: Callable[..., str], tmp_path: Any) -> None:
-    run = launch(bundle(spec(hardware="2 x cpu", strategy="zero2")), str(tmp_path), "--preflight")
+def test_the_preflight_alone_passes_and_writes_nothing(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
+    run = warm.launch(bundle(spec(hardware="2 x cpu", strategy="zero2")), str(tmp_path), "--preflight")
     assert run.done.returncode == 0, run.said
     assert "preflight passed" in run.done.stdout
     assert os.listdir(tmp_path) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from glob import glob
 
@@ -17,25 +17,6 @@ from stacks import has
 pytestmark = pytest.mark.slow
 HERE = {NEW: ("wandb", "trackio", "tensorboard"), OLD: ("wandb", "tensorboard")}
 """The trackers that the older transformers has callbacks for, and those of the newer."""
-
-
-@pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where trackio keeps its database; it looks once, when it is imported."""
-    return str(tmp_path_factory.mktemp("trackio"))
-
-
-@pytest.fixture(scope="module")
-def warm(place: str, notes: str) -> Iterator[Warm]:
-    """The interpreters that runs are forked from."""
-    kept = os.environ.get("TRACKIO_DIR")
-    os.environ["TRACKIO_DIR"] = notes
-    made = Warm(place)
-    yield made
-    made.close()
-    os.environ.pop("TRACKIO_DIR")
-    if kept is not None:
-        os.environ["TRACKIO_DIR"] = kept
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +61,9 @@ def test_tensorboard_keeps_every_step(tracked: Callable[[str], Trained], target:
     assert read(path).count(b"train/loss") == STEPS
 
 
-def test_trackio_keeps_every_step(tracked: Callable[[str], Trained], notes: str) -> None:
+def test_trackio_keeps_every_step(tracked: Callable[[str], Trained], warm: Warm) -> None:
     done = tracked(NEW)
-    with sqlite3.connect(os.path.join(notes, "colours.db")) as kept:
+    with sqlite3.connect(os.path.join(warm.notes, "colours.db")) as kept:
         rows = [(name, json.loads(event)) for name, event in kept.execute("select run_name, metrics from metrics")]
     assert {name for name, _ in rows} == {"answers"}
     assert [event["train/loss"] for _, event in rows if "train/loss" in event] == done.values("loss")

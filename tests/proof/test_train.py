@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW, compiled
-from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
+from emitted import NEW
+from method_runs import Warm
+from stacks import REPOSITORY, Run, payload
 from tiny_runs import LAYOUT, STRATEGIES, SYSTEM, spec
 
 pytestmark = pytest.mark.slow
@@ -69,12 +68,10 @@ for folder in sys.argv[2:]:
 """
 
 
-def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], place: str) -> None:
+def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
     names = [name for name in STRATEGIES if not name.startswith("old")]
     folders = [strategies(name).out for name in names]
-    words = [interpreter(NEW), "-c", WEIGHTS, os.path.join(place, "tiny"), *folders]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=True)
-    seen = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    seen = warm.program(NEW, WEIGHTS, os.path.join(place, "tiny"), *folders)
     assert len(seen) == len(names)
     for name, facts in zip(names, seen, strict=True):
         assert (facts["same names"], facts["finite"], facts["template"]) == (True, True, True), name
@@ -89,7 +86,7 @@ def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], pla
 SCALED = """\
 xpc 1
 extends "seed.xp"
-train "tiny" on "messages.jsonl" for 30 epochs
+train "tiny" on "messages.jsonl" for 12 epochs
 hardware 2 x cpu
 batch {
   gbs = 132
@@ -105,11 +102,11 @@ save "out" every=never
 
 @pytest.fixture(scope="module")
 def scaled(train: Callable[..., Run], place: str) -> Run:
-    """The seed recipe, scaled: two processes, ZeRO-2, 30 passes over 64 rows at 100 times the learning rate."""
+    """The seed recipe, scaled: two processes, ZeRO-2, 12 passes over 64 rows at 500 times the learning rate."""
     with open(os.path.join(REPOSITORY, "specs", "qwen2.5-3b-infinity-8xv100.xp"), encoding="utf-8") as handle:
         text = handle.read()
     with open(os.path.join(place, "seed.xp"), "w", encoding="utf-8") as out:
-        out.write(text.replace("lr = 1e-5", "lr = 1e-3"))
+        out.write(text.replace("lr = 1e-5", "lr = 5e-3"))
     return train(SCALED, "scaled")
 
 
@@ -122,7 +119,7 @@ def test_the_seed_recipe_scaled_trains(scaled: Run, place: str) -> None:
     assert "world size 2, DEEPSPEED" in scaled.done.stdout
     rates = [event["lr"] for event in scaled.metrics if "lr" in event]
     assert rates == sorted(rates)  # 40 steps of warm-up, and the run is shorter
-    assert scaled.summary["steps"] == 30
+    assert scaled.summary["steps"] == 12
     assert scaled.losses[-1] < scaled.losses[0] - 0.5
 
 
@@ -171,9 +168,9 @@ def test_the_readme_says_what_works(strategies: Callable[[str], Run], place: str
     assert os.access(os.path.join(place, "one.bundle", "launch.sh"), os.X_OK)
 
 
-def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], place: str) -> None:
+def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
     first = strategies("zero2")
-    again = launch(os.path.join(place, "zero2.bundle"), os.path.dirname(first.out))
+    again = warm.launch(os.path.join(place, "zero2.bundle"), os.path.dirname(first.out))
     assert again.done.returncode == 1
     assert again.done.stderr.startswith("error: ")
     assert again.done.stderr.count("\n") == 1
@@ -181,10 +178,9 @@ def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], p
     assert len(first.losses) == 6
 
 
-def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run], place: str) -> None:
+def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run], warm: Warm) -> None:
     first = strategies("one")
-    other = compiled(spec("seed 7"), place, os.path.join(place, "other.bundle"))
-    refused = launch(other, os.path.dirname(first.out))
+    refused = warm.launch(warm.compiled(spec("seed 7"), "other"), os.path.dirname(first.out))
     assert refused.done.returncode == 1
     assert refused.done.stderr.count("\n") == 1
     assert "another bundle" in refused.done.stderr

@@ -1,6 +1,6 @@
 """Whole modules and two rates beside adapters, rotations, and frozen layers, trained from compiled bundles.
 
-One process and two, on both targets; each goes on from a checkpoint.
+One process and two, on both targets; each kind goes on from a checkpoint.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ class Kind:
         return 1 if self.strategy == "one" else 2
 
     @property
+    def resumes(self) -> bool:
+        """Whether it is run once more, from its first checkpoint: each kind of a target is, as sharded as it gets."""
+        return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
+
+    @property
     def text(self) -> str:
         made = small(KINDS[self.what], method="sft", target=self.target, strategy=self.strategy,
                      save='save "out" every=2')  # fmt: skip
@@ -68,21 +73,27 @@ RUNS = (
     Kind("other", OLD, "zero2"),
     Kind("saved", OLD, "zero3"),
 )
+EXPERTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import tiny_models
+print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
+"""
 every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
-Runs = Callable[[Kind], tuple[Trained, Trained]]
+Runs = Callable[[Kind], list[Trained]]
 
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, and the same from its first checkpoint.
+    """A run of each kind, and of most the same from its first checkpoint.
 
     It stands on a model whose head is a weight of its own, or on a mixture of experts.
     """
-    import tiny_models
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")
-    shutil.copytree(tiny_models.model("qwen3_moe"), experts)
+    (made,) = warm.program(NEW, EXPERTS, os.path.dirname(os.path.abspath(__file__)))
+    shutil.copytree(made["folder"], experts)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         if os.path.exists(os.path.join(ground, "tiny", name)):
             shutil.copy2(os.path.join(ground, "tiny", name), experts)
@@ -101,12 +112,12 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
         settings = json.load(handle)
     with open(path, "w", encoding="utf-8") as handle:
         json.dump({**settings, "tie_word_embeddings": False, "vocab_size": size}, handle)
-    kept: dict[Kind, tuple[Trained, Trained]] = {}
+    kept: dict[Kind, list[Trained]] = {}
 
-    def run(kind: Kind) -> tuple[Trained, Trained]:
+    def run(kind: Kind) -> list[Trained]:
         if kind not in kept:
-            cwd = str(tmp_path_factory.mktemp(kind.name))
-            kept[kind] = warm.twice(kind.text, kind.name, kind.target, cwd, kind.world)
+            named = (kind.text, kind.name, kind.target, str(tmp_path_factory.mktemp(kind.name)), kind.world)
+            kept[kind] = warm.twice(*named) if kind.resumes else [warm.train(*named)]
         return kept[kind]
 
     return run
@@ -114,15 +125,16 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
 
 @every
 def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
-    done, again = runs(kind)
+    done, *resumed = runs(kind)
     losses = done.values("loss")
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert losses[-1] < losses[0]
     assert min(done.values("grad_norm")) > 0
-    assert "going on from checkpoint-2" in again.said
-    assert again.values("loss") == pytest.approx(losses, abs=2e-5)
-    for one in (done, again):
+    for again in resumed:
+        assert "going on from checkpoint-2" in again.said
+        assert again.values("loss") == pytest.approx(losses, abs=2e-5)
+    for one in (done, *resumed):
         assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []
 
 
@@ -173,25 +185,23 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
         assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)
 
 
-@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
-def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, kind: Kind) -> None:
-    import torch
+GROUPS = """
+import glob, json, os, sys, torch
+(path,) = glob.glob(os.path.join(sys.argv[1], "optimizer.pt")) or glob.glob(
+    os.path.join(sys.argv[1], "global_step*", "*rank_0_*optim*"))
+state = torch.load(path, weights_only=path.endswith("optimizer.pt"), map_location="cpu")
+state = state.get("optimizer_state_dict", state)
+state = state.get("base_optimizer_state", state.get("optimizer_state_dict", state))
+groups = state if isinstance(state, list) else state["param_groups"]
+print(json.dumps({"rates": [one["lr"] for one in groups], "sizes": [len(one.get("params", ())) for one in groups]}))
+"""
 
-    done, _ = runs(kind)
-    checkpoint = os.path.join(done.out, "checkpoint-2")
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
+def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, warm: Warm, kind: Kind) -> None:
+    (seen,) = warm.program(kind.target, GROUPS, os.path.join(runs(kind)[0].out, "checkpoint-2"))
     if kind.strategy == "one":
-        state = torch.load(os.path.join(checkpoint, "optimizer.pt"), weights_only=True)
-        rates = [group["lr"] for group in state["param_groups"]]
-        sizes = [len(group["params"]) for group in state["param_groups"]]
-        assert sizes == [14 + 2, 14]  # two layers of seven, the embeddings and the head
-    else:
-        (folder,) = (name for name in os.listdir(checkpoint) if name.startswith("global_step"))
-        (name,) = (
-            name for name in os.listdir(os.path.join(checkpoint, folder)) if "rank_0_" in name and "optim" in name
-        )
-        state = torch.load(os.path.join(checkpoint, folder, name), weights_only=False, map_location="cpu")
-        state = state["optimizer_state_dict"]
-        state = state.get("base_optimizer_state", state.get("optimizer_state_dict"))
-        rates = [group["lr"] for group in (state if isinstance(state, list) else state["param_groups"])]
+        assert seen["sizes"] == [14 + 2, 14]  # two layers of seven, the embeddings and the head
+    rates = seen["rates"]
     assert len(rates) == 2
     assert rates[1] == pytest.approx(16 * rates[0])

@@ -1,7 +1,7 @@
 """The commands of emitted files, run as their engines run them: two pods as two processes on this machine.
 
 What a controller puts into a pod's environment is set here, the volume is a folder, and the pods' host names stand for
-this machine in an /etc/hosts of their own. All else is as emitted.
+this machine in an /etc/hosts of their own. All else is as emitted; the interpreters that it starts are warm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import pytest
 import yaml
 from attrs import frozen
 from emitted import NEW, compiled
-from stacks import environment, interpreter, payload
+from method_runs import Warm
+from stacks import environment, payload
 from tiny_runs import spec
 
 pytestmark = pytest.mark.slow
@@ -99,12 +100,12 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def cluster(place: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
+def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
     """Makes the volume for a file, of a run of so many steps."""
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
         pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")
-    python = interpreter(NEW)
+    python = warm.of(NEW).python
 
     def make(file: str, steps: int) -> Cluster:
         volume = str(tmp_path_factory.mktemp(file.partition(".")[0]))

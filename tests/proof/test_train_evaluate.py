@@ -1,4 +1,7 @@
-"""evaluate.sh with the pinned harness, offline: a task of the spec's own, the trained model, an adapter on its base."""
+"""evaluate.sh with the pinned harness, offline: a task of the spec's own, the trained model, an adapter on its base.
+
+One evaluation starts an interpreter that has imported nothing; the others, and the training, are forks of a warm one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from collections.abc import Callable
 
 import pytest
 from emitted import NEW, OLD, compiled, put
-from stacks import REPOSITORY, Run, environment, has, interpreter, launch
+from method_runs import Warm
+from stacks import REPOSITORY, Run, environment, has, interpreter
 from tiny_runs import lines, spec
 
 from xpc.runtime.output import MARKER
@@ -35,6 +39,7 @@ test_split: test
 output_type: loglikelihood
 """
 WORDS = 'def answer(row):\n    return row["completion"].strip()\n'
+Evaluate = Callable[..., subprocess.CompletedProcess[str]]
 ASKED = 'eval(tasks=["tasks/colours.yaml"])'
 INSIDE = "(rank=32, alpha=64, dropout=0)"
 ADAPTERS = {"whole": (), "lora": (f"lora{INSIDE}",), "qlora": (f"qlora{INSIDE}",)}
@@ -49,7 +54,7 @@ def harness(target: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def ground(place: str) -> str:
+def colours(place: str) -> str:
     """The folder of the tiny model, with a task of four questions that the training data answers."""
     with open(os.path.join(place, "pairs.jsonl"), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle][:4]
@@ -59,10 +64,17 @@ def ground(place: str) -> str:
     })  # fmt: skip
 
 
-def evaluated(bundle: str, cwd: str, target: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """`evaluate.sh`, started in a folder."""
-    return subprocess.run([os.path.join(bundle, "evaluate.sh"), *words], cwd=cwd, text=True, capture_output=True,
-                          env=environment(PYTHON=harness(target)), check=False, timeout=300)  # fmt: skip
+@pytest.fixture(scope="module")
+def evaluate(warm: Warm) -> Evaluate:
+    """Starts `evaluate.sh` in a folder."""
+
+    def run(bundle: str, cwd: str, target: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
+        python = harness(target)
+        return subprocess.run([os.path.join(bundle, "evaluate.sh")], cwd=cwd, text=True, capture_output=True,
+                              env=environment(PYTHON=python if cold else warm.of(target).python), check=False,
+                              timeout=300)  # fmt: skip
+
+    return run
 
 
 def results(out: str) -> dict[str, object]:
@@ -77,16 +89,16 @@ def perplexity(out: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def untrained(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
+def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
     """What the tiny model gets before training, by target."""
     kept: dict[str, float] = {}
 
     def found(target: str) -> float:
         if target not in kept:
             cwd = str(tmp_path_factory.mktemp("untrained"))
-            shutil.copytree(os.path.join(ground, "tiny"), os.path.join(cwd, "out"))
-            bundle = compiled(spec(ASKED, target=target), ground, os.path.join(ground, f"before-{target}.bundle"))
-            done = evaluated(bundle, cwd, target)
+            shutil.copytree(os.path.join(colours, "tiny"), os.path.join(cwd, "out"))
+            bundle = compiled(spec(ASKED, target=target), colours, os.path.join(colours, f"before-{target}.bundle"))
+            done = evaluate(bundle, cwd, target)
             assert done.returncode == 0, done.stdout + done.stderr
             kept[target] = perplexity(os.path.join(cwd, "out"))
         return kept[target]
@@ -95,14 +107,14 @@ def untrained(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.fixture(scope="module")
-def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
+def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
     """A bundle and its finished run."""
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
         harness(target)
         text = spec(ASKED, *more, target=target, length="30 steps")
-        bundle = compiled(text, ground, os.path.join(ground, f"{name}-{target}.bundle"))
-        finished = launch(bundle, str(tmp_path_factory.mktemp(name)))
+        bundle = compiled(text, colours, os.path.join(colours, f"{name}-{target}.bundle"))
+        finished = warm.launch(bundle, str(tmp_path_factory.mktemp(name)))
         assert finished.done.returncode == 0, finished.said
         return bundle, finished
 
@@ -114,10 +126,11 @@ def run(ground: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     [("whole", NEW), ("lora", NEW), ("qlora", NEW), ("whole", OLD), ("lora", OLD)],  # the older loads no bits on a CPU
 )
 def test_the_trained_model_is_evaluated(
-    run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], target: str, adapters: str
-) -> None:
+    run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], evaluate: Evaluate, target: str,
+    adapters: str,
+) -> None:  # fmt: skip
     bundle, finished = run(adapters, target, *ADAPTERS[adapters])
-    done = evaluated(bundle, os.path.dirname(finished.out), target)
+    done = evaluate(bundle, os.path.dirname(finished.out), target, cold=(adapters, target) == ("whole", NEW))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"[run] results in {finished.out}/eval/results.json" in done.stdout
     assert perplexity(finished.out) < 0.7 * untrained(target)
@@ -126,39 +139,38 @@ def test_the_trained_model_is_evaluated(
     assert found["bits"] == (4 if adapters == "qlora" else None)
 
 
-def test_without_a_trained_model_it_is_a_sentence(ground: str, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "alone.bundle"))
-    done = evaluated(bundle, str(tmp_path), NEW)
+def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "alone.bundle"))
+    done = evaluate(bundle, str(tmp_path), NEW)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"error: no trained model is in {tmp_path}/out: train with ./launch.sh first, and start both in the same folder"
     )
 
 
-def test_a_run_of_another_bundle_is_not_evaluated(ground: str, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "other.bundle"))
+def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "other.bundle"))
     put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}'})
-    done = evaluated(bundle, str(tmp_path), NEW)
+    done = evaluate(bundle, str(tmp_path), NEW)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("holds a run of another bundle; its own evaluate.sh evaluates it")
 
 
-def test_another_version_of_the_harness_is_refused(ground: str, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), ground, os.path.join(ground, "older.bundle"))
+def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "older.bundle"))
     path = os.path.join(bundle, "evaluation.json")
     with open(path, encoding="utf-8") as handle:
         plan = json.load(handle)
     put(bundle, {"evaluation.json": json.dumps({**plan, "harness": "0.4.2"})})
-    done = evaluated(bundle, str(tmp_path), NEW)
+    done = evaluate(bundle, str(tmp_path), NEW)
     assert done.returncode == 1
     assert "is installed, and this bundle is for 0.4.2 (pip install -r requirements-eval.txt)" in done.stderr
 
 
-def test_the_table_of_tasks_is_that_of_the_pinned_harness() -> None:
+def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
     folder = os.path.join(REPOSITORY, "compiler", "targets")
-    code = "import json, harness_names; print(json.dumps(harness_names.table()))"
-    done = subprocess.run([harness(NEW), "-c", code], cwd=folder, text=True, capture_output=True, check=False,
-                          env=environment(), timeout=600)  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    code = "import json, sys; sys.path[0] = sys.argv[1]; import harness_names; print(json.dumps(harness_names.table()))"
+    harness(NEW)
+    (found,) = warm.program(NEW, code, folder)
     with open(os.path.join(folder, "lm-eval.json"), encoding="utf-8") as handle:
-        assert json.loads(done.stdout.splitlines()[-1]) == json.load(handle)
+        assert found == json.load(handle)

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from emitted import NEW, OLD, compiled
-from stacks import REPOSITORY, Run, launch
+from emitted import NEW, OLD
+from method_runs import Warm
+from stacks import REPOSITORY, Run
 from tiny_runs import spec
 
 sys.path.insert(0, os.path.join(REPOSITORY, "tests", "support"))
@@ -23,15 +24,15 @@ ALWAYS = "extra trl(hub_always_push=true)"
 
 @pytest.fixture(scope="module", params=[NEW, OLD])
 def pushed(
-    request: pytest.FixtureRequest, place: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hub, Run]]:
     """Four steps with a checkpoint at the second and the fourth, of which one is kept; two processes on one target."""
     target = request.param
     hardware = "2 x cpu" if target == NEW else "cpu"
     text = spec(ALWAYS, length="4 steps", hardware=hardware, target=target, save=SAVE)
-    bundle = compiled(text, place, os.path.join(place, f"hub-{target}.bundle"), f"hub-{target}.xp")
     with Hub() as hub:
-        yield hub, launch(bundle, str(tmp_path_factory.mktemp("hub")), **hub.environment())
+        bundle, cwd = warm.compiled(text, f"hub-{target}"), str(tmp_path_factory.mktemp("hub"))
+        yield hub, warm.launch(bundle, cwd, **hub.environment())
 
 
 def test_it_trains_and_tells_where_the_model_is(pushed: tuple[Hub, Run]) -> None:

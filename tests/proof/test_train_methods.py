@@ -1,7 +1,7 @@
 """Every method of the language, trained for real from a compiled bundle, on both targets.
 
-All weights, adapters, and adapters over a quantized base; one process and two; each goes on from a checkpoint. A run is
-a fork of a warm interpreter.
+All weights, adapters, and adapters over a quantized base; one process and two; each method goes on from a checkpoint. A
+run is a fork of a warm interpreter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 from emitted import NEW, OLD, put
-from method_runs import ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors
+from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors
 from stacks import Run, payload
 
 from xpc.compiler.schema import METHODS, ONLINE
@@ -23,17 +23,18 @@ pytestmark = pytest.mark.slow
 
 KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
 every = pytest.mark.parametrize("small", RUNS, ids=[run.name for run in RUNS])
+resumed = pytest.mark.parametrize("small", [run for run in RUNS if run.resumes], ids=lambda run: run.name)
 
 
 @pytest.fixture(scope="module")
 def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, trained once; then once more from its first checkpoint, in a copy of what it left."""
-    kept: dict[Small, tuple[Trained, Trained]] = {}
+    """A run of each kind, trained once; some once more from their first checkpoint, in a copy of what they left."""
+    kept: dict[Small, list[Trained]] = {}
 
-    def run(small: Small) -> tuple[Trained, Trained]:
+    def run(small: Small) -> list[Trained]:
         if small not in kept:
-            cwd = str(tmp_path_factory.mktemp(small.name))
-            kept[small] = warm.twice(small.text, small.name, small.target, cwd, small.world)
+            named = (small.text, small.name, small.target, str(tmp_path_factory.mktemp(small.name)), small.world)
+            kept[small] = warm.twice(*named) if small.resumes else [warm.train(*named)]
         return kept[small]
 
     return run
@@ -41,7 +42,7 @@ def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @every
 def test_a_method_trains(runs: Runs, small: Small) -> None:
-    done, _ = runs(small)
+    done = runs(small)[0]
     assert f"64 rows to train on, world size {small.world}, {KINDS.get(small.strategy, 'DEEPSPEED')}" in done.said
     losses = done.values("loss")
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
@@ -53,12 +54,11 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     else:
         assert losses[-1] < losses[0]
     assert (done.summary["steps"], done.summary["sequences"]) == (STEPS, STEPS * 8)
-    assert sorted(name for name in os.listdir(done.out) if name.startswith("checkpoint")) == [
-        "checkpoint-2", "checkpoint-4",
-    ]  # fmt: skip
+    checkpoints = ["checkpoint-2", "checkpoint-4"] if small.resumes else []
+    assert sorted(name for name in os.listdir(done.out) if name.startswith("checkpoint")) == checkpoints
 
 
-@every
+@resumed
 def test_it_goes_on_from_its_checkpoint_to_the_same_end(runs: Runs, small: Small) -> None:
     whole, again = runs(small)
     assert "going on from checkpoint-2" in again.said
@@ -150,7 +150,6 @@ def test_adapters_load_on_their_base_and_merge_into_it(runs: Runs, warm: Warm, t
 # -- rewards ----------------------------------------------------------------------------------------------------------
 
 WEIGHTS = {
-    "alone": 'rewards="rewards.py:even"',
     "silent": 'rewards=[file("rewards.py:even", weight=1), file("rewards.py:short", weight=0)]',
     "heavy": 'rewards=[file("rewards.py:even", weight=1), file("rewards.py:short", weight=2)]',
 }
@@ -158,9 +157,9 @@ WEIGHTS = {
 
 @pytest.mark.parametrize(("method", "target"), [("grpo", NEW), ("rloo", NEW), ("grpo", OLD)])
 def test_weights_of_rewards_reach_the_weights_of_the_model(
-    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
+    runs: Runs, warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
 ) -> None:
-    done = {}
+    done = {"alone": runs(Small(method, target))[0]}  # its reward is `even`
     for name, rewards in WEIGHTS.items():
         text = small(f"method {method}({rewards}, {ONLINE_SETTINGS})", method=method, target=target)
         cwd = str(tmp_path_factory.mktemp(name))
@@ -217,7 +216,8 @@ def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[...,
 
 
 def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    text = Small("grpo", NEW, "ddp", "lora").text.replace(f"{STEPS} steps", "40 steps")
+    text = Small("grpo", NEW, "ddp", "lora").text
+    text = text.replace(f"{STEPS} steps", "20 steps").replace("every=never", f"every={KEPT}")
     bundle, cwd = warm.compiled(text, "killed"), str(tmp_path_factory.mktemp("killed"))
     reached = os.path.join(cwd, "out", "checkpoint-6", "trainer_state.json")
     killed = warm.of(NEW).run(bundle, cwd, world=2, kill_at=reached)
@@ -225,7 +225,7 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, NEW, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    assert [event["step"] for event in again.events] == list(range(1, 41))  # each once, although some were done twice
+    assert [event["step"] for event in again.events] == list(range(1, 21))  # each once, although some were done twice
 
 
 def test_every_method_is_here() -> None:
@@ -234,3 +234,13 @@ def test_every_method_is_here() -> None:
         for world, adapter in ((1, ""), (2, ""), (2, "lora"), (1, "qlora")):
             assert (NEW, method, world, adapter) in trained
             assert (OLD, method, world, adapter) in trained or adapter == "qlora" or method == "rloo"
+
+
+def test_every_method_goes_on() -> None:
+    again = {(run.target, run.method, run.world, run.adapter) for run in RUNS if run.resumes}
+    for method in METHODS:
+        assert (NEW, method, 2, "") in again
+        assert (OLD, method, 2, "") in again or method == "rloo"
+    for target in (NEW, OLD):
+        adapted = {run.strategy for run in RUNS if run.resumes and run.adapter and run.target == target}
+        assert adapted == {"ddp", "zero3"}

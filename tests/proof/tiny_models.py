@@ -20,8 +20,15 @@ SIZES: dict[str, Any] = {
     "n_heads": 4, "max_seq_len": 512, "ffn_dim": 128, "word_embed_proj_dim": 64, "num_experts": 4,
     "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_routed_experts": 4,
     "shared_expert_intermediate_size": 32, "decoder_sparse_step": 1, "n_group": 1, "topk_group": 1,
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_ssm": 128, "mamba_n_groups": 1, "mamba_d_state": 16,
+    "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "moe_shared_expert_intermediate_size": 32,
+    "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
 }  # fmt: skip
-"""Values of the configuration; a family takes those that its class names."""
+"""Values of the configuration; a family takes those that its class names.
+
+A state is computed in chunks that are filled up: with the 256 of Bamba's class a row of 16 tokens takes 8 GiB.
+"""
 OWN: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 8},
     "gptj": {"rotary_dim": 8},
@@ -33,8 +40,10 @@ OWN: dict[str, dict[str, Any]] = {
     "jamba": {"use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8,
               "mamba_dt_rank": 4},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "granitemoehybrid": {"layer_types": ["mamba", "attention"], "mamba_n_heads": 8, "mamba_d_head": 16,
-                         "mamba_n_groups": 1, "mamba_d_state": 16},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "nemotron_h": {"n_groups": 1},
+    "kimi_linear": {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
+                    "num_key_value_heads": 4},
     "deepseek_v2": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
                     "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4},
 }  # fmt: skip
@@ -57,10 +66,12 @@ def _once(name: str, make: Callable[[str], object]) -> str:
     if not os.path.isdir(folder):
         os.makedirs(_place(), exist_ok=True)
         made = tempfile.mkdtemp(dir=_place())
-        make(made)
-        with contextlib.suppress(OSError):
-            os.rename(made, folder)
-        shutil.rmtree(made, ignore_errors=True)
+        try:
+            make(made)
+            with contextlib.suppress(OSError):
+                os.rename(made, folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     return folder
 
 

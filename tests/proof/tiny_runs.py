@@ -55,5 +55,5 @@ STRATEGIES = {
     "old-zero2": ("2 x cpu", "zero2", OLD),
 }
 """The strategies that run on a CPU: name to hardware, strategy and target."""
-LAUNCHED = ("one", "ddp", "zero2", "old-zero2")
-"""Those that are started by their launch.sh; in the others the launcher would do nothing else."""
+COLD = ("ddp", "old-zero2")
+"""Those whose launch.sh starts interpreters that have imported nothing; for the others they are warm."""

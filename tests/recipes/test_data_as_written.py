@@ -18,7 +18,13 @@ from xpc.runtime import bundle as bundles
 from xpc.runtime import data
 from xpc.runtime.errors import RunError
 
-datasets = pytest.importorskip("datasets")
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them."""
+    global datasets
+    datasets = pytest.importorskip("datasets")
+
 
 CONFIG = {
     "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -17,7 +17,13 @@ from compile_support import checked, codes, compiled, put
 from xpc.runtime import bundle as bundles
 from xpc.runtime import data as runtime
 
-datasets = pytest.importorskip("datasets")
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them."""
+    global datasets
+    datasets = pytest.importorskip("datasets")
+
 
 SIZES = {"a": 101, "b": 57, "c": 30, "d": 9}
 Part = tuple[str, float | None]

@@ -14,7 +14,13 @@ from copy_published import TEMPLATES, digested, renderings
 from recipe_support import REPOSITORY, SPECS, table
 from template_support import PLAIN, cases, render
 
-pytest.importorskip("transformers")
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them."""
+    pytest.importorskip("transformers")
+
+
 RENDERED = table("renderings.json")
 VICUNA = (
     "A chat between a curious user and an artificial intelligence assistant. "

@@ -14,7 +14,12 @@ from xpc.runtime import data, sources
 from xpc.runtime import rows as shapes
 from xpc.runtime.errors import RunError
 
-datasets = pytest.importorskip("datasets")
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them."""
+    global datasets
+    datasets = pytest.importorskip("datasets")
 
 
 def numbers(name: str, rows: int) -> object:

@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from xpc.runtime import frozen
 from xpc.runtime.errors import RunError
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    from layered import Model
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.attn = torch.nn.Linear(2, 2, bias=False)
-        self.mlp = torch.nn.Linear(2, 2, bias=False)
+def model(tied: bool = False) -> Model:
+    pytest.importorskip("torch")
+    from layered import Model
+
+    return Model(tied)
 
 
-class Model(torch.nn.Module):  # type: ignore[misc]
-    """Three layers between embeddings and a head that may be the same weight."""
-
-    def __init__(self, tied: bool = False) -> None:
-        super().__init__()
-        self.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(num_hidden_layers=3))
-        self.model = torch.nn.Module()
-        self.model.embed = torch.nn.Embedding(5, 2)
-        self.model.layers = torch.nn.ModuleList(Layer() for _ in range(3))
-        self.model.norm = torch.nn.LayerNorm(2, bias=False)
-        self.lm_head = torch.nn.Linear(2, 5, bias=False)
-        self.score = torch.nn.Linear(2, 1, bias=False)
-        self.inputs_have_gradients = False
-        if tied:
-            self.lm_head.weight = self.model.embed.weight
-
-    def enable_input_require_grads(self) -> None:
-        self.inputs_have_gradients = True
-
-
-def trained(model: Model | None = None, method: str = "sft", arguments: Any = None, **plan: Any) -> set[str]:
+def trained(made: Model | None = None, method: str = "sft", arguments: Any = None, **plan: Any) -> set[str]:
     """The names of the weights that are trained."""
-    made = model or Model()
+    made = made or model()
     empty = dict.fromkeys(("last", "first", "layer_modules", "modules", "parameters"))
     frozen.freeze(SimpleNamespace(frozen={**empty, **plan}, method=method, arguments=arguments or {}), made)  # type: ignore[arg-type]
     return {name.removesuffix(".weight").removeprefix("model.") for name, one in made.named_parameters()
@@ -66,7 +47,7 @@ def test_what_is_named_is_trained(plan: dict[str, Any], wanted: set[str]) -> Non
 
 
 def test_a_weight_of_two_modules_is_trained_where_one_is_named() -> None:
-    assert trained(Model(tied=True), modules=["lm_head"]) == {"embed"}
+    assert trained(model(tied=True), modules=["lm_head"]) == {"embed"}
 
 
 def test_the_score_of_a_reward_model_is_always_trained() -> None:
@@ -87,10 +68,10 @@ def test_a_name_that_finds_nothing_is_told(plan: dict[str, Any], name: str) -> N
 
 
 def test_a_model_without_a_list_of_layers_is_told() -> None:
-    model = Model()
-    model.model.layers.append(Layer())
+    made = model()
+    made.model.layers.append(made.model.layers[0])
     with pytest.raises(RunError, match="finds no list of 3 layers in Model"):
-        trained(model, last=1)
+        trained(made, last=1)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +83,6 @@ def test_a_model_without_a_list_of_layers_is_told() -> None:
     ],
 )
 def test_what_is_recomputed_the_older_way_gets_gradients(arguments: dict[str, Any], wanted: bool) -> None:
-    model = Model()
-    trained(model, arguments=arguments, last=1)
-    assert model.inputs_have_gradients is wanted
+    made = model()
+    trained(made, arguments=arguments, last=1)
+    assert made.inputs_have_gradients is wanted

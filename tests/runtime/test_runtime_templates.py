@@ -29,6 +29,7 @@ class Words:
         return " ".join(message["content"] for message in messages)
 
 
+@pytest.mark.slow  # imports trl's trainers, as the next
 def test_marks_that_are_there():
     assert first_rows._marks(Words(MARKED)) == []
 

@@ -1,4 +1,7 @@
-"""Real training from hand-written bundles, on one and two CPU processes, on each stack."""
+"""Real training from hand-written bundles, on one and two CPU processes, on each stack.
+
+Processes are forks of a warm interpreter, those that a launcher starts and the launcher itself among them.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +36,55 @@ def interpreter(target: str) -> str:
     return python
 
 
+class Stacks:
+    """The interpreter of each stack that programs are forked from, and its tiny model, made when they are asked for."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.servers: dict[str, Forks] = {}
+
+    def of(self, target: str) -> Forks:
+        if target not in self.servers:
+            self.servers[target] = Forks(interpreter(target), environment())
+        return self.servers[target]
+
+    def fork(self, target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
+        """What the bundle's trainer, or another program, says and ends with; no launcher."""
+        done = self.of(target).run(folder, cwd, *words, **settings)
+        assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
+        return done
+
+    def program(self, target: str, text: str, folder: str, cwd: str, *words: str) -> str:
+        """What a text says as a program that is given the words."""
+        path = Path(cwd) / "program.py"
+        path.write_text(text)
+        return str(self.fork(target, folder, cwd, *words, program=str(path))["out"])
+
+    def tiny(self, target: str) -> str:
+        made = str(self.place / target)
+        if not os.path.exists(made):
+            self.fork(target, made, str(self.place), made, program=TINY)
+        return made
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
+
+
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The tiny model, built once a stack, on demand."""
-    made: dict[str, str] = {}
-    for target in STACKS:
-        made[target] = str(tmp_path_factory.mktemp("tiny") / target)
-    return made
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
+    made = Stacks(tmp_path_factory.mktemp("tiny"))
+    yield made
+    made.close()
 
 
-def model(tiny: dict[str, str], target: str) -> str:
-    if not os.path.exists(tiny[target]):
-        subprocess.run([interpreter(target), TINY, tiny[target]], check=True, env=environment(), capture_output=True)
-    return tiny[target]
-
-
-def bundle(tmp_path: Path, tiny: dict[str, str], target: str, **shape: int) -> tuple[str, str, str, dict[str, Any]]:
-    python, folder = interpreter(target), tmp_path / "bundle"
-    place = model(tiny, target)
+def bundle(tmp_path: Path, stacks: Stacks, target: str, **shape: int) -> tuple[str, str, str, dict[str, Any]]:
+    place, folder = stacks.tiny(target), tmp_path / "bundle"
     folder.mkdir()
     cwd = tmp_path / "here"
     cwd.mkdir()
     facts = plan(target, place, [source(os.path.join(place, "messages.jsonl"))], **shape)
-    return str(folder), str(cwd), python, facts
+    return str(folder), str(cwd), stacks.of(target).python, facts
 
 
 def metrics(cwd: str) -> list[dict[str, Any]]:
@@ -75,41 +104,19 @@ print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, b.generation_
 """What a run has left beside what it began from: all weights moved, their type, the cache, end token, template."""
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[dict[str, Forks]]:
-    """The interpreter of each stack that runs are forked from, started when a test asks for it."""
-    kept: dict[str, Forks] = {}
-    yield kept
-    for one in kept.values():
-        one.close()
-
-
-def fork(warm: dict[str, Forks], target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
-    """What the bundle's trainer, or another program, says and ends with; no launcher, and nothing imported anew."""
-    if target not in warm:
-        warm[target] = Forks(interpreter(target), environment())
-    done = warm[target].run(folder, cwd, *words, **settings)
-    assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
-    return done
-
-
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)])
-def test_it_trains(
-    tmp_path: Path, tiny: dict[str, str], warm: dict[str, Forks], target: str, world: int, zero: int
-) -> None:
-    folder, cwd, _, facts = bundle(tmp_path, tiny, target, world=world, zero=zero)
+def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero: int) -> None:
+    folder, cwd, _, facts = bundle(tmp_path, stacks, target, world=world, zero=zero)
     facts["arguments"].update(save_steps=8)
     write(folder, facts)
-    done = fork(warm, target, folder, cwd, world=world)
+    done = stacks.fork(target, folder, cwd, world=world)
     events = metrics(cwd)
     assert [event["step"] for event in events] == list(range(1, 9))
     assert events[-1]["loss"] < events[0]["loss"] - 1
     assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens: no rank repeats another's rows
-    look = tmp_path / "look.py"
-    look.write_text(LEFT)
-    left = fork(warm, target, folder, cwd, tiny[target], os.path.join(cwd, "out"), program=str(look))
-    assert left["out"].strip() == "True torch.float32 True True True"
+    left = stacks.program(target, LEFT, folder, cwd, stacks.tiny(target), os.path.join(cwd, "out"))
+    assert left.strip() == "True torch.float32 True True True"
     # Somebody who loads a checkpoint generates with the cache, too; the model in training had it off.
     with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
         assert json.load(handle)["use_cache"] is True
@@ -121,15 +128,13 @@ def test_it_trains(
     assert "done       8 steps" in done["out"]
 
 
-def test_two_processes_see_the_same_losses_under_every_strategy(
-    tmp_path: Path, tiny: dict[str, str], warm: dict[str, Forks]
-) -> None:
+def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, stacks: Stacks) -> None:
     curves = []
     for zero in (0, 2, 3):
         (tmp_path / str(zero)).mkdir()
-        folder, cwd, _, facts = bundle(tmp_path / str(zero), tiny, "trl-1.16", world=2, zero=zero)
+        folder, cwd, _, facts = bundle(tmp_path / str(zero), stacks, "trl-1.16", world=2, zero=zero)
         facts["arguments"].update(max_steps=3, save_strategy="no")
-        fork(warm, "trl-1.16", write(folder, facts), cwd, world=2)
+        stacks.fork("trl-1.16", write(folder, facts), cwd, world=2)
         curves.append([event["loss"] for event in metrics(cwd)])
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)
@@ -162,17 +167,15 @@ print(json.dumps({
 
 
 @pytest.mark.parametrize("target", STACKS)
-def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, tiny: dict[str, str], target: str) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, target)
+def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: Stacks, target: str) -> None:
+    folder, cwd, _, facts = bundle(tmp_path, stacks, target)
     facts["tokenizer"]["pad_token"] = "<|im_end|>"  # the end token itself
     turns = [[("user", "a " * i), ("assistant", "b")] for i in (1, 9, 3, 30)]
     rows = [{"messages": [{"role": role, "content": text} for role, text in row]} for row in turns]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     facts["data"]["sources"] = [source(str(tmp_path / "rows.jsonl"))]
     write(folder, facts)
-    done = subprocess.run([python, "-c", END, folder], cwd=cwd, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = json.loads(stacks.program(target, END, folder, cwd, folder).splitlines()[-1])
     assert seen["same"][0] == seen["same"][1]
     assert (seen["ends"], seen["trained"]) == (8, 8)  # two turns in each of four rows
     assert seen["padding"] > 0
@@ -193,26 +196,19 @@ print(plugin.state_dict_type, type(plugin.state_dict_config).__name__, type(plug
 
 
 @pytest.mark.parametrize(("target", "version"), [("trl-1.16", 1), ("trl-1.16", 2), ("trl-0.18", 1)])
-def test_the_final_save_of_sharded_fsdp_is_whole(
-    tmp_path: Path, tiny: dict[str, str], target: str, version: int
-) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, target)
+def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks, target: str, version: int) -> None:
+    folder, cwd, _, facts = bundle(tmp_path, stacks, target)
     write(folder, facts)
     options = "{}" if target == "trl-0.18" else f"{{'fsdp_version': {version}}}"
-    done = subprocess.run(
-        [python, "-c", WHOLE, folder, options], cwd=cwd, env=environment(), capture_output=True, text=True
-    )
-    assert done.stdout.split() == [
+    assert stacks.program(target, WHOLE, folder, cwd, folder, options).split() == [
         "StateDictType.FULL_STATE_DICT", "FullStateDictConfig", "FullOptimStateDictConfig",
-    ], done.stderr[-2000:]  # fmt: skip
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("world", [1, 2])
-def test_a_failure_after_the_start_ends_in_two_lines(
-    tmp_path: Path, tiny: dict[str, str], target: str, world: int
-) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, target, world=world)
+def test_a_failure_after_the_start_ends_in_two_lines(tmp_path: Path, stacks: Stacks, target: str, world: int) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, stacks, target, world=world)
     rows = [{"conversations": [{"from": who, "value": "?"}]} for who in ("human",) * 9 + ("alien",)]
     (tmp_path / "late.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     facts["data"]["sources"] = [source(str(tmp_path / "late.jsonl"), "conversations")]
@@ -227,8 +223,8 @@ def test_a_failure_after_the_start_ends_in_two_lines(
 
 
 @pytest.mark.parametrize("started", [1, 3])
-def test_torchrun_with_another_count_is_told_once(tmp_path: Path, tiny: dict[str, str], started: int) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16", world=2)
+def test_torchrun_with_another_count_is_told_once(tmp_path: Path, stacks: Stacks, started: int) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16", world=2)
     write(folder, facts)
     words = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(started)]
     start, main = (os.path.join(folder, "trainer", name) for name in ("start.py", "main.py"))
@@ -240,8 +236,8 @@ def test_torchrun_with_another_count_is_told_once(tmp_path: Path, tiny: dict[str
     assert not os.path.exists(os.path.join(cwd, "out"))
 
 
-def test_ending_the_launcher_ends_the_run(tmp_path: Path, tiny: dict[str, str]) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
+def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16")
     facts["arguments"].update(max_steps=3000, save_strategy="no")
     write(folder, facts)
     started = subprocess.Popen(
@@ -260,16 +256,16 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, tiny: dict[str, str]) 
     assert os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl")) == size
 
 
-def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, tiny: dict[str, str]) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16", world=2)
+def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, stacks: Stacks) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16", world=2)
     facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of it on a CPU
     done = launch(write(folder, facts), cwd, python)
     assert done.returncode == 1
     assert "this bundle is for FSDP, and accelerate runs plain data parallel on the CPU" in done.stderr
 
 
-def test_the_preflight_lists_everything_at_once(tmp_path: Path, tiny: dict[str, str]) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, tiny, "trl-1.16")
+def test_the_preflight_lists_everything_at_once(tmp_path: Path, stacks: Stacks) -> None:
+    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16")
     facts["data"]["sources"] = [source("missing.jsonl"), {**facts["data"]["sources"][0], "columns": ["chat"]}]
     facts["tokenizer"]["eos_token"] = "<|none|>"
     write(folder, facts)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from case_support import PLAIN, ROW, spec
-from compile_support import checked, codes, compiled, errors, only, put, shown, tree, xpc, xpc_process
+from compile_support import checked, codes, compiled, errors, only, put, shown, tree, xpc, xpc_in_turn
 
 from xpc.compiler import cache
 from xpc.compiler.bundle import BundleError, write
@@ -88,10 +88,11 @@ def test_data_of_a_hidden_folder_is_told(specs: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
     """/proc/kmsg says that it is a regular file, and blocks who reads it."""
-    for ending in ("jsonl", "csv", "txt", "json"):
+    endings = ("jsonl", "csv", "txt", "json")
+    for ending in endings:
         (tmp_path / f"rows.{ending}").symlink_to("/proc/kmsg")
-        put(tmp_path, {"a.xp": spec(train=f'qwen2.5-3b on "rows.{ending}" for 3 epochs')})
-        done = xpc_process("check", "a.xp", cwd=str(tmp_path), timeout=30)
+        put(tmp_path, {f"{ending}.xp": spec(train=f'qwen2.5-3b on "rows.{ending}" for 3 epochs')})
+    for done in xpc_in_turn([["check", f"{ending}.xp"] for ending in endings], str(tmp_path)):
         assert done.returncode in (0, 1)
         assert b"broke the compiler" not in done.stderr
 

@@ -2,14 +2,17 @@
 
 JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
-the exception's name.
+the name and message of the exception by which the library refuses it. What else goes wrong ends the program, and the
+last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
+import resource
 import sys
 import warnings
 from typing import Any
@@ -18,6 +21,17 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof")]
 NAMES = {"eager": "eager", "sdpa": "sdpa", "flash2": "flash_attention_2"}
+REFUSALS = ("does not support", "keep packed sequences apart")
+"""Words of the two ValueErrors that are answers: of an attention that a class lacks, of kernels that are not there."""
+MEMORY = 4 << 30
+"""Bytes that the process may hold of its own, half a GiB of them for the libraries."""
+
+
+def refusal(found: Exception) -> str:
+    """An exception that is an answer, as text; any other goes on."""
+    if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
+        raise found
+    return f"{type(found).__name__}: {found}"
 
 
 def error(model_type: str, attention: str) -> float | str:
@@ -30,7 +44,7 @@ def error(model_type: str, attention: str) -> float | str:
     try:
         model = AutoModelForCausalLM.from_config(tiny_models.config(model_type), attn_implementation=NAMES[attention])
     except (ValueError, ImportError) as found:
-        return type(found).__name__
+        return refusal(found)
     model = model.eval().float()
     for parameter in model.parameters():
         if parameter.dim() > 1:
@@ -51,8 +65,11 @@ def error(model_type: str, attention: str) -> float | str:
             apart = torch.cat([model(input_ids=one, use_cache=False).logits for one in documents], 1)
             packed = model(input_ids=torch.cat(documents, 1), use_cache=False, **extras).logits
     except ValueError as found:
-        return type(found).__name__
-    return float((apart - packed)[:, 7:].abs().max())
+        return refusal(found)
+    largest = float((apart - packed)[:, 7:].abs().max())
+    assert apart.dtype == torch.float32, apart.dtype
+    assert math.isfinite(largest), largest
+    return largest
 
 
 def flags(model_type: str) -> dict[str, bool]:
@@ -69,9 +86,10 @@ def flags(model_type: str) -> dict[str, bool]:
 
 def main() -> None:
     """Answers on the last line of the standard output."""
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     import flash
 
-    warnings.simplefilter("ignore")
     flash.install()
     import torch
     from transformers import CONFIG_MAPPING, logging
@@ -83,6 +101,7 @@ def main() -> None:
         if model_type not in CONFIG_MAPPING:
             out[model_type] = {"known": False}
             continue
+        print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
         out[model_type] = {"known": True, **flags(model_type), "errors": {one: error(model_type, one) for one in NAMES}}
     print(json.dumps(out))
 

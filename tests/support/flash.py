@@ -89,7 +89,9 @@ def install() -> None:
         modeling_utils.PreTrainedModel._check_and_enable_flash_attn_2 = classmethod(
             lambda cls, config, *given, **named: enable(cls, config, *given, **{**named, "check_device_map": False})
         )
-        torch.is_autocast_enabled = yes
+        asked = torch.is_autocast_enabled
+        # transformers names no device; torch's own autocast does, and puts back what it is told
+        torch.is_autocast_enabled = lambda *device: asked(*device) if device else True
         torch.get_autocast_gpu_dtype = lambda: torch.float32
 
 

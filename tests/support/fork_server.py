@@ -3,25 +3,49 @@
 A run is the bundle's own trainer/main.py in processes of its own, with what torchrun would put into their environment,
 so it trains, saves, dies of a signal and goes on like any other; only the ten seconds of imports are shared. Another
 program (``program``), one that looks at what runs have left, starts as fast. Started as a program itself it reads one
-JSON object a line (see ``forks.Forks.run``) and answers with one. Standard library, until the libraries are asked for.
+JSON object a line (see ``forks.Forks.run``) and answers with one; on the socket whose number it is given it serves
+warm_python.py, for programs that start others: launch.sh and the launchers themselves. Standard library, until the
+libraries are asked for.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import gc
+import importlib.metadata
 import json
 import os
 import runpy
+import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
+LATER = (
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.ops.op_builder.all_ops",
+    "deepspeed.runtime.superoffload.superoffload_stage3",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "lomo_optim",
+    "numpy.ctypeslib",
+    "peft.tuners.lora.bnb",
+    "scipy.io",
+    "threadpoolctl",
+    "torch.distributed.algorithms.ddp_comm_hooks",
+    "torch.utils.serialization",
+)
+"""What the libraries import within a run; of another version not all is there."""
+LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
 def warm() -> None:
@@ -33,12 +57,36 @@ def warm() -> None:
     import transformers.models.qwen2.modeling_qwen2
     import transformers.trainer
     import trl
+    from torch.distributed.elastic.agent.server import local_elastic_agent
 
     for name in TRAINERS:
         place = trl if hasattr(trl, name + "Trainer") else import_module("trl.experimental." + name.lower())
         getattr(place, name + "Trainer"), getattr(place, name + "Config")
-    assert all((accelerate, datasets, deepspeed, peft, transformers))
+    for name in LATER:
+        with contextlib.suppress(ImportError):
+            import_module(name)
+    _look_up(transformers, deepspeed)
+    for name in LAUNCHERS:  # run as programs, they are imported anew
+        sys.modules.pop(name, None)
+    assert all((accelerate, datasets, deepspeed, local_elastic_agent, peft, transformers))
     gc.freeze()
+
+
+def _look_up(transformers: Any, deepspeed: Any) -> None:
+    """What each run would find out anew: packages, DeepSpeed's operators (it starts a C compiler) and the NUMA nodes
+    (it looks for numactl at each gradient), all that transformers can rename in weights, or all its configurations.
+    """
+    from deepspeed.utils import numa
+
+    importlib.metadata.metadata = cache(importlib.metadata.metadata)
+    numa.get_numa_cores = cache(numa.get_numa_cores)
+    assert deepspeed.ops.__compatible_ops__
+    try:
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    except ImportError:
+        assert list(transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING.keys())
+        return
+    get_checkpoint_conversion_mapping("qwen2")
 
 
 def free_port() -> int:
@@ -47,14 +95,39 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def child(job: dict[str, Any], rank: int, port: int) -> int:
-    """The pid of a fork that runs the program and ends with its status."""
+def forked(prepare: Callable[[], str]) -> int:
+    """The pid of a fork that runs the program which ``prepare`` names, and ends with its status."""
     pid = os.fork()
     if pid:
         return pid
     status = 70  # of a run that not even an exception ends
     try:
         os.setsid()
+        main = prepare()
+        try:
+            runpy.run_path(main, run_name="__main__")
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()  # trackers write their last lines there
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def child(job: dict[str, Any], rank: int, port: int) -> int:
+    """The pid of a fork that runs the program of a job as one of its processes."""
+
+    def prepare() -> str:
         os.chdir(job["cwd"])
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{job['said']}.{name}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
@@ -64,21 +137,12 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
                 LOCAL_WORLD_SIZE=str(job["world"]), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
             )  # fmt: skip
         os.environ.update(job["environ"])
-        main = job["program"] or os.path.join(job["bundle"], "trainer", "main.py")
+        main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
         sys.path.insert(0, os.path.dirname(main))  # as for a program that is started
-        try:
-            runpy.run_path(main, run_name="__main__")
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        atexit._run_exitfuncs()  # trackers write their last lines there
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        return main
+
+    return forked(prepare)
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -109,11 +173,95 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {"status": [status[rank] for rank in range(job["world"])], "killed": killed, "late": late, **said}
 
 
+class Commands:
+    """What warm_python.py asks for: a fork each, which gets its signals and ends with it."""
+
+    def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
+        self.listener, self.selector = listener, selector
+        self.own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        selector.register(listener, selectors.EVENT_READ, self.accept)
+
+    def accept(self) -> None:
+        connection, _ = self.listener.accept()
+        self.selector.register(connection, selectors.EVENT_READ, lambda: self.start(connection))
+
+    def start(self, connection: socket.socket) -> None:
+        self.selector.unregister(connection)
+        text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
+        if not text:  # killed before it could ask
+            connection.close()
+            return
+        asked = json.loads(text)
+        enter(files[3])  # for what is forked next
+        pid = forked(lambda: as_command(asked, files))
+        enter(self.own)
+        for file in files:
+            os.close(file)
+        ended = os.pidfd_open(pid)
+        self.selector.register(connection, selectors.EVENT_READ, lambda: self.signal(connection, pid))
+        self.selector.register(ended, selectors.EVENT_READ, lambda: self.end(connection, ended, pid))
+
+    def signal(self, connection: socket.socket, pid: int) -> None:
+        asked = connection.recv(16)
+        os.kill(pid, int(asked or signal.SIGKILL))
+        if not asked:
+            self.selector.unregister(connection)
+
+    def end(self, connection: socket.socket, ended: int, pid: int) -> None:
+        self.selector.unregister(ended)
+        os.close(ended)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(KeyError):
+            self.selector.unregister(connection)
+        with contextlib.suppress(OSError):
+            connection.send(b"%d" % status)
+        connection.close()
+
+
+def enter(space: int) -> None:
+    """Joins a namespace. Without root all are this one's own, and there is nothing to join."""
+    ctypes.CDLL(None).setns(space, 0)
+
+
+def as_command(asked: dict[str, Any], files: list[int]) -> str:
+    """Makes of a fork what warm_python.py would have started."""
+    for space in files[4:]:
+        enter(space)
+    os.chdir(asked["cwd"])
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    os.closerange(3, 1 << 16)  # the server's own, too
+    os.environ.clear()
+    os.environ.update(asked["environ"])
+    importlib.reload(sys.modules["huggingface_hub.constants"])  # those that name the hub were read by its import
+    sys.executable, sys.argv = asked["python"], asked["words"]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    if asked["unbuffered"]:
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    return str(sys.argv[0])
+
+
+def serve(answers: Any, listener: socket.socket) -> None:
+    """Answers until the standard input ends."""
+    with selectors.DefaultSelector() as selector:
+        Commands(listener, selector)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.data is not None:
+                    if key in selector.get_map().values():  # what came before it may have ended it
+                        key.data()
+                    continue
+                line = sys.stdin.readline()
+                if not line:
+                    return
+                answers.write(json.dumps(run(json.loads(line))) + "\n")
+                answers.flush()
+
+
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warm()
-    for line in sys.stdin:
-        answers.write(json.dumps(run(json.loads(line))) + "\n")
-        answers.flush()
+    serve(answers, socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # what native modules tell of objects that live to the end is no news here

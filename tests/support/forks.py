@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
+import tempfile
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Forks:
-    """A warm interpreter of one stack. ``run`` is a whole training run; ``close`` ends the server."""
+    """A warm interpreter of one stack. ``run`` is a whole training run; ``close`` ends the server.
+
+    ``python`` stands in for the interpreter, as PYTHON of a launch.sh: what it starts are forks, too (warm_python.py).
+    """
 
     def __init__(self, python: str, environ: dict[str, str]) -> None:
-        self.server = subprocess.Popen(
-            [python, os.path.join(HERE, "fork_server.py")], env=environ, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )  # fmt: skip
+        self.folder = tempfile.mkdtemp(prefix="xpc-warm-")
+        self.python = os.path.join(self.folder, "python")
+        with open(os.path.join(HERE, "warm_python.py"), encoding="utf-8") as client:
+            program = f"#!{python} -IS\n{client.read()}"
+        with open(self.python, "w", encoding="utf-8") as out:
+            out.write(program)
+        os.chmod(self.python, 0o755)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(os.path.join(self.folder, "socket"))
+            listener.listen(64)
+            self.server = subprocess.Popen(
+                [python, os.path.join(HERE, "fork_server.py"), str(listener.fileno())], env=environ, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
+            )  # fmt: skip
 
     def run(
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 120,
@@ -43,3 +59,4 @@ class Forks:
         assert self.server.stdin is not None
         self.server.stdin.close()
         self.server.wait(30)
+        shutil.rmtree(self.folder)

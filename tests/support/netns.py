@@ -39,9 +39,13 @@ def missing() -> str:
 
 
 class Nodes:
-    """The two machines. With ``named`` each knows both names by its /etc/hosts; without, not even its own."""
+    """The two machines. With ``named`` each knows both names by its /etc/hosts; without, not even its own.
 
-    def __init__(self, folder: str, named: bool = True) -> None:
+    ``python`` is the interpreter that they have.
+    """
+
+    def __init__(self, folder: str, python: str, named: bool = True) -> None:
+        self.python = python
         tag = os.urandom(3).hex()
         self.spaces = [f"xpc-{name}-{tag}" for name in NAMES]
         self._cables = [f"x{tag}{number}" for number in range(2)]

@@ -31,7 +31,7 @@ def measured(name: str) -> dict[str, dict]:
         env=variables,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, f"status {done.returncode}, and last of all was said:\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -58,10 +58,10 @@ def test_the_attentions_that_a_family_has(name: str) -> None:
         facts = registry.find_family(family)
         for flag, attention in (("sdpa", "sdpa"), ("flash", "flash2"), ("flex", "flex")):
             ours = getattr(facts, flag) and attention not in lacks.get(family, [])
-            works = found[flag] and found["errors"].get(attention) != "ImportError"
+            works = found[flag] and not str(found["errors"].get(attention)).startswith("ImportError")
             if ours != works:
                 wrong[family] = attention
-    assert wrong == ({"gemma2": "sdpa"} if name == "trl-0.18" else {})
+    assert wrong == ({"gemma2": "sdpa"} if name == "trl-0.18" else {}), {one: known(name)[one] for one in wrong}
 
 
 @pytest.mark.parametrize("name", targets.names())
@@ -74,7 +74,7 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
             if isinstance(error, float):
                 assert (error < EXACT) if exact else (error > MIXED), (family, attention, error)
             elif attention == "eager":
-                assert registry.find_family(family).packing == "kernel", family
+                assert registry.find_family(family).packing == "kernel", (family, error)
 
 
 @pytest.mark.parametrize("name", targets.names())
@@ -86,7 +86,7 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     assert mixed | set(facts["flash_mixes"]) == set(facts["flash_mixes"]) | (mixed & state)
     assert set(facts["flash_mixes"]) <= mixed
     for family, found in known(name).items():
-        assert family in mixed or _number(found["errors"]["flash2"]) < EXACT
+        assert family in mixed or _number(found["errors"]["flash2"]) < EXACT, (family, found["errors"]["flash2"])
 
 
 def _number(error: float | str) -> float:

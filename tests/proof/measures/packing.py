@@ -71,15 +71,8 @@ def attends(scene: Any) -> dict[str, Any]:
 
 def flash(scene: Any) -> dict[str, Any]:
     """The leak of packed documents with the arithmetic of flash attention where the bundle asks for its kernel."""
-    import os
-    import sys
-
-    import tiny_models
-
-    sys.path.append(
-        os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "support")
-    )
     import flash as stand_in
+    import tiny_models
 
     stand_in.install()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -36,10 +37,9 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
     if owner(folder) != bundle.digest:
         raise RunError(f"{folder} holds a run of another bundle; name another output folder or empty it")
-    if "summary.json" in held:
-        raise RunError(f"{folder} holds this run, finished; name another output folder or empty it to train again")
     if _in_use(folder):
         raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
+    _unfinished(folder)
     zero = run["distributed_type"] == "DEEPSPEED"
     checkpoint, notes = newest_complete(folder, run["world_size"], zero, digests)
     if checkpoint is not None:
@@ -58,20 +58,33 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 def take(bundle: Bundle) -> None:
     """Writes the marker that ties the folder to this bundle, and keeps it locked as long as this process lives.
 
-    Raises RunError when another process holds it. The kernel lets go of the lock when its process ends, however it
-    ends, so nothing stale is ever left. A file system without locks runs without this guard.
+    Raises RunError when another process holds it, or has finished the run by now, and where nothing can be written.
+    The kernel lets go of the lock when its process ends, however it ends, so nothing stale is ever left. A file system
+    without locks runs without this guard.
     """
     global _held
-    os.makedirs(bundle.output_dir, exist_ok=True)
-    handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
-    if not _lock(handle, PATIENCE):
-        handle.close()
-        raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
-    if owner(bundle.output_dir) != bundle.digest:
-        handle.truncate(0)
-        _mark(handle, {"bundle": bundle.digest, "target": bundle.target})
+    try:
+        os.makedirs(bundle.output_dir, exist_ok=True)
+        handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
+        if not _lock(handle, PATIENCE):
+            handle.close()
+            raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
+        _unfinished(bundle.output_dir)
+        if owner(bundle.output_dir) != bundle.digest:
+            handle.truncate(0)
+            _mark(handle, {"bundle": bundle.digest, "target": bundle.target})
+    except OSError as error:
+        why = f"cannot write to {bundle.output_dir}: {error.strerror}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
     _held = handle
     os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
+
+
+def _unfinished(folder: str) -> None:
+    """Raises RunError where the run of a folder is done: another process may have ended it while this one waited."""
+    if os.path.exists(os.path.join(folder, "summary.json")):
+        raise RunError(f"{folder} holds this run, finished; name another output folder or empty it to train again")
 
 
 def finishing(bundle: Bundle) -> None:
@@ -87,8 +100,7 @@ def _was_finishing(folder: str) -> bool:
 
 def _mark(handle: IO[str], facts: dict[str, object]) -> None:
     """One more line, in one write: a killed process does it whole or not at all."""
-    handle.write(json.dumps(facts) + "\n")
-    handle.flush()
+    os.write(handle.fileno(), (json.dumps(facts) + "\n").encode())
     os.fsync(handle.fileno())
 
 

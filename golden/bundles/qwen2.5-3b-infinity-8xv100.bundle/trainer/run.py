@@ -79,9 +79,9 @@ def train(bundle: Bundle) -> int:
     from .model import save_final
     from .steady import writing
 
-    if trainer.is_world_process_zero():
-        output.finishing(bundle)
     with writing("the final model", bundle.output_dir, trainer.sound):
+        if trainer.is_world_process_zero():
+            output.finishing(bundle)
         save_final(trainer, tokenizer)
     if trainer.publisher is not None:
         hub.card(bundle, trainer)
@@ -149,6 +149,15 @@ def _first(make: Callable[[], Any]) -> Any:
     return made
 
 
+def _alone(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives here, after process 0 had it: this process tells of its RunError, which no other has."""
+    try:
+        return make()
+    except RunError as error:
+        error.local = True  # type: ignore[attr-defined]
+        raise
+
+
 def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     """The trl trainer with its model, tokenizer and data."""
     from jinja2 import TemplateError
@@ -163,7 +172,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(bundle)
     # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
     built = _first(lambda: data.build(bundle, tokenizer))
-    rows, evaluation = built if built is not None else data.build(bundle, tokenizer)
+    rows, evaluation = built if built is not None else _alone(lambda: data.build(bundle, tokenizer))
     set_seed(args.seed)  # a reward model's new weights, and those of adapters
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)

@@ -1,0 +1,56 @@
+"""The client of fork_server.py that stands where an interpreter is asked for, as in PYTHON of a launch.sh.
+
+`forks.Forks` writes it beside the server's socket, with the stack's interpreter in its first line. A program that is
+given to it runs as a fork of the warm interpreter, with this process's folder, environment, open streams and
+namespaces; so do the processes that the program starts by sys.executable. Signals are passed on, and the status is this
+process's own. A fork that outlives this process is killed. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+SPACES = ("pid", "mnt", "net", "uts")
+"""The namespaces that a fork enters: those of a test that gives processes names or a network of their own."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs `[-u] PROGRAM WORDS`; anything else is left to the interpreter itself. Gives the exit status."""
+    program = [word for word in words[:2] if word != "-u"][:1]
+    if not program or not program[0].endswith(".py"):
+        os.execv(sys.executable, [sys.executable, *words])
+    here = os.path.abspath(sys.argv[0])
+    if os.environ.get("XPC_LAUNCHER") == str(os.getppid()):
+        end_with_launcher()
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(os.path.join(os.path.dirname(here), "socket"))
+        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in SPACES]
+        asked = {"words": words[words.index(program[0]) :], "cwd": os.getcwd(), "environ": dict(os.environ),
+                 "python": here, "unbuffered": words[0] == "-u"}  # fmt: skip
+        socket.send_fds(server, [json.dumps(asked).encode()], [0, 1, 2, *spaces])
+        for number in PASSED:
+            signal.signal(number, lambda number, _: server.send(b"%d" % number) and None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED)
+        status = int(server.recv(16) or 70)
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def end_with_launcher() -> None:
+    """What a bundle's program asks of the kernel (runtime/signals.py): the fork's own parent is the server."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

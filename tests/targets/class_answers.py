@@ -1,0 +1,107 @@
+"""What the libraries of a target say to test_target_classes.py, in one interpreter: they are imported once.
+
+JSON in: `generate` (the words of generate.py, whose classes those are), `classes` (for each method a configuration
+class and the arguments of it that are stated). JSON out, on the last line: `built` (what each became), `packed` (the
+error of a logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Whatever the
+libraries keep is gone from one question to the next: each is put to a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module, metadata
+from typing import Any
+
+
+def apart(question: Callable[..., Any], *given: Any) -> Any:
+    """What a question is answered in a process of its own, which has what is imported so far."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with os.fdopen(write, "w") as handle:
+                json.dump(question(*given), handle)
+            os._exit(0)
+        finally:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+    os.close(write)
+    with os.fdopen(read) as handle:
+        text = handle.read()
+    if os.waitpid(pid, 0)[1]:
+        raise SystemExit(f"{question.__name__}{given} has no answer")
+    return json.loads(text)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: enumerations by their value, configurations as mappings."""
+    value = getattr(value, "value", value)
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
+    """The class made of the arguments: what it warns of, changes, and was not told."""
+    module, _, name = path.rpartition(".")
+    make = getattr(import_module(module), name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = make(**stated)
+    kinds = (FutureWarning, DeprecationWarning)
+    return {
+        "warnings": [str(one.message) for one in caught if issubclass(one.category, kinds)],
+        "changed": {k: [v, plain(getattr(made, k))] for k, v in stated.items() if plain(getattr(made, k)) != v},
+        "unstated": sorted(f for f, d in make.__dataclass_fields__.items() if d.init and f not in stated),
+    }
+
+
+def packed() -> float:
+    """The largest error of a logit of two packed documents, told apart by their positions alone."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen2Config(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                         num_key_value_heads=2, vocab_size=64)  # fmt: skip
+    model = Qwen2ForCausalLM._from_config(config, attn_implementation="sdpa").eval()
+    one, two = torch.randint(0, 64, (1, 7)), torch.randint(0, 64, (1, 9))
+    positions = torch.cat([torch.arange(7), torch.arange(9)])[None]
+    with torch.no_grad():
+        together = model(input_ids=torch.cat([one, two], 1), position_ids=positions, use_cache=False).logits
+        alone = torch.cat([model(input_ids=one).logits, model(input_ids=two).logits], 1)
+    return float((together - alone).abs().max())
+
+
+def liger() -> list[Any]:
+    """The version that is installed, or none, and the models that it patches."""
+    try:
+        version = metadata.version("liger-kernel")
+    except metadata.PackageNotFoundError:
+        return ["", []]
+    from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+
+    return [version, sorted(MODEL_TYPE_TO_APPLY_LIGER_FN)]
+
+
+def main() -> None:
+    """Generates before anything else, as generate.py does by itself."""
+    given = json.load(sys.stdin)
+    sys.argv = given["generate"]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    answers = {
+        "built": {method: apart(built, *one) for method, one in given["classes"].items()},
+        "packed": apart(packed), "liger": apart(liger),
+    }  # fmt: skip
+    print("\n" + json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()
