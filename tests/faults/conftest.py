@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
@@ -15,37 +14,37 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for _name in ("support", "proof"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), _name))
 
-from emitted import NEW, put  # noqa: E402
+from emitted import put  # noqa: E402
 from fault_runs import Runs  # noqa: E402
-from stacks import REPOSITORY, environment, interpreter  # noqa: E402
+from method_runs import files  # noqa: E402
+from stacks import REPOSITORY, interpreter  # noqa: E402
 from tiny import conversations  # noqa: E402
 from tiny_runs import lines  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with `tiny` (its attention drops weights at random) and 64 conversations."""
-    folder = str(tmp_path_factory.mktemp("faults"))
-    script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
-    words = [interpreter(NEW), script, os.path.join(folder, "tiny")]
-    subprocess.run(words, check=True, env=environment(), capture_output=True)
+def fill(here: Runs) -> None:
+    """Puts `tiny` (its attention drops weights at random) and 64 rows of each kind into the folder of the runs."""
+    folder = here.place
+    here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, "tiny"))
     # The older transformers does not know the class that the newer one writes down for the same tokenizer.
     changes = {"tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"}, "config": {"attention_dropout": 0.1}}
     for name, change in changes.items():
         with open(os.path.join(folder, "tiny", f"{name}.json"), encoding="utf-8") as handle:
             stated = json.load(handle)
         put(folder, {f"tiny/{name}.json": json.dumps({**stated, **change})})
-    return put(folder, {"messages.jsonl": lines([{"messages": row} for row in conversations(64)])})
+    turns = conversations(64)
+    put(folder, {"messages.jsonl": lines([{"messages": row} for row in turns]), **files(turns)})
 
 
 @pytest.fixture(scope="session")
-def runs(place: str) -> Iterator[Callable[[str], Runs]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Runs]]:
     """The runs of a target."""
     made: dict[str, Runs] = {}
 
     def of(target: str) -> Runs:
         if target not in made:
-            made[target] = Runs(interpreter(target), place)
+            made[target] = Runs(interpreter(target), str(tmp_path_factory.mktemp("faults")))
+            fill(made[target])
         return made[target]
 
     yield of

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from glob import glob
 from hashlib import sha256
 from typing import Any
 
@@ -17,11 +20,14 @@ from emitted import NEW, compiled
 from stacks import environment, payload
 from tiny_runs import spec
 
+from xpc.runtime import whole
+
 HERE = os.path.dirname(os.path.abspath(__file__))
+GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
 
 
 def text(
-    *more: str, steps: int = 20, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp", target: str = NEW,
+    *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp", target: str = NEW,
     every: int | str = 2,
 ) -> str:  # fmt: skip
     """A run of 64 rows or fewer, 8 a step in two accumulations: an epoch ends every 8 steps, the run within one."""
@@ -32,11 +38,15 @@ def text(
 
 
 class Going:
-    """A run that was started. ``pids`` are its processes, by rank."""
+    """A run that was started. ``pids`` are those whose ends are waited for: its processes, by rank, or its launcher."""
 
-    def __init__(self, runs: Runs, pids: list[int], cwd: str, said: str) -> None:
-        self.runs, self.pids, self.cwd, self.said = runs, pids, cwd, said
+    def __init__(self, runs: Runs, pids: list[int], cwd: str, said: str, launched: bool = False) -> None:
+        self.runs, self.pids, self.cwd, self.said, self.launched = runs, pids, cwd, said, launched
         self.out = os.path.join(cwd, "out")
+        self.children: list[int] = []
+        self.before, self.sound = checkpoints(self.out), sound(self.out)
+        self.damaged: set[str] = set()
+        """Checkpoints that the test has done something to."""
 
     def until(self, true: Callable[[], bool], seconds: float = 120) -> None:
         """Waits for something to be true, and no longer than the run lasts."""
@@ -54,15 +64,47 @@ class Going:
         """The last step that this start has told of."""
         return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
+    @property
+    def ranks(self) -> list[int]:
+        """The processes that train, by rank; of a launcher, the children that it has by now."""
+        if self.launched and alive(self.pids[0]):
+            self.children = children(self.pids[0]) or self.children
+        return self.children if self.launched else self.pids
+
+    @property
+    def moment(self) -> str:
+        """Where the run is: for the tally of what was hit."""
+        if os.path.isdir(whole.staging(self.out)):
+            return "saving"
+        return "training" if events(self.out) or checkpoints(self.out) else "starting"
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended, and not only this start of it."""
+        return os.path.exists(os.path.join(self.out, "summary.json"))
+
+    @property
+    def lives(self) -> bool:
+        """Whether none of its processes has ended."""
+        return all(map(alive, self.pids))
+
     def send(self, number: int, *ranks: int) -> None:
-        """A signal to some processes, to all without `ranks`."""
-        for rank, pid in enumerate(self.pids):
-            if (not ranks or rank in ranks) and alive(pid):
-                os.kill(pid, number)
+        """A signal to some of the processes that train; without `ranks` to all, and to their launcher first."""
+        pids = self.ranks
+        if self.launched and not ranks:
+            pids = [*self.pids, *pids]
+        for rank, pid in enumerate(pids):
+            if not ranks or rank in ranks:
+                signalled(pid, number)
 
     def wait(self, seconds: float = 120) -> list[int | None]:
-        """The exit statuses, by rank."""
-        return list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
+        """The exit statuses, by rank, or that of the launcher; nothing that it started lives on."""
+        status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
+        end = time.monotonic() + 10
+        while self.launched and any(map(alive, self.children)):
+            assert time.monotonic() < end, f"a process outlives its launcher: {self.text}"
+            time.sleep(0.01)
+        return status
 
     def kill(self) -> None:
         """As a machine that goes away."""
@@ -74,17 +116,27 @@ class Going:
         """What all processes have said, stdout first."""
         out = ""
         for name in ("out", "err"):
-            for rank in range(len(self.pids)):
-                with open(f"{self.said}.{name}.{rank}", encoding="utf-8", errors="replace") as handle:
+            for path in sorted(glob(f"{self.said}.{name}.*")):
+                with open(path, encoding="utf-8", errors="replace") as handle:
                     out += handle.read()
         return out
+
+    def check(self) -> None:
+        """After what has happened: no stack was shown, each checkpoint is whole, and there are as many as before."""
+        assert "Traceback" not in self.text, self.text
+        found = sound(self.out)
+        broken = set(checkpoints(self.out)) - set(found) - self.damaged - (set(self.before) - set(self.sound))
+        assert not broken, f"{broken}: {self.text}"
+        assert len(set(found) | self.damaged) >= len(self.sound), f"of {self.sound} {found} are left: {self.text}"
 
 
 class Runs:
     """Starts bundles as forks of a warm interpreter."""
 
     def __init__(self, python: str, place: str) -> None:
-        self.place, self.count = place, 0
+        self.python, self.place, self.count = python, place, 0
+        self.lasts: dict[str, float] = {}
+        self.sources: dict[str, str] = {}
         self.server = subprocess.Popen(
             [python, os.path.join(HERE, "fault_server.py")], env=environment(), text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -100,19 +152,39 @@ class Runs:
         return dict(json.loads(answer))
 
     def compiled(self, source: str, name: str) -> str:
-        """The bundle of a text, beside the model."""
+        """The bundle of a text, beside the model; a name is of one text."""
+        assert self.sources.setdefault(name, source) == source, f"there is another {name}"
         return compiled(source, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
 
-    def start(self, bundle: str, cwd: str, **environ: str) -> Going:
-        """Every process of the run, as the launcher starts them after its preflight."""
+    def program(self, path: str, *words: str) -> None:
+        """Runs a program that is none of a bundle to its end."""
+        status = self._fork(self.place, 1, path, *words).wait()
+        assert status == [0], status
+
+    def start(self, bundle: str, cwd: str, program: str | None = None, **environ: str) -> Going:
+        """Every process of the run, as the launcher starts them after its preflight; or ``program`` in their place."""
+        words = [os.path.join(bundle, "trainer", "main.py")] if program else []
+        main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
+        world = payload(bundle)["run"]["world_size"]
+        return self._fork(cwd, world, main, *words, **{"XPC_PREFLIGHT": "passed", **environ})
+
+    def launch(self, bundle: str, cwd: str, **environ: str) -> Going:
+        """The launcher that launch.sh becomes after its preflight, in this interpreter."""
+        environ = {"XPC_PREFLIGHT": "passed", "OMP_NUM_THREADS": "1", **environ}
+        script = [os.path.join(bundle, "launch.sh"), "--dry-run"]
+        printed = subprocess.run(script, env=environment(PYTHON=self.python, **environ), check=True, text=True,
+                                 capture_output=True).stdout  # fmt: skip
+        return self._fork(cwd, 0, *shlex.split(printed)[1:], **environ)
+
+    def _fork(self, cwd: str, world: int, program: str, *words: str, **environ: str) -> Going:
+        """A world of 0 is a launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
         said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
-        job = {"bundle": bundle, "cwd": cwd, "words": [], "world": payload(bundle)["run"]["world_size"],
-               "program": None, "said": said, "environ": {"XPC_PREFLIGHT": "passed", **environ}}  # fmt: skip
-        pids = self.ask({"start": job})["pids"]
-        going = Going(self, pids, cwd, said)
-        while not all(os.path.exists(f"{said}.err.{rank}") for rank in range(len(pids))):
+        job = {"cwd": cwd, "words": words, "world": world or 1, "program": program, "said": said,
+               "environ": {"XPC_SAID": said, **environ}}  # fmt: skip
+        going = Going(self, self.ask({"start": job})["pids"], cwd, said, not world)
+        while not all(os.path.exists(f"{said}.err.{rank}") for rank in range(len(going.pids))):
             time.sleep(0.001)
         return going
 
@@ -127,16 +199,36 @@ class Runs:
         """The result of a run that nothing happens to; it is run once."""
         cwd = bundle + ".alone"
         if not os.path.exists(cwd):
+            began = time.monotonic()
             self.finish(bundle, cwd)
+            self.lasts[bundle] = time.monotonic() - began
         return result(os.path.join(cwd, "out"))
 
-    def undisturbed(self, bundle: str, cwd: str) -> tuple[float, dict[str, Any]]:
-        """Seconds and result of a run that nothing happens to, with its rows tokenized by one before."""
-        self.finish(bundle, cwd)
-        shutil.rmtree(os.path.join(cwd, "out"))
-        began = time.monotonic()
-        self.finish(bundle, cwd)
-        return time.monotonic() - began, result(os.path.join(cwd, "out"))
+    def disturbed(
+        self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
+    ) -> Iterator[tuple[Going, Counter[str]]]:
+        """Gives starts of runs, with a tally for the test to note what it has done to each, until that was enough.
+
+        The test waits for the end of each start. The next one is the same command. Runs that nothing more happens to
+        end as one that was left alone: weights to the last bit, each event once, the same steps and samples.
+        """
+        expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
+        while hit.total() < wanted:
+            number += 1
+            cwd = os.path.join(folder, f"run-{number}")
+            out = os.path.join(cwd, "out")
+            while not os.path.exists(os.path.join(out, "summary.json")):
+                starts += 1
+                assert starts < 20 * wanted, "the run never gets anywhere"
+                if hit.total() < wanted:
+                    going = (start or self.start)(bundle, cwd)
+                    yield going, hit
+                    going.check()
+                else:
+                    self.finish(bundle, cwd).check()
+            found = differences(result(out), expected)
+            assert not found, f"run {number}, after {dict(hit)}:\n" + "\n".join(found)
+        print(f"{os.path.basename(bundle)}: {hit.total()} in {number} runs: {dict(hit)}")
 
     def close(self) -> None:
         assert self.server.stdin is not None
@@ -151,6 +243,22 @@ def alive(pid: int) -> bool:
             return handle.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def children(pid: int) -> list[int]:
+    """The processes that one has started."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as handle:
+            return [int(word) for word in handle.read().split()]
+    except OSError:
+        return []
+
+
+def signalled(pid: int, number: int) -> None:
+    """Sends a signal to a process that may be gone."""
+    with suppress(ProcessLookupError):
+        if alive(pid):
+            os.kill(pid, number)
 
 
 def events(out: str) -> list[dict[str, Any]]:
@@ -168,12 +276,21 @@ def checkpoints(out: str) -> list[str]:
     return sorted(found, key=lambda name: int(name.split("-")[1]))
 
 
+def sound(out: str) -> list[str]:
+    """Those of them that are what was written, to the last byte."""
+    paths = [os.path.join(out, name) for name in checkpoints(out)]
+    whole_ones = [
+        one for one in paths if os.path.exists(os.path.join(one, whole.RECORD)) and not whole.broken(one, True)
+    ]
+    return [os.path.basename(one) for one in whole_ones]
+
+
 def result(out: str) -> dict[str, Any]:
     """What must not depend on what happened to the run: the weights to the last bit, every event, and the counts."""
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     kept = ("steps", "epochs", "sequences", "tokens", "first_loss", "last_loss")
-    times = ("seconds", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    times = ("seconds", "step_time", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
     names = [name for name in os.listdir(out) if name.endswith(".safetensors")]
     digests = {}
     for name in names:

@@ -3,6 +3,8 @@
 One JSON object a line: {"start": job} with fork_server's job gives {"pids"}; {"wait": pids, "seconds"} gives {"status"}
 once all have ended, and null for one that had to be killed after that time. As the launcher of a bundle does, it sends
 SIGUSR2 to the others when one has failed.
+
+A job whose program is start.py is a launcher. The processes that it starts are its children and forks, too.
 """
 
 from __future__ import annotations
@@ -10,13 +12,46 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
 
-import fork_server
+import fork_server  # noqa: E402
+
+MAIN = os.path.join("trainer", "main.py")
+
+
+def warm() -> None:
+    """What fork_server imports, and what every run has transformers work out anew."""
+    fork_server.warm()
+    try:
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    except ImportError:  # transformers 4
+        return
+    get_checkpoint_conversion_mapping("qwen2")
+
+
+def fork_what_is_launched() -> None:
+    """From now on a child of this process that is a bundle's program is a fork; it writes beside its launcher."""
+    execute = subprocess.Popen._execute_child
+
+    def fork(self: Any, args: Any, *rest: Any) -> None:
+        words = [os.fspath(one) for one in args]
+        mains = [index for index, one in enumerate(words) if one.endswith(MAIN)]
+        if words[0] != sys.executable or not mains:
+            execute(self, args, *rest)
+            return
+        environ = dict(rest[5] or os.environ)
+        job = {"cwd": os.getcwd(), "said": environ["XPC_SAID"], "world": 1, "environ": environ, "bundle": "",
+               "program": os.path.join(HERE, "as_started.py"), "words": words[mains[0]:]}  # fmt: skip
+        self.pid = fork_server.child(job, 1 + int(environ.get("LOCAL_RANK", "0")), 0)
+        self._child_created = True
+
+    subprocess.Popen._execute_child = fork
 
 
 def wait(pids: list[int], seconds: float) -> list[int | None]:
@@ -51,7 +86,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    fork_server.warm()
+    warm()
+    fork_what_is_launched()
     for line in sys.stdin:
         answers.write(json.dumps(answer(json.loads(line))) + "\n")
         answers.flush()

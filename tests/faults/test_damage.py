@@ -1,4 +1,4 @@
-"""What is cut short, corrupted, full, lost or taken: told in a sentence, and gone on from what is good."""
+"""What is cut short, corrupted or lost, and losses that are no number: told, and gone on from what is good."""
 
 from __future__ import annotations
 
@@ -7,91 +7,25 @@ import os
 import random
 import re
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable
 
 import pytest
 from emitted import NEW, put
-from fault_runs import Going, Runs, checkpoints, differences, events, result, text
+from fault_runs import Going, Runs, checkpoints, events, sound, text
+from moments import pause
 
 from xpc.runtime import checkpoints as checkpoints_of_runtime
 
 pytestmark = pytest.mark.slow
-LONG = 2000
+WORDS = {"nan": "nan", "inf": "infinite"}
+SHAPES = {"one": {"world": 1}, "ddp": {}, "zero2": {"strategy": "zero2"}}
+STEPS = 14
 
 
-def stopped(here: Runs, bundle: str, cwd: str, step: int) -> Going:
-    """A run that was asked to stop after a step, and did."""
-    going = here.start(bundle, cwd)
-    going.until_step(step)
-    going.send(signal.SIGTERM, 0)
-    assert set(going.wait()) == {75}, going.text
-    return going
-
-
-def killed(here: Runs, bundle: str, cwd: str, name: str) -> Going:
-    """A run that was killed once a checkpoint was there."""
-    going = here.start(bundle, cwd)
-    going.until(lambda: name in checkpoints(going.out))
-    going.kill()
-    return going
-
-
-def cut(path: str) -> None:
-    os.truncate(path, os.path.getsize(path) - 7)
-
-
-def flip(path: str) -> None:
-    with open(path, "r+b") as handle:
-        handle.seek(os.path.getsize(path) // 2)
-        byte = handle.read(1)
-        handle.seek(-1, os.SEEK_CUR)
-        handle.write(bytes([byte[0] ^ 1]))
-
-
-DAMAGES = {
-    "cut": ("one", "model.safetensors", cut, "model.safetensors is missing or cut off"),
-    "corrupted": (
-        "one",
-        "optimizer.pt",
-        flip,
-        "optimizer.pt is corrupted (its sha256 is not that of what was written)",
-    ),
-    "lost": ("one", "rng_state.pth", os.remove, "rng_state.pth is missing"),
-    "record": ("one", "xpc_files.json", cut, "xpc_files.json is cut off"),
-    "shard": (
-        "zero2",
-        "global_step9/zero_pp_rank_1_mp_rank_00_optim_states.pt",
-        flip,
-        "_rank_00_optim_states.pt is corr",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_passed_over(runs: Callable[[str], Runs], tmp_path: object, damage: str) -> None:
-    kind, name, do, reason = DAMAGES[damage]
-    here = runs(NEW)
-    shape = {"world": 1} if kind == "one" else {"world": 2, "strategy": "zero2"}
-    bundle = here.compiled(text(steps=14, save="every=3 keep=2", every=1, **shape), f"damage-{kind}")  # type: ignore[arg-type]
-    cwd = os.path.join(str(tmp_path), "cwd")
-    going = killed(here, bundle, cwd, "checkpoint-9")
-    assert checkpoints(going.out)[-1] == "checkpoint-9"
-    do(os.path.join(going.out, "checkpoint-9", name))
-    again = here.start(bundle, cwd)
-    again.until_step(7)
-    again.send(signal.SIGTERM)
-    assert set(again.wait()) == {75}, again.text
-    assert "checkpoint-9 is skipped: " in again.text
-    assert reason in again.text
-    assert "going on from checkpoint-6" in again.text
-    # The broken one counts for nothing: `keep = 2` left the one that was gone on from.
-    left = checkpoints(again.out)
-    assert left[0] == "checkpoint-6"
-    assert len(left) == 2
-    here.finish(bundle, cwd)
-    assert differences(result(again.out), here.alone(bundle)) == []
+def compiled(here: Runs, kind: str) -> str:
+    source = text(steps=STEPS, save="every=3 keep=2", every=1, **SHAPES[kind])  # type: ignore[arg-type]
+    return here.compiled(source, f"damage-{kind}")
 
 
 def hurt(path: str, chance: random.Random) -> str:
@@ -112,17 +46,50 @@ def hurt(path: str, chance: random.Random) -> str:
     return what
 
 
+def files(folder: str) -> list[str]:
+    return sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+
+
+@pytest.mark.parametrize("kind", ["one", "zero2"])
+def test_a_damaged_checkpoint_is_passed_over(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+) -> None:
+    here = runs(NEW)
+    bundle = compiled(here, kind)
+    for going, hit in here.disturbed(bundle, str(tmp_path), 3):
+        pause(here, going, bundle, chance)
+        while going.lives and len(checkpoints(going.out)) < 2:
+            time.sleep(0.01)
+        going.kill()
+        good = sound(going.out)
+        if len(good) < 2 or going.done:
+            continue
+        path = chance.choice(files(os.path.join(going.out, good[-1])))
+        what = hurt(path, chance)
+        going.damaged.add(good[-1])
+        hit[f"{what}: {os.path.relpath(path, going.out)}"] += 1
+        again = here.start(bundle, going.cwd)
+        again.until(lambda again=again: "going on from checkpoint-" in again.text)  # type: ignore[misc]
+        assert f"{good[-1]} is skipped: " in again.text, (dict(hit), again.text)
+        assert f"going on from {good[-2]}\n" in again.text, (dict(hit), again.text)
+        pause(here, again, bundle, chance)
+        again.kill()
+        # The broken one counts for nothing: what was gone on from stays until there are two that are newer.
+        again.check()
+
+
 def test_whatever_happens_to_a_file_is_found(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
     here = runs(NEW)
-    bundle = here.compiled(text(steps=14, save="every=3 keep=2", every=1, world=2, strategy="zero2"), "damage-zero2")
-    going = killed(here, bundle, os.path.join(str(tmp_path), "cwd"), "checkpoint-9")
+    going = here.start(compiled(here, "zero2"), os.path.join(str(tmp_path), "cwd"))
+    going.until(lambda: "checkpoint-9" in checkpoints(going.out))
+    going.kill()
     newest = os.path.join(going.out, "checkpoint-9")
-    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(newest) for name in names)
     assert checkpoints_of_runtime.newest_complete(going.out, 2, True, digests=True)[0] == newest
+    found_there = files(newest)
     for number in range(100):
-        path = chance.choice(files)
+        path = chance.choice(found_there)
         with open(path, "rb") as handle:
             before = handle.read()
         what = hurt(path, chance)
@@ -133,140 +100,148 @@ def test_whatever_happens_to_a_file_is_found(
             handle.write(before)
 
 
-def test_another_run_in_the_folder_is_refused(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    here = runs(NEW)
-    bundle = here.compiled(text(world=1, steps=LONG, every=1, save="every=never"), "live")
-    first = here.start(bundle, str(tmp_path))
-    first.until_step(1)
-    second = here.start(bundle, str(tmp_path))
-    assert second.wait() == [1]
-    assert second.text.count("a run is training into") == 1
-    before = len(events(first.out))
-    first.until_step(before + 1)  # it is none the worse
-    first.kill()
-    third = here.start(bundle, str(tmp_path))  # and a killed one holds nothing
-    third.until(lambda: "no complete checkpoint to go on from: starting anew" in third.text)
-    third.kill()
+def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
+    """A start that ends before it trains, with one sentence."""
+    going = here.start(bundle, cwd, **environ)
+    status = going.wait()
+    assert 1 in status, f"{status}: {going.text}"
+    assert set(status) <= {1, -signal.SIGUSR2}, f"{status}: {going.text}"
+    assert going.text.count("error: ") == 1, going.text
+    assert "Traceback" not in going.text, going.text
+    return going
 
 
-def test_a_lost_data_file_is_named_and_waited_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
+@pytest.mark.parametrize("kind", ["one", "ddp"])
+def test_a_lost_data_file_is_named_and_waited_for(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+) -> None:
+    """A run that has read its rows goes on without their file; no other start does, until the very file is back."""
     here = runs(NEW)
     with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
-        put(here.place, {"lost.jsonl": handle.read()})
-    source = text(world=1, steps=9, every=1, save="every=4").replace("messages.jsonl", "lost.jsonl")
-    bundle = here.compiled(source, "lost")
-    data = os.path.join(bundle, "data")
-    data, aside = os.path.join(data, os.listdir(data)[0]), os.path.join(here.place, "aside")
-    cwd = os.path.join(str(tmp_path), "cwd")
-    killed(here, bundle, cwd, "checkpoint-4")
-    os.rename(data, aside)
-    for preflight in ("passed", ""):
-        refused = here.start(bundle, cwd, XPC_PREFLIGHT=preflight)
-        assert refused.wait() == [1]
-        assert os.path.basename(data) in refused.text
-        assert "Traceback" not in refused.text
-    with open(aside, encoding="utf-8") as handle:
-        put(here.place, {os.path.relpath(data, here.place): handle.read().replace("red", "tan")})
-    changed = here.start(bundle, cwd)
-    assert changed.wait() == [1]
-    assert "is not the file that this bundle was compiled with" in changed.text
-    os.rename(aside, data)
-    here.finish(bundle, cwd)
-    assert differences(result(os.path.join(cwd, "out")), here.alone(bundle)) == []
+        rows = handle.read()
+    put(here.place, {"lost.jsonl": rows})
+    source = text(steps=9, every=1, save="every=2 keep=2", **SHAPES[kind])  # type: ignore[arg-type]
+    bundle = here.compiled(source.replace("messages.jsonl", "lost.jsonl"), f"lost-{kind}")
+    data = os.path.join(bundle, "data", os.listdir(os.path.join(bundle, "data"))[0])
+    aside, name = os.path.join(here.place, "aside"), os.path.basename(data)
 
+    def start(bundle: str, cwd: str) -> Going:
+        if chance.random() < 1 / 3:
+            os.rename(data, aside)  # lost before it starts
+        return here.start(bundle, cwd)
 
-@pytest.fixture
-def small(tmp_path: object) -> Iterator[str]:
-    """A folder on a disk of 4 MiB: one checkpoint of the tiny model, and not two."""
-    folder = os.path.join(str(tmp_path), "small")
-    os.mkdir(folder)
-    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode and not os.environ.get("XPC_EVERY_TEST"):
-        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(path: str) -> None:
-    """To the last byte."""
-    with suppress(OSError), open(path, "wb", buffering=0) as handle:
-        while True:
-            handle.write(bytes(4096))
-
-
-def grow(folder: str) -> None:
-    subprocess.run(["mount", "-o", "remount,size=64m", folder], check=True)
-
-
-@pytest.mark.parametrize("kind", ["one", "zero2"])
-def test_a_full_disk_while_saving(runs: Callable[[str], Runs], tmp_path: object, small: str, kind: str) -> None:
-    here = runs(NEW)
-    shape = {"world": 1} if kind == "one" else {"world": 2, "strategy": "zero2"}
-    bundle = here.compiled(text(steps=14, save="every=3 keep=2", every=1, **shape), f"damage-{kind}")  # type: ignore[arg-type]
-    full = here.start(bundle, small)
-    status = full.wait()
-    assert 1 in status, full.text
-    assert None not in status, full.text
-    told = re.search(r"checkpoint-(\d+) cannot be written to .*: No space left on device; free some space, and the "
-                     r"same command goes on from (checkpoint-\d+)\n", full.text)  # fmt: skip
-    assert told is not None, full.text
-    good = f"checkpoint-{int(told[1]) - 3}"
-    assert told[2] == good
-    assert "Traceback" not in full.text, full.text
-    assert checkpoints(full.out)[-1] == good
-    grow(small)
-    again = here.finish(bundle, small)
-    assert f"going on from {good}" in again.text
-    assert differences(result(again.out), here.alone(bundle)) == []
-
-
-def test_a_full_disk_while_logging(runs: Callable[[str], Runs], tmp_path: object, small: str) -> None:
-    here = runs(NEW)
-    bundle = here.compiled(text(world=1, steps=40, every=1, save="every=3 keep=1"), "logging")
-    going = here.start(bundle, small)
-    going.until(lambda: checkpoints(going.out) == ["checkpoint-3"])
-    going.send(signal.SIGSTOP)
-    fill(os.path.join(small, "filler"))
-    going.send(signal.SIGCONT)
-    assert going.wait() == [1]
-    assert "cannot be written" in going.text or "metrics.jsonl: No space left on device" in going.text
-    assert "free some space, and the same command goes on from " in going.text
-    assert "Traceback" not in going.text, going.text
-    os.remove(os.path.join(small, "filler"))
-    grow(small)
-    here.finish(bundle, small)
-    assert differences(result(going.out), here.alone(bundle)) == []
-
-
-DIVERGES = text(steps=5, every=1, save="every=1 keep=2").replace("lr=1e-3", "lr=1e18")
-
-
-def test_a_loss_that_is_no_number_stops_the_run(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    here = runs(NEW)
-    bundle = here.compiled(DIVERGES, "diverges")
-    for _ in range(2):  # once more from the checkpoint: it is as good as it was
-        going = here.start(bundle, str(tmp_path))
+    for going, hit in here.disturbed(bundle, str(tmp_path), 4, start):
+        if not os.path.exists(aside):
+            pause(here, going, bundle, chance)
+            moment, late = going.moment, chance.randrange(len(going.pids))
+            if len(going.pids) > 1:  # one process is behind the other, which may have read the file by then
+                going.send(signal.SIGSTOP, late)
+                time.sleep(chance.uniform(0, 0.3))
+            os.rename(data, aside)
+            time.sleep(chance.uniform(0, 0.3))
+            going.send(signal.SIGCONT, late)
+            pause(here, going, bundle, chance)
+        else:
+            moment = "before"
+        if chance.random() < 0.5:
+            going.send(signal.SIGKILL)
         status = going.wait()
-        assert 1 in status
-        assert set(status) <= {1, -signal.SIGUSR2}  # the launcher sends away whom the other left behind
-        assert going.text.count("error: the loss is nan at step 2; nothing is saved of it (checkpoint-1 is") == 1
-        assert "Traceback" not in going.text
-        assert checkpoints(going.out) == ["checkpoint-1"]
-        assert not os.path.exists(os.path.join(going.out, "model.safetensors"))
-    assert "going on from checkpoint-1" in going.text
+        assert None not in status, going.text
+        if 1 in status:
+            assert name in going.text, going.text
+        hit[f"lost while {moment}, ended with {status}"] += 1
+        if going.done:
+            os.rename(aside, data)
+            continue
+        assert name in refused(here, bundle, going.cwd).text
+        with open(data, "w", encoding="utf-8") as handle:
+            handle.write(rows.replace("red", "tan"))
+        other = refused(here, bundle, going.cwd, XPC_PREFLIGHT="" if kind == "one" else "passed")
+        assert "is not the file that this bundle was compiled with" in other.text
+        os.rename(aside, data)
 
 
-def test_a_loss_that_is_no_number_is_allowed_where_written(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs], tmp_path: object) -> None:
     here = runs(NEW)
-    bundle = here.compiled(DIVERGES.replace("precision fp32", "precision fp32(nan=allow)"), "allowed")
-    going = here.finish(bundle, str(tmp_path))
-    assert going.text.count("the loss is nan at step 2; training goes on") == 1
-    with open(os.path.join(going.out, "metrics.jsonl"), encoding="utf-8") as handle:
-        lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]  # JSON has no word NaN
-    assert [event["loss"] for event in lines][1:] == ["nan"] * 4
-    with open(os.path.join(going.out, "summary.json"), encoding="utf-8") as handle:
-        assert json.load(handle, parse_constant=pytest.fail)["last_loss"] == "nan"
+    bundle = here.compiled(text(steps=3), "alone")
+    data = os.path.join(bundle, "data", os.listdir(os.path.join(bundle, "data"))[0])
+    going = here.start(bundle, str(tmp_path), "faulty.py", XPC_LOST=data)
+    status = going.wait()
+    assert status == [-signal.SIGUSR2, 1], going.text
+    assert going.text.count("error: cannot read messages.jsonl (train): ") == 1, going.text
+    assert data in going.text
+    assert "Traceback" not in going.text, going.text
+
+
+@pytest.mark.parametrize("kind", ["ddp", "zero2"])
+def test_a_step_that_was_computed_wrong_is_done_again(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+) -> None:
+    """One loss of one process is no number: the run stops with the step, and goes on from a checkpoint before it."""
+    here = runs(NEW)
+    bundle = compiled(here, kind)
+    drawn = ["", 0]
+
+    def start(bundle: str, cwd: str) -> Going:
+        there = checkpoints(os.path.join(cwd, "out"))
+        first = int(there[-1].split("-")[1]) if there else 0
+        drawn[:] = chance.choice(["nan", "inf"]), chance.randint(first + 1, STEPS)
+        where = f"{drawn[0]} {drawn[1]} {chance.randrange(2)} {chance.randint(1, 2)}"
+        return here.start(bundle, cwd, "faulty.py", XPC_BAD=where)
+
+    for going, hit in here.disturbed(bundle, str(tmp_path), 3, start):
+        status = going.wait()
+        assert 1 in status, f"{drawn}: {going.text}"
+        assert set(status) <= {1, -signal.SIGUSR2}, f"{status}: {going.text}"
+        word, step = WORDS[str(drawn[0])], int(drawn[1])
+        good = (step - 1) // 3 * 3
+        told = f"checkpoint-{good} is the newest one" if good else "there is no checkpoint yet"
+        assert going.text.count(f"error: the loss is {word} at step {step}; nothing is saved of it ({told})") == 1
+        assert checkpoints(going.out)[-1:] == ([f"checkpoint-{good}"] if good else [])
+        assert all(event["step"] < step for event in events(going.out))
+        hit[f"{word} at step {step}"] += 1
+
+
+def test_a_loss_that_is_no_number_is_allowed_where_written(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+) -> None:
+    here = runs(NEW)
+    source = text(world=1, steps=9, every=1, save="every=never").replace("precision fp32", "precision fp32(nan=allow)")
+    bundle = here.compiled(source, "allowed")
+    for number in range(3):
+        word, step, batch = chance.choice(list(WORDS)), chance.randint(1, 9), chance.randint(1, 4)
+        cwd = os.path.join(str(tmp_path), str(number))
+        going = here.start(bundle, cwd, "faulty.py", XPC_BAD=f"{word} {step} 0 {batch}")
+        assert going.wait() == [0], going.text
+        assert going.text.count(f"the loss is {WORDS[word]} at step {step}; training goes on") == 1
+        assert going.text.count("training goes on") == 1
+        with open(os.path.join(going.out, "metrics.jsonl"), encoding="utf-8") as handle:
+            lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]  # JSON has no word NaN
+        assert [line["step"] for line in lines] == list(range(1, 10))
+        assert all(isinstance(line["loss"], float) for line in lines[: step - 1])
+        assert [line["loss"] for line in lines][step - 1 :] == [word] + ["nan"] * (9 - step)
+        with open(os.path.join(going.out, "summary.json"), encoding="utf-8") as handle:
+            assert json.load(handle, parse_constant=pytest.fail)["last_loss"] == (word if step == 9 else "nan")
+
+
+def test_weights_that_overflow_stop_the_run(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+) -> None:
+    here = runs(NEW)
+    rate = f"{10 ** chance.uniform(9, 18.9):.3e}".replace("+", "")
+    source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
+    bundle = here.compiled(source.replace("lr=1e-3", f"lr={rate}"), "diverges")
+    steps = []
+    for _ in range(2):  # once more from the checkpoint: it is as good as it was
+        going = refused(here, bundle, str(tmp_path))
+        told = re.search(
+            r"error: the loss is (nan|infinite) at step (\d+); nothing is saved of it \((\S+) is", going.text
+        )
+        assert told is not None, going.text
+        steps.append(int(told[2]))
+        good = [f"checkpoint-{one}" for one in range(1, steps[0])][-2:]
+        assert told[3] == good[-1]
+        assert checkpoints(going.out) == good
+        assert not os.path.exists(os.path.join(going.out, "model.safetensors"))
+    assert steps[0] == steps[1]
+    assert f"going on from {good[-1]}" in going.text

@@ -10,7 +10,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-
 from stacks import REPOSITORY
 
 from xpc.runtime import signals, steady, whole

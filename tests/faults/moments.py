@@ -1,0 +1,100 @@
+"""Random moments of a run, and what happens to it then: a kill, or the wish to stop."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+from fault_runs import Going, Runs, checkpoints, events, signalled
+from stacks import payload
+
+
+def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
+    """Until a random moment of this start: before the first step, at or after a step of those that are left, or in a
+    save, where there is one up to that step."""
+    steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
+    first = int(going.before[-1].split("-")[1]) if going.before else 0
+    step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])
+    end = time.monotonic() + 120
+    while where != "start" and going.lives and going.reached() < step:
+        assert time.monotonic() < end, f"the run stands still: {going.text}"
+        if where == "save" and going.moment == "saving":
+            break
+        time.sleep(0.002)
+    until = time.monotonic() + chance.uniform(0, {"start": 0.4 * lasts, "save": 0.05, "step": 2 * lasts / steps}[where])
+    while time.monotonic() < until and going.lives:
+        time.sleep(0.001)
+
+
+def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
+    """kill -9 of a process, or of all."""
+    for going, hit in here.disturbed(bundle, folder, wanted):
+        pause(here, going, bundle, chance)
+        node = len(going.pids) == 1 or chance.random() < 0.5
+        if going.lives:
+            hit[f"{'node' if node else 'rank'}, {going.moment}"] += 1
+        going.send(signal.SIGKILL, *([] if node else [chance.randrange(len(going.pids))]))
+        assert None not in going.wait(60), f"a process outlives the others: {going.text}"
+
+
+def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
+    """kill -9 of the launcher, of a process, or of all. Nothing is sent to the others: they end with each other."""
+    for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
+        pause(here, going, bundle, chance)
+        ranks = going.ranks
+        who = chance.choice(["launcher", "launcher", "rank", "node"] if ranks else ["launcher"])
+        if going.lives:
+            hit[f"{who}, {going.moment}"] += 1
+        if who == "launcher":
+            signalled(going.pids[0], signal.SIGKILL)
+        else:
+            going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
+        status = going.wait(60)
+        # Of two processes that have ended when the launcher looks, one was killed, and one could not go on without it.
+        told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 1: "another process of the run has ended"}
+        assert status[0] in told, f"{status}: {going.text}"
+        assert told[status[0]] in going.text, f"{status}: {going.text}"
+
+
+def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
+    """SIGTERM or SIGUSR1 to a process, or to all, once or twice."""
+    for going, hit in here.disturbed(bundle, folder, wanted):
+        pause(here, going, bundle, chance)
+        ranks = [] if chance.random() < 0.5 else [chance.randrange(len(going.pids))]
+        number = chance.choice([signal.SIGTERM, signal.SIGUSR1])
+        training = bool(events(going.out)) and going.lives
+        for _ in range(chance.choice([1, 2])):
+            going.send(number, *ranks)
+            time.sleep(0.02)
+        status = going.wait(60)
+        assert None not in status, f"the run does not stop: {going.text}"
+        if set(status) == {0}:
+            continue  # it was done
+        hit[f"{number.name} to {'one' if ranks else 'all'}, {'training' if training else 'starting'}"] += 1
+        # Before the first step each process ends by itself: the others are sent away by the launcher.
+        assert 75 in status or -number in status, f"{status}: {going.text}"
+        if training and "before the first step" not in going.text and "stopped as asked" in going.text:
+            assert set(status) == {75}, f"{status}: {going.text}"
+            assert checkpoints(going.out) != going.before or "evaluat" in bundle, going.text
+
+
+def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
+    """The same to the launcher, to a process, or to all, as a scheduler does that knows no better: the status is 75."""
+    for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
+        pause(here, going, bundle, chance)
+        ranks = going.ranks
+        who = chance.choice(["launcher", "rank", "all"] if ranks else ["launcher"])
+        number = chance.choice([signal.SIGTERM, signal.SIGUSR1])
+        if who == "launcher":
+            signalled(going.pids[0], number)
+        else:
+            going.send(number, *([] if who == "all" else [chance.randrange(len(ranks))]))
+        status = going.wait(60)
+        if status == [0]:
+            continue  # it was done
+        hit[f"{number.name} to {who}, {going.moment}"] += 1
+        early = status == [-number] and not ranks  # its interpreter had not yet begun to hear it
+        assert status == [75] or early, f"{status}: {going.text}"
+        # Twice where a fork has its launcher's handler for a moment yet, as no process has that was started.
+        assert early or "launch.sh: stopped as asked" in going.text, going.text

@@ -1,0 +1,133 @@
+"""The output folder: its disk is full at a random moment, to a random byte; and another run wants it, too."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from emitted import NEW
+from fault_runs import Going, Runs, text
+from moments import pause
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def small(tmp_path: object) -> Iterator[str]:
+    """A folder on a disk of its own, of 64 MiB."""
+    folder = os.path.join(str(tmp_path), "small")
+    os.mkdir(folder)
+    words = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode and not os.environ.get("XPC_EVERY_TEST"):
+        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(path: str, left: int) -> None:
+    """All of a disk but some bytes, in its pages."""
+    disk = os.statvfs(os.path.dirname(path))
+    with open(path, "wb") as handle:
+        os.posix_fallocate(handle.fileno(), 0, max(1, disk.f_bavail - left // disk.f_frsize) * disk.f_frsize)
+
+
+DISKS = {
+    "one": (4, text(world=1, steps=14, save="every=3 keep=2", every=1)),
+    "zero2": (3, text(strategy="zero2", steps=14, save="every=3 keep=2", every=1)),
+    "logging": (2, text(world=1, steps=40, save="every=never", every=1)),
+}
+"""How often, and what is written: a checkpoint is of 2 MiB, and a line of the log of 150 bytes."""
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_a_full_disk_is_told_and_the_same_command_goes_on(
+    runs: Callable[[str], Runs], chance: random.Random, small: str, kind: str
+) -> None:
+    wanted, source = DISKS[kind]
+    here = runs(NEW)
+    bundle, filler = here.compiled(source, f"disk-{kind}"), os.path.join(small, "filler")
+    left = 0
+
+    def start(bundle: str, cwd: str) -> Going:
+        nonlocal left
+        left = chance.choice([0, chance.randrange(2 << 20)]) if kind != "logging" else 0
+        if chance.random() < 1 / 4:
+            fill(filler, left)  # before it starts
+        return here.start(bundle, cwd)
+
+    for going, hit in here.disturbed(bundle, small, wanted, start):
+        moment = "before"
+        if not os.path.exists(filler):
+            pause(here, going, bundle, chance)
+            going.send(signal.SIGSTOP)
+            moment = going.moment
+            fill(filler, left)
+            going.send(signal.SIGCONT)
+        status = going.wait()
+        os.remove(filler)
+        assert None not in status, going.text
+        if not any(status):
+            continue  # it was done, or there was room enough
+        hit[f"{moment}, {left >> 10} KiB left"] += 1
+        assert 1 in status, f"{status}: {going.text}"
+        told = re.findall(r"error: .*No space left on device; free some space, and the same command (.*)", going.text)
+        assert told, going.text
+        assert all(one.startswith(("goes on from ", "starts anew")) for one in told), told
+
+
+REFUSALS = ("a run is training into", "holds this run, finished")
+
+
+def test_a_second_run_is_refused_at_every_moment_of_the_first(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+) -> None:
+    """Also of one that stands still. Whoever takes the folder has it to the end, and the other one ends at once."""
+    here = runs(NEW)
+    bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
+    for going, hit in here.disturbed(bundle, str(tmp_path), 4):
+        still, killed = chance.random() < 0.75, chance.random() < 0.5
+        pause(here, going, bundle, chance)
+        if still:
+            going.send(signal.SIGSTOP)
+        moment, lived = going.moment, going.lives
+        second = here.start(bundle, going.cwd, XPC_PREFLIGHT=chance.choice(["passed", ""]))
+        other = second.wait()
+        if still and killed:
+            going.send(signal.SIGKILL)
+        going.send(signal.SIGCONT)
+        status = going.wait()
+        second.check()
+        # The second one wins where the first had not taken the folder yet.
+        loser, lost = (second, other) if other != [0] else (going, status)
+        if lost != [-signal.SIGKILL]:
+            assert lost == [1], f"{status} {other}: {loser.text}"
+            assert sum(loser.text.count(one) for one in REFUSALS) == 1, loser.text
+        assert loser is going or status == ([-signal.SIGKILL] if still and killed and lived else [0]), going.text
+        if lived:
+            hit[f"{moment}, {'still' if still else 'running'}, second ended with {other}"] += 1
+
+
+def test_a_second_run_does_the_first_no_harm(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+) -> None:
+    here = runs(NEW)
+    bundle = here.compiled(text(world=1, steps=2000, every=1, save="every=never"), "live")
+    first = here.start(bundle, str(tmp_path))
+    first.until_step(chance.randint(1, 20))
+    second = here.start(bundle, str(tmp_path))
+    assert second.wait() == [1]
+    assert second.text.count("a run is training into") == 1
+    first.until_step(first.reached() + 1)
+    first.kill()
+    third = here.start(bundle, str(tmp_path))  # a killed one holds nothing
+    third.until(lambda: "no complete checkpoint to go on from: starting anew" in third.text)
+    third.kill()
