@@ -21,7 +21,7 @@ help: ## show this list
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about half an hour)
+test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about a quarter of an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 

@@ -32,6 +32,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ALL_SLOW in collection_path.read_text(encoding="utf-8") else None
 
 
+EARLY = "tests/launch/"
+"""Few tests of the slow tier, each of which waits minutes for a scheduler: they wait while the others run."""
+
+
 class Shared(LoadFileScheduling):
     """A file to a process, as the names of tests say it: pytest 9 loses the groups that xdist 3.8 makes of marks."""
 
@@ -41,14 +45,19 @@ class Shared(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """For the slow tier; the fast one keeps the scheduler that it asks for."""
-    return Shared(config, log) if config.getoption("dist") == "loadfile" else None
+    """For the slow tier, in the order of the collection; the fast one keeps the scheduler that it asks for."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return Shared(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Those of the stack come first."""
+    """Of the fast tests those of the stack come first; of the others those that wait long, and the proofs last."""
     if config.option.markexpr == FAST:
         items.sort(key=lambda item: item.path.name not in STACK)
+    else:
+        items.sort(key=lambda item: (item.path.name == ALONE, not item.nodeid.startswith(EARLY)))
 
 
 @pytest.hookimpl(wrapper=True)
