@@ -1,4 +1,4 @@
-"""What is collected, and how tests are shared out over processes.
+"""What is collected, how tests are shared out over processes, and what is drawn at random.
 
 Of the slow ones (``--dist loadfile``) a file stays together, proofs do not; of the fast ones those of the stack do.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import random
 from collections.abc import Generator
 from pathlib import Path
 
@@ -76,3 +78,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """What the stack's modules are stays, too."""
     if item.path.name in STACK and (nextitem is None or nextitem.path.name not in STACK):
         gc.freeze()
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Random moments. XPC_SEED repeats them; what was drawn is printed, and pytest shows it of a test that failed."""
+    seed = int(os.environ.get("XPC_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"{request.node.name}: XPC_SEED={seed}")
+    return random.Random(f"{seed} {request.node.name}")

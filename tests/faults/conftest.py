@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 
@@ -50,11 +49,3 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], R
     yield of
     for one in made.values():
         one.close()
-
-
-@pytest.fixture
-def chance(request: pytest.FixtureRequest) -> random.Random:
-    """Random moments. XPC_SEED repeats them; what was drawn is printed, and pytest shows it of a test that failed."""
-    seed = int(os.environ.get("XPC_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"{request.node.name}: XPC_SEED={seed}")
-    return random.Random(f"{seed} {request.node.name}")

@@ -43,7 +43,7 @@ def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes; a third, where a test asks for it, is the vLLM server's."""
+    """Two nodes; others where a test asks for them: for the vLLM server, or in the place of those that are lost."""
     lacking = missing()
     if lacking:
         why = f"{', '.join(lacking)} of Debian's slurm-wlm and munge are not installed"
@@ -51,7 +51,7 @@ def cluster() -> Iterator[Cluster]:
             pytest.fail(why)
         pytest.skip(why)
     folder = tempfile.mkdtemp(prefix="slurm-")  # short: the path of a socket has 107 characters
-    made = Cluster(folder, nodes=3)
+    made = Cluster(folder, nodes=4)
     try:
         made.start()
         yield made

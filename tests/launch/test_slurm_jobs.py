@@ -116,7 +116,7 @@ def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> No
 def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
-    other = cluster.run("srun", "--partition=urgent", "--nodes=2", "--exclusive", "true", seconds=120)
+    other = cluster.run("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true", seconds=120)
     assert other.returncode == 0, other.stderr
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
@@ -133,7 +133,8 @@ def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_p
         job = cluster.wait(number)
     finally:
         cluster.start_node("node1")
-    assert (job["JobState"], job["Restarts"], job["NodeList"]) == ("COMPLETED", "1", "node[2-3]"), log(str(tmp_path))
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
+    assert "node1" not in cluster.run("scontrol", "show", "hostnames", job["NodeList"]).stdout.split()
 
 
 def test_a_member_of_a_sweep_is_queued_again_alone(cluster: Cluster, tmp_path: Path) -> None:
