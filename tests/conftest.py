@@ -1,6 +1,6 @@
 """What is collected, how tests are shared out over processes, and what is drawn at random.
 
-Of the slow ones (``--dist loadfile``) a file stays together, proofs do not; of the fast ones those of the stack do.
+Of the slow ones (``--dist loadfile``) a file stays together; proofs do not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,6 @@ from xdist.scheduler import LoadFileScheduling
 
 ALONE = "test_proofs.py"
 """The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
-STACK = (
-    "test_runtime_data.py", "test_data_as_written.py", "test_mixture.py", "test_runtime_rows.py",
-    "test_runtime_frozen.py", "test_templates.py", "test_runtime_server.py",
-    "test_whole.py",
-)  # fmt: skip
-"""Files whose fast tests import torch and what stands on it: they come first, and so one process has them all."""
 FAST = "not slow"
 ALL_SLOW = "\npytestmark = pytest.mark.slow"
 
@@ -55,10 +49,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the fast tests those of the stack come first; of the others those that wait long, and the proofs last."""
-    if config.option.markexpr == FAST:
-        items.sort(key=lambda item: item.path.name not in STACK)
-    else:
+    """Of the slow ones, those that wait long come first, and the proofs last."""
+    if config.option.markexpr != FAST:
         items.sort(key=lambda item: (item.path.name == ALONE, not item.nodeid.startswith(EARLY)))
 
 
@@ -72,12 +64,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.enable()
         atexit.register(gc.unfreeze)  # some libraries count what is left at the end
-
-
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What the stack's modules are stays, too."""
-    if item.path.name in STACK and (nextitem is None or nextitem.path.name not in STACK):
-        gc.freeze()
 
 
 @pytest.fixture

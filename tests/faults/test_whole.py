@@ -15,6 +15,8 @@ from stacks import REPOSITORY
 from xpc.runtime import signals, steady, whole
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 
 def checkpoint(out: str, name: str = "checkpoint-2") -> str:
     """Written aside, as two processes do."""

@@ -18,6 +18,8 @@ from xpc.runtime import bundle as bundles
 from xpc.runtime import data
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:

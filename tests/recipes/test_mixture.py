@@ -17,6 +17,8 @@ from compile_support import checked, codes, compiled, put
 from xpc.runtime import bundle as bundles
 from xpc.runtime import data as runtime
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:

@@ -14,6 +14,8 @@ from copy_published import TEMPLATES, digested, renderings
 from recipe_support import REPOSITORY, SPECS, table
 from template_support import PLAIN, cases, render
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:

@@ -14,6 +14,8 @@ from xpc.runtime import data, sources
 from xpc.runtime import rows as shapes
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:

@@ -13,6 +13,8 @@ from xpc.runtime.errors import RunError
 if TYPE_CHECKING:
     from layered import Model
 
+pytestmark = pytest.mark.slow
+
 
 def model(tied: bool = False) -> Model:
     pytest.importorskip("torch")

@@ -20,6 +20,8 @@ from xpc.runtime import preflight
 from xpc.runtime.bundle import Bundle, read
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 STATE = {"optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"}
 
 

@@ -14,6 +14,8 @@ from xpc.runtime import data, sources
 from xpc.runtime import rows as shapes
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 ASK = {"role": "user", "content": "2?"}
 GOOD, BAD = ({"role": "assistant", "content": one} for one in ("4", "5"))
 PAIR, JUDGED, PROMPT = source("x", "preference"), source("x", "unpaired"), source("x", "prompt")

@@ -16,6 +16,8 @@ from xpc.runtime import server
 from xpc.runtime.bundle import Bundle
 from xpc.runtime.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 
 def bundle(target: str = "trl-1.16", port: int | None = 8001, **model: object) -> Bundle:
     facts = plan(target, "/models/tiny", [])
