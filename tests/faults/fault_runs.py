@@ -23,6 +23,8 @@ from tiny_runs import spec
 from xpc.runtime import whole
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+KEPT = 2
+"""Checkpoints: `keep` of every spec here that has one."""
 GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
 
 
@@ -122,12 +124,16 @@ class Going:
         return out
 
     def check(self) -> None:
-        """After what has happened: no stack was shown, each checkpoint is whole, and there are as many as before."""
+        """After what has happened: no stack was shown, each checkpoint is whole, and there are as many as before.
+
+        A kill between a save and the deletion that follows it leaves one more than are kept.
+        """
         assert "Traceback" not in self.text, self.text
         found = sound(self.out)
         broken = set(checkpoints(self.out)) - set(found) - self.damaged - (set(self.before) - set(self.sound))
         assert not broken, f"{broken}: {self.text}"
-        assert len(set(found) | self.damaged) >= len(self.sound), f"of {self.sound} {found} are left: {self.text}"
+        least = min(len(self.sound), KEPT)
+        assert len(set(found) | self.damaged) >= least, f"of {self.sound} {found} are left: {self.text}"
 
 
 class Runs:
