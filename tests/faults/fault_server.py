@@ -25,16 +25,6 @@ import fork_server  # noqa: E402
 MAIN = os.path.join("trainer", "main.py")
 
 
-def warm() -> None:
-    """What fork_server imports, and what every run has transformers work out anew."""
-    fork_server.warm()
-    try:
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-    except ImportError:  # transformers 4
-        return
-    get_checkpoint_conversion_mapping("qwen2")
-
-
 def fork_what_is_launched() -> None:
     """From now on a child of this process that is a bundle's program is a fork; it writes beside its launcher."""
     execute = subprocess.Popen._execute_child
@@ -86,7 +76,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    warm()
+    fork_server.warm()
     fork_what_is_launched()
     for line in sys.stdin:
         answers.write(json.dumps(answer(json.loads(line))) + "\n")
