@@ -1,0 +1,96 @@
+"""Whatever stands in the small files of an output folder, it is an answer: gone on from, or passed over, and no traceback.
+
+Each file is written anew with each kind of content that a disk, a copy or a hand can leave there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_runtime_bundle import archive, checkpoint, made, recorded
+
+from xpc.runtime import checkpoints, output, whole
+from xpc.runtime.errors import RunError
+
+CONTENTS = {
+    "no UTF-8": b"global_step4\xb9",
+    "NUL": b"global\0step4",
+    "empty": b"",
+    "spaces": b"  \n",
+    "a list": b"[1, 2]",
+    "a text": b'"step"',
+    "null": b"null",
+    "nested": b"[" * 100_000,
+    "infinite": b'{"files": {"optimizer.pt": [Infinity, "x"]}, "weight_map": 7, "global_step": 4}',
+    "names that no file has": b'{"files": {"a\\u0000b": [1, "x"], "\\ud800": [1, "x"]}, "global_step": 4}',
+    "names of another type": b'{"files": [[1, 2, 3]], "weight_map": {"a": 5, "b": null}, "global_step": 4}',
+    "a long name": json.dumps({"files": {"x" * 5000: [1, "y"]}, "global_step": 4}).encode(),
+}
+SMALL = ("latest", "trainer_state.json", whole.RECORD, "model.safetensors.index.json", "model.safetensors")
+
+
+def folder(tmp_path: Path, deepspeed: bool) -> Path:
+    """Two checkpoints, both whole; gives the newer."""
+    for step in (2, 4):
+        made_here = checkpoint(tmp_path, step)
+        if deepspeed:
+            (made_here / "latest").write_text(f"global_step{step}")
+            (made_here / f"global_step{step}").mkdir()
+            for name in ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+                archive(made_here / f"global_step{step}" / name)
+        recorded(made_here)
+    return tmp_path / "checkpoint-4"
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("deepspeed", [False, True], ids=["plain", "zero"])
+def test_a_damaged_small_file_is_passed_over(tmp_path: Path, deepspeed: bool, name: str, content: bytes) -> None:
+    newest = folder(tmp_path, deepspeed)
+    if name == "latest" and not deepspeed:
+        name = "scheduler.pt"
+    (newest / name).write_bytes(content)
+    if name == whole.RECORD or name.endswith("index.json"):
+        (newest / "surplus").write_bytes(b"")
+    for digests in (False, True):
+        used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed, digests)
+        if not (name.endswith("index.json") and deepspeed):  # DeepSpeed's shards hold the weights
+            assert used == str(tmp_path / "checkpoint-2"), told
+            assert told[0].startswith("checkpoint-4 is skipped: "), told
+
+
+def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
+    """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is no UTF-8 any more."""
+    newest = folder(tmp_path, deepspeed=True)
+    (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
+    used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed=True)
+    assert used == str(tmp_path / "checkpoint-2")
+    assert told == ["checkpoint-4 is skipped: latest is damaged"]
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_weights_that_cannot_be_read_are_not_whole(tmp_path: Path, content: bytes) -> None:
+    newest = folder(tmp_path, deepspeed=False)
+    (newest / "model.safetensors").write_bytes(content)
+    assert not checkpoints.weights_whole(str(newest))
+    (newest / "model.safetensors.index.json").write_bytes(content)
+    assert not checkpoints.weights_whole(str(newest))
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_a_damaged_marker_is_nobodys_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundle = made(tmp_path)
+    out = Path(bundle.output_dir)
+    out.mkdir(parents=True)
+    (out / output.MARKER).write_bytes(content)
+    (out / "metrics.jsonl").write_bytes(b"")
+    with pytest.raises(RunError, match="holds no run of a bundle"):
+        output.begin(bundle)
+    # Only the line that says "finishing" is damaged: the folder is still this run's own.
+    (out / output.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
+    assert output.begin(bundle)[0] is None
