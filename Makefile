@@ -13,7 +13,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
 
-.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential clean
+.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
 
 differential: $(VENV)/ready $(OLD)/ready ## 20,000 random specs against the libraries, 300 of them for a step; writes differential/
 	$(BIN)/python tests/proof/differential.py --accepted 20000 --steps 300 --out differential
+
+soak: $(VENV)/ready $(OLD)/ready ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
+	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(OLD) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model

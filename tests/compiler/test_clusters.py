@@ -38,7 +38,7 @@ TABLES = st.dictionaries(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(TABLES)
 def test_what_is_written_reads_back(table: dict[str, Any]):
     assert yaml.safe_load(document(table, "a comment\nof two lines")) == table
@@ -233,7 +233,7 @@ def leaves(node: object) -> set[object]:
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(EVIL) | st.text(max_size=12))
 def test_a_text_is_refused_or_stands_as_it_is(slot: str, text: str):
     """In YAML alone: the shell is that of a plain spec."""

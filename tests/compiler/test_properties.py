@@ -15,7 +15,7 @@ import fuzz
 
 from xpc.compiler import registry
 
-QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+QUICK = settings(max_examples=60)
 
 
 @QUICK

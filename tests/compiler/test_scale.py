@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 MOST = 1024
-QUICK = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+QUICK = settings(max_examples=80)
 NODES = st.one_of(st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128)), st.integers(1, MOST))
 GPUS = st.one_of(st.sampled_from((1, 2, 4, 8)), st.integers(1, 16))
 STRATEGIES = st.sampled_from(("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"))

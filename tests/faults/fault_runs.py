@@ -23,6 +23,8 @@ from tiny_runs import spec
 from xpc.runtime import whole
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+HANGS = 600
+"""Seconds after which something that did not happen never will: no test fails of a busy machine."""
 KEPT = 2
 """Checkpoints: `keep` of every spec here that has one."""
 GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
@@ -50,7 +52,7 @@ class Going:
         self.damaged: set[str] = set()
         """Checkpoints that the test has done something to."""
 
-    def until(self, true: Callable[[], bool], seconds: float = 120) -> None:
+    def until(self, true: Callable[[], bool], seconds: float = HANGS) -> None:
         """Waits for something to be true, and no longer than the run lasts."""
         end = time.monotonic() + seconds
         while not true():
@@ -99,10 +101,10 @@ class Going:
             if not ranks or rank in ranks:
                 signalled(pid, number)
 
-    def wait(self, seconds: float = 120) -> list[int | None]:
+    def wait(self, seconds: float = HANGS) -> list[int | None]:
         """The exit statuses, by rank, or that of the launcher; nothing that it started lives on."""
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
-        end = time.monotonic() + 10
+        end = time.monotonic() + HANGS
         while self.launched and any(map(alive, self.children)):
             assert time.monotonic() < end, f"a process outlives its launcher: {self.text}"
             time.sleep(0.01)

@@ -6,7 +6,7 @@ import random
 import signal
 import time
 
-from fault_runs import Going, Runs, checkpoints, events, signalled
+from fault_runs import HANGS, Going, Runs, checkpoints, events, signalled
 from stacks import payload
 
 
@@ -16,7 +16,7 @@ def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
     steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
     first = int(going.before[-1].split("-")[1]) if going.before else 0
     step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])
-    end = time.monotonic() + 120
+    end = time.monotonic() + HANGS
     while where != "start" and going.lives and going.reached() < step:
         assert time.monotonic() < end, f"the run stands still: {going.text}"
         if where == "save" and going.moment == "saving":
@@ -35,7 +35,7 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
         if going.lives:
             hit[f"{'node' if node else 'rank'}, {going.moment}"] += 1
         going.send(signal.SIGKILL, *([] if node else [chance.randrange(len(going.pids))]))
-        assert None not in going.wait(60), f"a process outlives the others: {going.text}"
+        assert None not in going.wait(), f"a process outlives the others: {going.text}"
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
@@ -50,7 +50,7 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
             signalled(going.pids[0], signal.SIGKILL)
         else:
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
-        status = going.wait(60)
+        status = going.wait()
         # Of two processes that have ended when the launcher looks, one was killed, and one could not go on without it.
         told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 1: "another process of the run has ended"}
         assert status[0] in told, f"{status}: {going.text}"
@@ -67,7 +67,7 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
         for _ in range(chance.choice([1, 2])):
             going.send(number, *ranks)
             time.sleep(0.02)
-        status = going.wait(60)
+        status = going.wait()
         assert None not in status, f"the run does not stop: {going.text}"
         if set(status) == {0}:
             continue  # it was done
@@ -90,7 +90,7 @@ def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random
             signalled(going.pids[0], number)
         else:
             going.send(number, *([] if who == "all" else [chance.randrange(len(ranks))]))
-        status = going.wait(60)
+        status = going.wait()
         if status == [0]:
             continue  # it was done
         hit[f"{number.name} to {who}, {going.moment}"] += 1

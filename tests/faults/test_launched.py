@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pytest
 from emitted import NEW
-from fault_runs import Runs, alive, checkpoints, children, events, signalled, text
+from fault_runs import HANGS, Runs, alive, checkpoints, children, events, signalled, text
 from stacks import environment
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ class Launched:
             )  # fmt: skip
 
     def until(self, true: Callable[[], bool]) -> None:
-        end = time.monotonic() + 200
+        end = time.monotonic() + HANGS
         while not true():
             assert time.monotonic() < end, self.said
             assert self.process.poll() is None, self.said
@@ -48,7 +48,7 @@ class Launched:
 
     def stopped(self) -> None:
         """Has saved, and asks to be started again."""
-        assert self.process.wait(120) == 75, self.said
+        assert self.process.wait(HANGS) == 75, self.said
         assert "Traceback" not in self.said, self.said
         assert self.said.count("launch.sh: stopped as asked") == 1, self.said
 

@@ -186,5 +186,5 @@ def test_a_process_that_only_waits_hears_it() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == signals.REQUEUE
+        assert process.wait(300) == signals.REQUEUE
         assert "asked to stop (SIGTERM) before the first step" in process.stdout.read()

@@ -79,7 +79,7 @@ def test_any_soup_of_the_language(text):
     holds(text)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(broken_specs())
 def test_broken_specs(text):
     holds(text)
@@ -94,7 +94,7 @@ def test_any_bytes(data):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=3000)
+@settings(max_examples=3000)
 @given(soup | broken_specs())
 def test_many_broken_specs(text):
     holds(text)

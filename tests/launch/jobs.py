@@ -117,7 +117,7 @@ def log(folder: str) -> str:
     return "".join(texts)
 
 
-def until(seen: Callable[[], object], what: str, seconds: float = 120) -> None:
+def until(seen: Callable[[], object], what: str, seconds: float = 600) -> None:
     """Waits until something is seen. Raises TimeoutError with the words for it."""
     end = time.monotonic() + seconds
     while not seen():

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 LAUNCH = {"k8s": 'launch k8s(image="me/train:1", volume=claim)', "sky": "launch sky(volume=shared)"}
 HOSTS = "127.0.0.1 localhost two-node-0-0.two two-node-0-1.two\n"
 NAMED = 'mount --bind "$0" /etc/hosts && exec "$@"'
-SECONDS = 300
+SECONDS = 600
 """When a hang is one."""
 
 Pods = list[Mapping[str, str]]

@@ -27,7 +27,7 @@ FOUND = st.lists(DIAGNOSTICS, max_size=3)
 
 
 @given(FOUND, st.sampled_from(FORMATS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_text_renders_as_printable_lines(found: list[Diagnostic], format: str) -> None:
     shown = render(found, format)
     assert all(line.isprintable() for line in shown.split("\n"))
@@ -37,7 +37,7 @@ def test_any_text_renders_as_printable_lines(found: list[Diagnostic], format: st
 
 
 @given(FOUND)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_lines_count_what_was_found(found: list[Diagnostic]) -> None:
     objects = json.loads(render(found, "json"))
     assert len(render(found, "concise").splitlines()) == len(objects)
@@ -48,7 +48,7 @@ def test_lines_count_what_was_found(found: list[Diagnostic]) -> None:
 
 
 @given(LABELS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_there_is_always_a_caret_and_it_never_passes_the_line(label: Label) -> None:
     lines = render([Diagnostic("XP000", "x", "error", "m", label)], "full").split("\n")
     marks = lines[4][lines[4].index("|") + 2 :].split("^")

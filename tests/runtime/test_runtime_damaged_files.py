@@ -1,4 +1,4 @@
-"""Whatever stands in the small files of an output folder, it is an answer: gone on from, or passed over, and no traceback.
+"""Whatever the small files of an output folder hold, a start goes on or passes them over, without a traceback.
 
 Each file is written anew with each kind of content that a disk, a copy or a hand can leave there.
 """
@@ -80,9 +80,7 @@ def test_weights_that_cannot_be_read_are_not_whole(tmp_path: Path, content: byte
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_a_damaged_marker_is_nobodys_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
+def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.chdir(tmp_path)
     bundle = made(tmp_path)
     out = Path(bundle.output_dir)

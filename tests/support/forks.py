@@ -36,7 +36,7 @@ class Forks:
             )  # fmt: skip
 
     def run(
-        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 120,
+        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 600,
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Trains the bundle from ``cwd`` in ``world`` processes; they are killed once ``kill_at`` exists.
