@@ -13,7 +13,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
 
-.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential soak clean
+.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential soak mutants clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ differential: $(VENV)/ready $(OLD)/ready ## 20,000 random specs against the libr
 
 soak: $(VENV)/ready $(OLD)/ready ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
+
+mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs the tests that cover each; goes on where it was stopped
+	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(OLD) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model

@@ -1,0 +1,277 @@
+"""Breaks the source in random places and runs the tests that cover each: are they noticed?
+
+    python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
+
+First every test of the fast tier runs once under coverage, which says which tests reach which line (OUT/map.sqlite; made
+anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one mutation of
+each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run there until one
+fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines of the runtime
+that only training reaches are drawn with --slow, and run the slow tests that TRAINED names.
+
+mutmut 3 and cosmic-ray were tried on paper first: mutmut calls the mutant through trampolines in one process, which the
+tests that start `python -m xpc.compiler` or a bundle never meet; cosmic-ray runs one command for every mutant, which
+here would be the whole suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
+from functools import cache
+from threading import local
+
+import coverage
+from operators import Mutation, mutations
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+GROUPS = {
+    "derivation": ("compiler/derive*.py", "compiler/resolve.py", "compiler/sources.py", "compiler/convert*.py",
+                   "compiler/expand.py", "compiler/sweep.py", "compiler/member*.py", "compiler/plan/*.py"),
+    "rules": ("compiler/rules/*.py",),
+    "lowering": ("compiler/lower/*.py",),
+    "runtime": ("runtime/*.py",),
+}  # fmt: skip
+LEFT_OUT = ("compiler/rules/fate.py", "compiler/rules/evidence.py")
+"""What only documents read."""
+TRAINED = ("tests/runtime", "tests/faults/test_kills.py", "tests/faults/test_damage.py", "tests/proof/test_train.py")
+"""Slow tests that run the emitted trainer."""
+AT_ONCE = 150
+"""Tests of the first round: most mutants die of the first few."""
+SECONDS = 240
+"""Of CPU time, for the tests of one mutant: one that runs on for ever is noticed."""
+PACKAGES = ("grammar", "compiler", "runtime")
+
+
+def fast(*words: str) -> list[str]:
+    """A command line of pytest over tests that load no library."""
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *words]
+
+
+def made_map(out: str) -> str:
+    """Runs the fast tier under coverage; gives the file that says which test reaches which line."""
+    path = os.path.join(out, "map.sqlite")
+    if not os.path.exists(path):
+        environ = {**os.environ, "COVERAGE_FILE": path + ".part"}
+        covered = [f"--cov={one}" for one in ("compiler", "grammar", "runtime")]
+        words = fast("-n", "2", "--dist", "worksteal", "--cov-context=test", "--cov-report=", *covered)
+        subprocess.run(words, cwd=REPOSITORY, env=environ, check=True)
+        os.replace(path + ".part", path)
+    return path
+
+
+class Map:
+    """Which tests reach which line."""
+
+    def __init__(self, path: str) -> None:
+        self.data = coverage.CoverageData(basename=path)
+        self.data.read()
+
+    @cache  # noqa: B019  one map lives as long as the program
+    def _lines(self, file: str) -> dict[int, list[str]]:
+        return dict(self.data.contexts_by_lineno(os.path.join(REPOSITORY, file)))
+
+    def lines(self, file: str) -> set[int]:
+        """The lines that are executed at all, those of an import among them."""
+        return set(self._lines(file))
+
+    def tests(self, file: str, line: int) -> list[str]:
+        """The tests that reach a line. What runs at import is reached by every test that reaches the file."""
+        found = {one.rpartition("|")[0] for one in self._lines(file).get(line, ()) if one}
+        if not found:
+            found = {one.rpartition("|")[0] for tests in self._lines(file).values() for one in tests if one}
+        return sorted(found)
+
+
+def files() -> dict[str, list[str]]:
+    """The files of each group."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    names = [one for one in listed.stdout.split() if one not in LEFT_OUT]
+    return {group: [one for one in names if any(fnmatch(one, like) for like in likes)]
+            for group, likes in GROUPS.items()}  # fmt: skip
+
+
+def drawn(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
+    """As many lines of each group, at random, and one mutation of each line."""
+    out: list[Mutation] = []
+    for group, names in files().items():
+        if slow and group != "runtime":
+            continue
+        chance = random.Random(f"{seed} {group}")
+        lines: dict[tuple[str, int], list[Mutation]] = {}
+        for name in names:
+            with open(os.path.join(REPOSITORY, name), "rb") as handle:
+                found = mutations(name, handle.read())
+            for one in found:
+                if bool(known.tests(name, one.line) and one.line in known.lines(name)) != slow:
+                    lines.setdefault((name, one.line), []).append(one)
+        count = places if slow else -(-places // len(GROUPS))
+        chosen = chance.sample(sorted(lines), min(count, len(lines)))
+        out += [chance.choice(lines[place]) for place in chosen]
+    return out
+
+
+class Copies:
+    """A copy of the repository for each thread, in which mutants live one after another."""
+
+    def __init__(self) -> None:
+        self.root = tempfile.mkdtemp(prefix="xpc-mutants-")
+        self.mine = local()
+
+    def folder(self) -> str:
+        """This thread's copy, with `xpc` importable from its `.mutant`."""
+        if not hasattr(self.mine, "folder"):
+            self.mine.folder = tempfile.mkdtemp(dir=self.root)
+            listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True)
+            for name in filter(None, listed.stdout.decode().split("\0")):
+                target = os.path.join(self.mine.folder, name)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.copy2(os.path.join(REPOSITORY, name), target, follow_symlinks=False)
+            os.makedirs(os.path.join(self.mine.folder, ".mutant", "xpc"))
+            for name in PACKAGES:
+                os.symlink(os.path.join("..", "..", name), os.path.join(self.mine.folder, ".mutant", "xpc", name))
+        return str(self.mine.folder)
+
+    def close(self) -> None:
+        """Delete them."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def noticed(folder: str, words: list[str]) -> str | None:
+    """The first test that fails, or None where all pass."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+
+    environ = {**os.environ, "PYTHONPATH": os.path.join(folder, ".mutant"), "PYTHONDONTWRITEBYTECODE": "1",
+               "XPC_CACHE": "off"}  # fmt: skip
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        status = subprocess.run(
+            words,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            check=False,
+            preexec_fn=limited,  # noqa: PLW1509  nothing else runs between fork and exec
+        ).returncode
+        said.seek(0)
+        lines = said.read().splitlines()
+    if status == 0:
+        return None
+    if status == 5:
+        raise RuntimeError("no test ran: make the map anew with --map\n" + "\n".join(lines[-5:]))
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0] if failed else f"status {status}: {lines[-1] if lines else ''}"
+
+
+def rounds(one: Mutation, known: Map, slow: bool, seed: int) -> Iterator[list[str]]:
+    """The command lines for a mutant: some of its tests, then all of them."""
+    if slow:
+        yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *TRAINED]
+        return
+    tests = known.tests(one.file, one.line)
+    random.Random(f"{seed} {one.file} {one.line}").shuffle(tests)
+    tests.sort(key=lambda name: "test_cli" in name or "hostile" in name)  # those that start processes come last
+    for part in (tests[:AT_ONCE], tests[AT_ONCE:]):
+        if part:
+            yield fast("-x", *part)
+
+
+def examined(one: Mutation, known: Map, copies: Copies, slow: bool, seed: int) -> dict[str, object]:
+    """The result of a mutant, for results.jsonl."""
+    folder = copies.folder()
+    path = os.path.join(folder, one.file)
+    with open(os.path.join(REPOSITORY, one.file), "rb") as handle:
+        source = handle.read()
+    by: str | None = None
+    try:
+        with open(path, "wb") as out:
+            out.write(one.applied(source))
+        for words in rounds(one, known, slow, seed):
+            by = noticed(folder, words)
+            if by is not None:
+                break
+    finally:
+        with open(path, "wb") as out:
+            out.write(source)
+    return {"file": one.file, "line": one.line, "kind": one.kind, "old": source[one.start : one.end].decode(),
+            "new": one.new, "text": source.splitlines()[one.line - 1].decode().strip(), "noticed": by}  # fmt: skip
+
+
+def named(one: dict[str, object]) -> tuple[object, ...]:
+    """What a result is known by; a line that was changed since is another."""
+    return tuple(one[key] for key in ("file", "text", "old", "new"))
+
+
+def main() -> int:
+    """Examine the places; status 1 where fewer than 95 % were noticed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--places", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", default="mutants")
+    parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
+    parser.add_argument("--slow", action="store_true", help="lines of the runtime that only training reaches")
+    options = parser.parse_args()
+    os.makedirs(options.out, exist_ok=True)
+    if options.map and os.path.exists(os.path.join(options.out, "map.sqlite")):
+        os.remove(os.path.join(options.out, "map.sqlite"))
+    known, results = Map(made_map(options.out)), os.path.join(options.out, "results.jsonl")
+    before: dict[tuple[object, ...], dict[str, object]] = {}
+    if os.path.exists(results):
+        with open(results, encoding="utf-8") as handle:
+            before = {named(one): one for one in map(json.loads, handle)}
+    chosen = drawn(options.places, options.seed, known, options.slow)
+    copies, found = Copies(), []
+
+    def one(mutation: Mutation) -> dict[str, object]:
+        with open(os.path.join(REPOSITORY, mutation.file), "rb") as handle:
+            source = handle.read()
+        name = (mutation.file, source.splitlines()[mutation.line - 1].decode().strip(),
+                source[mutation.start : mutation.end].decode(), mutation.new)  # fmt: skip
+        if name in before:
+            return before[name]
+        result = examined(mutation, known, copies, options.slow, options.seed)
+        with open(results, "a", encoding="utf-8") as out:
+            out.write(json.dumps(result) + "\n")
+        if result["noticed"] is None:
+            print(f"SURVIVED {result['file']}:{result['line']} ({result['kind']}): {result['old']!r} -> "
+                  f"{result['new']!r}\n    {result['text']}", flush=True)  # fmt: skip
+        return result
+
+    try:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            found = list(pool.map(one, chosen))
+    finally:
+        copies.close()
+    return told(found)
+
+
+def told(found: list[dict[str, object]]) -> int:
+    """Print the counts by group and what survived."""
+    for group, names in files().items():
+        here = [one for one in found if one["file"] in names]
+        if here:
+            print(f"{group}: {sum(one['noticed'] is not None for one in here)} of {len(here)} noticed")
+    good = sum(one["noticed"] is not None for one in found)
+    for one in found:
+        if one["noticed"] is None:
+            print(f"survived: {one['file']}:{one['line']} ({one['kind']}): {one['old']!r} -> {one['new']!r}")
+    print(f"{good} of {len(found)} noticed ({100 * good / max(1, len(found)):.1f} %)")
+    return 0 if good >= 0.95 * len(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
