@@ -2,8 +2,8 @@
 
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
 
-First every test of the fast tier runs once under coverage, which says which tests reach which line (OUT/map.sqlite; made
-anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one mutation of
+First every test of the fast tier runs once under coverage, which says which tests reach which line (OUT/map.sqlite;
+made anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one mutation of
 each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run there until one
 fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines of the runtime
 that only training reaches are drawn with --slow, and run the slow tests that TRAINED names.
@@ -164,7 +164,7 @@ def noticed(folder: str, words: list[str]) -> str | None:
             stdout=said,
             stderr=said,
             check=False,
-            preexec_fn=limited,  # noqa: PLW1509  nothing else runs between fork and exec
+            preexec_fn=limited,
         ).returncode
         said.seek(0)
         lines = said.read().splitlines()

@@ -10,6 +10,7 @@ from attrs import frozen
 
 NAME = re.compile(r"[a-z][a-z0-9_]*([.:/-][a-z0-9_]+)*")
 """Texts that decide something: settings, arguments, keys. Sentences are wording, which goldens hold."""
+OPERATOR = re.compile(r"(?<=[\s)])(not in|is not|[<>=!]=|//|\*\*|[-+*/%<>]|and|or|in|is)(?=[\s(])")
 COMPARED: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
