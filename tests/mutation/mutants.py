@@ -3,12 +3,12 @@
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
 
 First every test of the fast tier runs once under coverage, which says which tests reach which line (OUT/map.sqlite;
-made anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one mutation
-of each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run there until one
-fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines of the runtime
-that only training reaches are drawn with --slow, and run the slow tests that TRAINED names.
+made anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one
+mutation of each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run
+there until one fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines
+of the runtime that only training reaches are drawn with --slow, and run the slow tests that TRAINED names.
 
-mutmut 3 and cosmic-ray were tried on paper first: mutmut calls the mutant through trampolines in one process, which the
+mutmut 3 and cosmic-ray do not fit: mutmut calls the mutant through trampolines in one process, which the
 tests that start `python -m xpc.compiler` or a bundle never meet; cosmic-ray runs one command for every mutant, which
 here would be the whole suite.
 """
