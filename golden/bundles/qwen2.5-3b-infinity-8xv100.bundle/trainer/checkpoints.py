@@ -12,6 +12,8 @@ from . import whole
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 INDEX = "model.safetensors.index.json"
 FOLDER = re.compile(r"checkpoint-(\d+)$")
+UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What reading a damaged file raises: text that is no UTF-8, JSON of another shape, names that no file can have."""
 
 
 def steps(output_dir: str) -> list[tuple[int, str]]:
@@ -38,7 +40,7 @@ def newest_complete(
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
     for step, path in steps(output_dir):
-        reason = missing(path, step, world, deepspeed) or whole.broken(path, digests)
+        reason = _unfit(path, step, world, deepspeed, digests)
         name = os.path.basename(path)
         if reason is None and whole.has_record(path):
             return path, skipped
@@ -48,6 +50,14 @@ def newest_complete(
             unproven = unproven or (path, [*skipped, told])
         skipped.append(f"{name} is skipped: {reason}")
     return unproven or (None, skipped)
+
+
+def _unfit(path: str, step: int, world: int, deepspeed: bool, digests: bool) -> str | None:
+    """Why a checkpoint cannot be gone on from, or None. Whatever its files hold, this is an answer and no exception."""
+    try:
+        return missing(path, step, world, deepspeed) or whole.broken(path, digests)
+    except UNREADABLE as error:
+        return f"a file of it cannot be read ({type(error).__name__}: {error})"
 
 
 def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | None:
@@ -77,7 +87,10 @@ def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | 
 
 def weights_whole(path: str) -> bool:
     """True when the folder has whole weights to load, whether or not training can go on from it."""
-    return os.path.isdir(path) and _weights(path) is None
+    try:
+        return os.path.isdir(path) and _weights(path) is None
+    except UNREADABLE:
+        return False
 
 
 def _small_states(path: str) -> str | None:
@@ -99,6 +112,8 @@ def _deepspeed(path: str, world: int) -> str | None:
         names = os.listdir(shards)
     except OSError:
         return "the DeepSpeed shards are missing"
+    except ValueError:  # no UTF-8, or a name that no folder can have
+        return "latest is damaged"
     optimizer = [name for name in names if name.endswith("_optim_states.pt")]
     if len(optimizer) != world:
         return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
@@ -167,7 +182,7 @@ def safetensors_whole(path: str) -> bool:
             header = json.loads(handle.read(length))
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         return os.path.getsize(path) == 8 + length + max(ends, default=0)
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return False
 
 

@@ -25,6 +25,18 @@ SHOWN = {"reward": "reward", "rewards/margins": "margin"}
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
+def events(path: str) -> Iterator[dict[str, Any]]:
+    """The objects of metrics.jsonl. A line that was cut or damaged is left out. Raises OSError."""
+    with open(path, "rb") as handle:
+        for line in handle:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict) and isinstance(event.get("step"), int):
+                yield event
+
+
 def trim(path: str, step: int) -> tuple[float, float]:
     """Drops what metrics.jsonl says of steps after ``step``, and a cut last line; gives seconds and tokens by then.
 
@@ -33,14 +45,8 @@ def trim(path: str, step: int) -> tuple[float, float]:
     if not os.path.exists(path):
         return 0.0, 0.0
     kept, seconds, tokens = [], 0.0, 0.0
-    with open(path, encoding="utf-8") as handle:
-        for line in handle:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(event, dict) or event.get("step", step + 1) > step:
-                continue
+    for event in events(path):
+        if event["step"] <= step:
             kept.append(written(event))
             seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
     with open(path + ".part", "w", encoding="utf-8") as handle:
@@ -71,11 +77,9 @@ def due(args: Any, state: Any) -> bool:
 def evaluated(path: str, step: int) -> bool:
     """Whether metrics.jsonl has an evaluation of this step."""
     try:
-        with open(path, encoding="utf-8") as handle:
-            events = [json.loads(one) for one in handle]
-    except (OSError, ValueError):
+        return any(one["step"] == step and any(key.startswith("eval_") for key in one) for one in events(path))
+    except OSError:
         return False
-    return any(event["step"] == step and any(key.startswith("eval_") for key in event) for event in events)
 
 
 def clock(seconds: float) -> str:
@@ -221,12 +225,10 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
     """The record of the run, from metrics.jsonl and the trainer's state; written to summary.json by ``tell``."""
     losses, tokens, total = [], None, seconds
     try:
-        with open(os.path.join(bundle.output_dir, METRICS), encoding="utf-8") as handle:
-            for line in handle:
-                event = json.loads(line)
-                tokens, total = event.get("tokens", tokens), event.get("seconds", total)
-                if "loss" in event:
-                    losses.append(float(event["loss"]))
+        for event in events(os.path.join(bundle.output_dir, METRICS)):
+            tokens, total = event.get("tokens", tokens), event.get("seconds", total)
+            if "loss" in event:
+                losses.append(float(event["loss"]))
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read the metrics of this run: {error}") from error
     return {

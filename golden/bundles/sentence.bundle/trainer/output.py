@@ -94,7 +94,7 @@ def finishing(bundle: Bundle) -> None:
 
 
 def _was_finishing(folder: str) -> bool:
-    with open(os.path.join(folder, MARKER), encoding="utf-8") as handle:
+    with open(os.path.join(folder, MARKER), "rb") as handle:
         return len(handle.readlines()) > 1
 
 
@@ -136,8 +136,8 @@ def _in_use(folder: str) -> bool:
 def owner(folder: str) -> str | None:
     """The digest of the bundle whose run a folder holds, or None where it holds none."""
     try:
-        with open(os.path.join(folder, MARKER), encoding="utf-8") as handle:
+        with open(os.path.join(folder, MARKER), "rb") as handle:
             digest = json.loads(handle.readline())["bundle"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return digest if isinstance(digest, str) else None
