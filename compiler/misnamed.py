@@ -81,7 +81,7 @@ def _inside(said: Said, clause: str) -> Misnamed:
         return Misnamed(
             "XP102",
             f"`{shown}` is not a setting of `{clause.rpartition('.')[2]}`",
-            help=f"a block holds one setting a line: write `{name}` on the next",
+            help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
     if clause == "data" and name in schema.SOURCE_SETTINGS:
         return Misnamed(

@@ -31,6 +31,7 @@ class _Checker:
     def __init__(self, file: File) -> None:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
+        self._written = 0
 
     def _error(
         self,
@@ -124,6 +125,7 @@ class _Checker:
         word = _word(statement.head)
         block = statement.block
         if block is not None:
+            self._one_line(block)
             block = Block(block.span, self._statements(block.statements))
         if word is not None:
             self._misplaced(word, statement)
@@ -133,6 +135,20 @@ class _Checker:
         if isinstance(statement.head, Call):
             self._operand(statement.head)
         return evolve(statement, block=block)
+
+    def _one_line(self, block: Block) -> None:
+        """A list inside a block on one line stays on it, too. Reported for the outermost block."""
+        start, end = block.span.start, block.span.end
+        if start < self._written or not block.statements or "\n" not in self._text(block.span):
+            return
+        if "\n" in self._text(Span(start, block.statements[0].span.start)):
+            return
+        # Most texts are right: what only errors need is loaded when there is one.
+        from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
+
+        self._written = end
+        edits = written_out(self.file.source.text, start)
+        self._error(codes.ONE_LINE_BLOCK, Span(start, start + 1), *ENDS_ON_ITS_LINE, edits=edits)
 
     def _misplaced(self, word: str, clause: Clause) -> None:
         file, span = self.file, clause.head.span

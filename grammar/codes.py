@@ -65,7 +65,7 @@ BAD_ESCAPE = Code(
 UNCLOSED_BRACKET = Code(
     "XP012",
     "unclosed-bracket",
-    "Each `{`, `[` and `(` needs its closing partner. A block ends with `}` on a line of its own.",
+    "Each `{`, `[` and `(` needs its closing partner. A block over several lines ends with `}` on a line of its own.",
 )
 STRAY_BRACKET = Code(
     "XP013",
@@ -92,8 +92,8 @@ MISSING_VALUE = Code(
 ONE_LINE_BLOCK = Code(
     "XP022",
     "one-line-block",
-    "A block holds one setting a line, so its `{` ends a line. What fits on one line is written as a call: "
-    "`batch(gbs=528)`.",
+    "A block holds one setting a line, between a `{` that ends a line and a `}` on a line of its own; or it stands on "
+    "one line as a whole, and commas part its settings: `batch { gbs = 528, micro = 11 }`. A comma may follow the last.",
 )
 TRAILING_TEXT = Code(
     "XP023",

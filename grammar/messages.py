@@ -9,7 +9,9 @@ from xpc.grammar import codes
 from xpc.grammar._lark import Token, UnexpectedCharacters, UnexpectedInput
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.record import record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 # What must follow a word or mark, when it does not.
@@ -43,6 +45,17 @@ class _Place:
     met: str
     before: Span | None
     stack: tuple[Any, ...]
+
+    @property
+    def one_line(self) -> int | None:
+        """Where the outermost block on one line begins that the parser stands in."""
+        found: list[int | None] = []
+        for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
+            if _kind(item) == "LBRACE":
+                found.append(None if after is not None and _kind(after) == "_NL" else item.start_pos)
+            elif _kind(item) == "RBRACE":
+                found.pop()
+        return next((start for start in found if start is not None), None)
 
     @property
     def last(self) -> str:
@@ -110,6 +123,9 @@ def _character(place: _Place, text: str) -> Diagnostic:
         return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
     if character == "%" and place.before and _word(place).replace(".", "").isdigit():
         return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{_word(place)}%`")
+    if character == ";" and place.one_line is not None:
+        edits = (Edit(place.span, ","),)
+        return place.error(code, "unexpected `;`", "commas part the settings of a block on one line", edits=edits)
     if character == ";":
         return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
     if text.startswith("//", at):
@@ -204,10 +220,13 @@ def _in_sentence(place: _Place) -> Diagnostic:
 
 def _in_statement(place: _Place, text: str) -> Diagnostic:
     last, met = place.last, place.met
-    if last == "LBRACE":
-        return _one_line_block(place, text)
+    opened = place.one_line
+    if opened is not None:
+        return _in_one_line_block(place, text, opened)
     if met == "RBRACE":
-        return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", "a block holds one setting a line")
+        edits = (Edit(Span(place.span.start, place.span.start), "\n"),)
+        remedy = "this block holds one setting a line"
+        return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", remedy, edits=edits)
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     last = "block" if last == "RBRACE" else last
@@ -226,32 +245,39 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
     if met == "LPAR":
         return place.error(codes.UNEXPECTED, "only a plain name takes arguments", "write `name(setting=value)`")
     if met == "COMMA":
-        return place.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
+        return _comma(place, text)
     if met == "NUMBER" and place.before is None:
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
     return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
 
 
-def _one_line_block(place: _Place, text: str) -> Diagnostic:
-    """`batch { gbs = 1 }`: offer `batch(gbs=1)`, and the block written out."""
-    start = text.rfind("\n", 0, place.span.start) + 1
-    end = text.find("\n", place.span.start)
-    line = text[start:end]
-    whole = re.fullmatch(r"(\s*)([A-Za-z_][\w.\-]*)((?: [^{}]*)?)\{([^{}#]*)\}\s*(#.*)?", line)
-    message = "a block holds one setting a line"
-    if whole is None:
-        return place.error(codes.ONE_LINE_BLOCK, message, "end the line after `{`")
-    indent, name, operands, body = whole[1], whole[2], whole[3].strip(), whole[4].strip()
-    settings = re.findall(r'[\w.\-]+\s*=\s*(?:"[^"]*"|\[[^\]]*\]|[^\s,]+)|[^\s,=]+', body)
-    head = f"{name} {operands}".rstrip()
-    inner = "".join(f"{indent}  {_spaced(each)}\n" for each in settings)
-    edit = Edit(Span(start + len(indent), start + line.index("}") + 1), f"{head} {{\n{inner}{indent}}}")
-    inline = ", ".join(re.sub(r"\s*=\s*", "=", each, count=1) for each in settings)
-    remedy = "end the line after `{`, and after each setting"
-    if not operands:
-        remedy = f"write `{name}({inline})`, or one setting a line"
-    return place.error(codes.ONE_LINE_BLOCK, message, remedy, edits=(edit,))
+def _comma(place: _Place, text: str) -> Diagnostic:
+    """A comma behind a statement, outside of brackets and of blocks on one line."""
+    start, end = line_bounds(text, place.span.start, place.span.start)
+    ends = text[place.span.end : end].strip()[:1] in ("", "#")
+    if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
+        return place.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
+    remedy = "settings on lines of their own take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
+    edits = (Edit(place.span, "" if ends else "\n"),)
+    return place.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
 
 
-def _spaced(setting: str) -> str:
-    return re.sub(r"\s*=\s*", " = ", setting, count=1)
+def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
+    """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
+    code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
+    if met in ("_NL", "$END"):
+        return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened))
+    if met == "COMMA" and last in ("LBRACE", "COMMA"):
+        remedy = "one comma between two settings"
+        return place.error(code, "expected a setting before `,`", remedy, edits=(Edit(place.span, ""),))
+    if met in ("NAME", "REF", "STRING", "NUMBER") and place.before and last in ("setting", "block", "RBRACE"):
+        edits = (Edit(Span(place.before.end, place.before.end), ","),)
+        remedy = f"write `{_word(place)}, {place.shown[1:-1]}`"
+        return place.error(code, f"expected `,` or `}}`, found {place.shown}", remedy, edits=edits)
+    if met == "EQUAL":
+        return place.error(codes.UNEXPECTED, "`=` follows a plain name", "write `name = value`")
+    if last == "setting" and met == "LBRACE":
+        return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
+    if last in ("LBRACE", "COMMA"):
+        return place.error(code, f"expected a setting, found {place.shown}", "a block holds settings: `gbs = 528`")
+    return place.error(code, f"unexpected {place.shown}", "commas part the settings of a block on one line")

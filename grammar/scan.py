@@ -20,6 +20,7 @@ MAX_DEPTH = 64
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
+_ON_LINE = re.compile(r"[ \t]*[^\s#]")
 _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 
 
@@ -87,7 +88,7 @@ class _Scanner:
         tail = "\n"
         while self.open:
             start = self.open.pop()
-            if text[start] == "{":
+            if text[start] == "{" and not self._stands_on_its_line(start):
                 self.pairs.append((start, len(text) + len(tail)))
                 tail += "}\n"
             self._unclosed(start, None)
@@ -138,6 +139,7 @@ class _Scanner:
         mark = self.text[start]
         place = len(self.text.rstrip()) if before is None else before
         wanted = _PARTNER[mark]
+        lines = mark == "{" and not self._stands_on_its_line(start)
         note = f"the file ends without its `{wanted}`" if before is None else f"`{self.text[place]}` comes first"
         self._report(
             codes.UNCLOSED_BRACKET,
@@ -145,16 +147,20 @@ class _Scanner:
             f"this `{mark}` is never closed",
             "opened here",
             related=(Label(self.source, Span(place, place + (before is not None)), note),),
-            help="close it with `}` on a line of its own" if mark == "{" else f"close it with `{wanted}`",
+            help="close it with `}` on a line of its own" if lines else f"close it with `{wanted}`",
         )
-        if mark == "{":
+        if lines:
             return
         # What follows the bracket on its line cannot be understood, but a block that opens or closes there stays.
         stop = line_bounds(self.text, start, start)[1]
-        braces = (self.text.find(each, start, stop) for each in "{}")
+        braces = (self.text.find(each, start + 1, stop) for each in "{}")
         stop = min((brace for brace in braces if brace >= 0), default=stop)
         self.patches.append((start, "_" + " " * (stop - start - 1)))
         self.broken.append(start)
+
+    def _stands_on_its_line(self, start: int) -> bool:
+        """Whether the block at `start` begins on the line of its `{`."""
+        return _ON_LINE.match(self.text, start + 1) is not None
 
     def _patched(self) -> str:
         if not self.patches:

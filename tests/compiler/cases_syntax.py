@@ -14,7 +14,7 @@ CASES: tuple[Case, ...] = (
     Case("XP014", "seed = 1; nodes 2\n", ""),
     Case("XP020", "train qwen2.5-3b infinity-instruct\n", ""),
     Case("XP021", "seed =\n", ""),
-    Case("XP022", "batch { gbs = 8 }\n", ""),
+    Case("XP022", "batch { gbs = 8 micro = 1 }\n", "batch { gbs = 8, micro = 1 }\n"),
     Case("XP023", "seed = 1 nodes = 2\n", ""),
     Case("XP024", "optimizer adamw(betas=[0.9 0.95])\n", ""),
     Case("XP025", "= 1\n", ""),

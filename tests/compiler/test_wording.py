@@ -119,7 +119,7 @@ def test_extra_as_a_call():
 
 
 def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
-    text = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk { take = 50% }\n}\n"
+    text = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk { take = 50% columns = [messages] }\n}\n"
     assert codes(checked(text)) == ["XP022"]
     unknown = "xpc 1\ntrain qwen2.5-3b on infinty-instruct\ngbs: 4\n"
     assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # this one is

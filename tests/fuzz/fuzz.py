@@ -232,7 +232,10 @@ def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]
         head = "".join(line[1:] for line in lines[:1] if line.startswith("\0"))
         inner = [line for line in lines if not line.startswith("\0")]
         title = f"{clause} {head}".rstrip() + (" mix" if clause == "data" and source == "mix" else "")
-        out.append(title + (" {\n" + "".join(f"  {line}\n" for line in inner) + "}" if inner else ""))
+        if inner and "\n" not in "".join(inner) and rng.random() < 0.3:
+            out.append(f"{title} {{ {', '.join(inner)} }}")
+        else:
+            out.append(title + (" {\n" + "".join(f"  {line}\n" for line in inner) + "}" if inner else ""))
     if rng.random() < 0.05:
         key = rng.choice(("lr_scheduler_type", "neftune_noise_alpha", "wall_clock_breakdown", "zero_optimization", "x"))
         out.append(

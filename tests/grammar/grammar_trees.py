@@ -119,3 +119,30 @@ def meaning(node):
             if field not in ("span", "source", "comments")
         ),
     )
+
+
+def one_line(node):
+    """A statement or value as text on one line, its block too; written without the formatter."""
+    match node:
+        case Setting():
+            return f"{node.name.text} = {one_line(node.value)}"
+        case Clause():
+            words = [one_line(each) for each in (node.head, *node.operands)]
+            if node.block is not None:
+                words.append("{" + ",".join(one_line(each) for each in node.block.statements) + "}")
+            return " ".join(words)
+        case List():
+            return "[" + ", ".join(map(one_line, node.items)) + "]"
+        case Call():
+            return f"{node.name.text}({', '.join(map(one_line, node.args))})"
+        case Count():
+            return f"{node.n.text} x {one_line(node.what)}"
+        case Ref():
+            piece = "" if node.slice is None else f":{node.slice}"
+            marks = ((":", node.config, ""), ("[", node.split and node.split + piece, "]"), ("@", node.revision, ""))
+            return node.name + "".join(f"{left}{text}{right}" for left, text, right in marks if text is not None)
+        case String():
+            escaped = node.value.translate({92: "\\\\", 34: '\\"', 10: "\\n", 9: "\\t"})
+            return f'"{escaped}"'
+        case _:
+            return node.text

@@ -3,6 +3,7 @@
 import pytest
 
 from xpc.grammar.codes import CODES
+from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 
@@ -18,9 +19,9 @@ def findings(text):
 
 
 def fixed(text):
-    """The text with the edits of its only diagnostic applied."""
-    (only,) = parse(Source("test.xp", text))[1]
-    for edit in sorted(only.edits, key=lambda edit: edit.span, reverse=True):
+    """The text with the edits of its diagnostics applied."""
+    edits = [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits]
+    for edit in sorted(edits, key=lambda edit: edit.span, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 
@@ -45,7 +46,7 @@ CASES = [
     ("a = 1 b = 2", ("XP023", 1, 7, "expected the end of the line after this setting, found `b`", "put it on its own line")),
     ("a {\n} b", ("XP023", 2, 3, "expected the end of the line after this block, found `b`", "put it on its own line")),
     ("xpc 1 2", ("XP023", 1, 7, "expected the end of the line after `1`, found `2`", "put it on its own line")),
-    ("a {\n  b = 1 }\n", ("XP022", 2, 9, "`}` goes on a line of its own", "a block holds one setting a line")),
+    ("a {\n  b = 1 }\n", ("XP022", 2, 9, "`}` goes on a line of its own", "this block holds one setting a line")),
     ("a = [1,,2]", ("XP024", 1, 8, "expected a value before `,`", "one comma between two values")),
     ("a = [b=1]", ("XP024", 1, 7, "unexpected `=`", "a list holds values only")),
     ("f(a b)", ("XP024", 1, 5, "expected `,` or `)`, found `b`", "write `a, b`")),
@@ -93,7 +94,7 @@ def test_one_error_says_one_thing(text, expected):
         ("train m on d with zero2 for 3 epochs bf16", "train m on d for 3 epochs with zero2 bf16"),
         ("train m on d with for 3 epochs", "train m on d for 3 epochs"),
         ("train m on d for 3epochs", "train m on d for 3 epochs"),
-        ("batch { gbs = 1 micro=[2, 3] }\n", "batch {\n  gbs = 1\n  micro = [2, 3]\n}\n"),
+        ("batch { gbs = 1 micro=[2, 3] }\n", "batch { gbs = 1, micro=[2, 3] }\n"),
         ("hardware 8x v100-32gb", "hardware 8 x v100-32gb"),
         ("hardware 8xv100-32gb", "hardware 8 x v100-32gb"),
         ("a = [1 2]", "a = [1, 2]"),
@@ -117,10 +118,52 @@ def test_the_budget_message_holds_the_whole_sentence():
     assert parse(Source("t.xp", "train m on d with zero2 for 3 epochs bf16"))[0].train.budget.amount.value == 3
 
 
-def test_one_line_block_offers_the_call():
-    ((code, line, column, _, remedy),) = findings("batch { gbs = 1 }")
-    assert (code, line, column) == ("XP022", 1, 9)
-    assert "`batch(gbs=1)`" in remedy
+ONE_LINE = [
+    ("batch { gbs = 1 micro = 2 }", "XP022", "expected `,` or `}`, found `micro`", "batch { gbs = 1, micro = 2 }"),
+    ("batch { gbs = 1; micro = 2 }", "XP014", "unexpected `;`", "batch { gbs = 1, micro = 2 }"),
+    ("batch { gbs = 1,, micro = 2 }", "XP022", "expected a setting before `,`", "batch { gbs = 1, micro = 2 }"),
+    ("a { b { c = 1 } d = 2 }", "XP022", "expected `,` or `}`, found `d`", "a { b { c = 1 }, d = 2 }"),
+    ("batch {\n gbs = 1,\n micro = 2, # x\n}", "XP025", "unexpected `,`", "batch {\n gbs = 1\n micro = 2 # x\n}"),
+    ("batch {\n gbs = 1, micro = 2\n}", "XP025", "unexpected `,`", "batch {\n gbs = 1\n micro = 2\n}"),
+    ("batch {\n  gbs = 1 }\n", "XP022", "`}` goes on a line of its own", "batch {\n  gbs = 1\n}\n"),
+]
+STAYS = "a block that begins on the line of its `{` ends there, too"
+WRITTEN_OUT = [
+    ("batch { gbs = 1,\n micro = 2 }", "batch {\n gbs = 1\n micro = 2\n}"),
+    ("batch { gbs = 1\n micro = 2\n}", "batch {\n gbs = 1\n micro = 2\n}"),
+    ("batch { gbs = 1, # why, {\n micro = 2 }", "batch {\n gbs = 1\n # why, {\n micro = 2\n}"),
+    ("s { lr = [1,\n 2], zip { a = [1] } }", "s {\n lr = [1, 2]\n zip {\n a = [1]\n }\n}"),
+    ("s { zip { a = [1,\n 2] } }", "s {\n zip {\n a = [1, 2]\n }\n}"),
+    ('m { f("a,}",\n b=1), c = "},{" }', 'm {\n f("a,}", b=1)\n c = "},{"\n}'),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "message", "right"), ONE_LINE)
+def test_what_goes_wrong_in_a_block_on_one_line(text, code, message, right):
+    found = findings(text)
+    assert {(each[0], each[3]) for each in found} == {(code, message)}
+    assert as_formatted(fixed(text)) == as_formatted(right)
+
+
+@pytest.mark.parametrize(("text", "right"), WRITTEN_OUT)
+def test_a_newline_in_a_block_on_one_line_writes_it_out(text, right):
+    ((code, _, _, message, remedy),) = findings(text)
+    assert (code, message) == ("XP022", STAYS)
+    assert "one setting a line" in remedy
+    assert as_formatted(fixed(text)) == as_formatted(right)
+
+
+def test_a_block_on_one_line_that_never_closes_is_one_error():
+    for text in ("batch { gbs = 1, micro = 2\nseed = 1\n", "batch { gbs = 1, micro = 2", "a { b, c {\n d\n}\ne = 1"):
+        ((code, _, _, message, remedy),) = findings(text)
+        assert (code, message) == ("XP012", "this `{` is never closed")
+        assert remedy == "close it with `}`"
+
+
+def as_formatted(text):
+    file, found = parse(Source("t.xp", text))
+    assert found == (), text
+    return format_file(file)
 
 
 def test_unclosed_brackets_show_both_places():

@@ -3,12 +3,14 @@
 import os
 
 import pytest
-from grammar_trees import files, meaning
+from grammar_trees import HERE, files, meaning, one_line, statements
 from hypothesis import given
+from hypothesis import strategies as st
 
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
+from xpc.grammar.tree import Block, Clause, Ref
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
 
@@ -57,6 +59,23 @@ def test_two_inline_settings_expand_and_one_stays():
     )
     assert formatted('save "out"   keep = 1\n') == 'save "out" keep=1\n'
     assert formatted('save "out" keep=1 {\nhub\n}\n') == 'save "out" {\n  keep = 1\n  hub\n}\n'
+
+
+def test_a_block_on_one_line_is_written_over_several():
+    assert formatted("batch { gbs = 528, micro = 11, } # why\n") == "batch {\n  gbs = 528\n  micro = 11\n}  # why\n"
+    assert formatted("a b=1 { c { d, e = [1, 2] }, f }") == (
+        "a {\n  b = 1\n  c {\n    d\n    e = [1, 2]\n  }\n  f\n}\n"
+    )
+    assert formatted("a {\n b { c, d }\n}\n") == "a {\n  b {\n    c\n    d\n  }\n}\n"
+
+
+@given(st.lists(statements, min_size=1, max_size=4).map(tuple))
+def test_any_block_on_one_line_means_what_it_means_over_several(inside):
+    block = f"a {{ {', '.join(one_line(each) for each in inside)} }}\n"
+    assert "\n" not in block[:-1]
+    (clause,) = read(block).statements
+    assert meaning(clause) == meaning(Clause(HERE, Ref(HERE, "a"), (), Block(HERE, inside)))
+    formatted(block)
 
 
 def test_header_and_calls_stay_inline():

@@ -1,0 +1,37 @@
+"""A block on one line that does not stay on it: what is said, and the block written over several lines."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.grammar.diagnostic import Edit
+from xpc.grammar.source import Span
+
+ENDS_ON_ITS_LINE = (
+    "a block that begins on the line of its `{` ends there, too",
+    "end the line after `{`, write one setting a line without commas, and `}` on a line of its own",
+)
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|#[^\n]*|[{}\[\](),]')
+_LAST = re.compile(r"[ \t]*\n")
+
+
+def written_out(text: str, start: int) -> tuple[Edit, ...]:
+    """The edits that give every setting of the block at `start` a line of its own, in blocks inside it, too."""
+    edits: list[Edit] = []
+    braces = brackets = 0
+    for match in _TOKEN.finditer(text, start):
+        mark, at = match[0], match.start()
+        if mark in "[]()":
+            brackets += 1 if mark in "[(" else -1
+        elif mark == "{":
+            braces += 1
+            edits.append(Edit(Span(at + 1, at + 1), "\n"))
+        elif mark == "}":
+            braces -= 1
+            edits.append(Edit(Span(at, at), "\n"))
+            if not braces:
+                # A text whose block was closed by the scan has no place for the last edit.
+                return tuple(edits)
+        elif mark == "," and not brackets:
+            edits.append(Edit(Span(at, at + 1), "" if _LAST.match(text, at + 1) else "\n"))
+    return ()
