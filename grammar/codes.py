@@ -93,7 +93,7 @@ ONE_LINE_BLOCK = Code(
     "XP022",
     "one-line-block",
     "A block holds one setting a line, between a `{` that ends a line and a `}` on a line of its own; or it stands on "
-    "one line as a whole, and commas part its settings: `batch { gbs = 528, micro = 11 }`. A comma may follow the last.",
+    "one line as a whole, and commas part its settings: `batch { gbs = 528, micro = 11 }`. A last comma is fine.",
 )
 TRAILING_TEXT = Code(
     "XP023",

@@ -257,7 +257,7 @@ def _comma(place: _Place, text: str) -> Diagnostic:
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
         return place.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
-    remedy = "settings on lines of their own take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
+    remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
     edits = (Edit(place.span, "" if ends else "\n"),)
     return place.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
 

@@ -90,9 +90,12 @@ def test_specs_of_the_methods_page_compile():
     assert set(seen) == set(METHODS)
 
 
-PAGES = ("README.md", *(os.path.join("docs", name) for name in sorted(os.listdir(os.path.join(ROOT, "docs"))) if name.endswith(".md")))
+DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
+PAGES = ("README.md", *(os.path.join("docs", name) for name in DOCS))
+ANY = f"(?:{'|'.join(CLAUSES)})"
 HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
-SPEC_LINE = re.compile(r"(?:train|extends|xpc 1)\b|(?:%s)(?: [^=|$]*)?\{|(?:%s) \S" % (("|".join(CLAUSES),) * 2))
+SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY} \S")
+INLINE = re.compile(ANY + r"(?: [^=]*)?\{.*\}")
 
 
 def _fenced() -> list[tuple[str, str]]:
@@ -112,7 +115,7 @@ def _inline() -> list[tuple[str, str]]:
         (page, text)
         for page in PAGES
         for text in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", _read(page), flags=re.S))
-        if re.match(r"(?:%s)(?: [^=]*)?\{.*\}$" % "|".join(CLAUSES), text) and "..." not in text
+        if INLINE.fullmatch(text) and "..." not in text
     ]
 
 
