@@ -166,5 +166,12 @@ COUNT_SPACING = Code(
     "A count is a number, the word `x` and a name, with spaces between: `8 x h100-80gb`. Without the space, "
     "`8x` is the number 8 with a unit `x`, which does not exist.",
 )
+SPLIT_SPELLING = Code(
+    "XP044",
+    "split-spelling",
+    "A split follows its dataset in brackets, without a space, and a part of it is its first rows: `name[train]`, "
+    "`name[train:20%]`, `name[train:1000]`. The datasets library writes the same as `train[:20%]`; there is no range of "
+    "rows that begins later, and no sum of splits.",
+)
 
 CODES: dict[str, Code] = {value.code: value for value in list(globals().values()) if isinstance(value, Code)}

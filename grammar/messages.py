@@ -151,6 +151,10 @@ def _token(place: _Place, text: str) -> Diagnostic:
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
         remedy = remedies.get(place.met)
         return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True)
+    if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):
+        split = _split(place, text)
+        if split is not None:
+            return split
     if last in _AFTER:
         code, message, example = _AFTER[last]
         return place.error(code, message, f"write `{example}`", at_last=place.met != "NUMBER")
@@ -163,6 +167,18 @@ def _token(place: _Place, text: str) -> Diagnostic:
         if kind == "LBRACE":
             break
     return _in_statement(place, text)
+
+
+def _split(place: _Place, text: str) -> Diagnostic | None:
+    """`capybara[:20%]` and its kin."""
+    from xpc.grammar.splits import in_setting, misspelt
+
+    kinds = [_kind(item) for item in place.stack]
+    if "EQUAL" in kinds[-3:]:
+        return in_setting(place.source, text, place.before, place.span.start) if place.met == "LSQB" else None
+    if any(kind in ("LSQB", "LPAR") for kind in kinds):
+        return None
+    return misspelt(place.source, text, place.before, place.span.start)
 
 
 def _in_brackets(place: _Place, kind: str) -> Diagnostic:

@@ -28,5 +28,6 @@ CASES: tuple[Case, ...] = (
     Case("XP041", "seed = 1e999\n", ""),
     Case("XP042", "seed = " + "9" * 400 + "\n", ""),
     Case("XP043", "hardware 8x h100-80gb\n", ""),
+    Case("XP044", "train gpt2 on alpaca[:20%]\n", ""),
 )
 """Texts that do not parse: one a code of the grammar, for the goldens. `accepted` is not used."""

@@ -160,6 +160,47 @@ def test_a_block_on_one_line_that_never_closes_is_one_error():
         assert remedy == "close it with `}`"
 
 
+SPLITS = [
+    ("train q on c[:20%]", "train q on c[train:20%]"),
+    ("train q on c train[:20%] for 2 epochs", "train q on c[train:20%] for 2 epochs"),
+    ("train q on c[train[:20%]] with zero2", "train q on c[train:20%] with zero2"),
+    ('train q on c["train[:20%]"]', "train q on c[train:20%]"),
+    ("train q on c test:20%", "train q on c[test:20%]"),
+    ("train q on c:test[:1000]", "train q on c[test:1000]"),
+    ("train q on c:main[:1000]", "train q on c:main[train:1000]"),
+    ("train q on a/b [ test:20% ]", "train q on a/b[test:20%]"),
+    ("train q on a/b[test:]", "train q on a/b[test]"),
+    ("train q on a/b[20%]", "train q on a/b[train:20%]"),
+    ("data m { a/b[:20%], c }", "data m { a/b[train:20%], c }"),
+    ("data m {\n a/b train[:10] { take = 2 }\n}", "data m {\n a/b[train:10] { take = 2 }\n}"),
+]
+
+
+@pytest.mark.parametrize(("text", "right"), SPLITS)
+def test_a_split_as_other_tools_write_it(text, right):
+    ((code, *_),) = findings(text)
+    assert code == "XP044"
+    assert fixed(text) == right
+    assert parse(Source("t.xp", right))[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("train q on c[train:10%:20%]", "the first rows of a split"),
+        ("train q on c[train+test]", "the first rows of a split"),
+        ('train q on "f.jsonl"[:20%]', "a local file is one split"),
+        ("eval(split=test[:20%])", "a setting names a whole split"),
+        ("train q on c with zero2 [a]", "write `name=[...]`"),
+        ("batch [1]", "write `name = [...]`"),
+    ],
+)
+def test_what_no_split_can_say(text, remedy):
+    ((_, _, _, _, said),) = findings(text)
+    assert remedy in said
+    assert fixed(text) == text
+
+
 def as_formatted(text):
     file, found = parse(Source("t.xp", text))
     assert found == (), text

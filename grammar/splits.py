@@ -1,0 +1,72 @@
+"""Splits and parts of them as other tools write them: `name[:20%]`, `name train[:20%]`. Loaded for wrong texts alone."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.grammar import codes
+from xpc.grammar.checks import WORDS
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.source import Source, Span
+
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
+_WORD = r"[A-Za-z0-9_.\-]"
+_BRACKETS = re.compile(rf'\[\s*"?\s*({_WORD}*?)\s*(?:\[\s*)?(:?)\s*((?:{_WORD}|%)*)\s*(?:\]\s*)?"?\s*\]')
+_BEHIND = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
+_TWO_WORDS = re.compile(rf"({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
+_SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
+_OTHER = re.compile(r"\[[^\[\]\n]*(?:\[[^\[\]\n]*\])?[^\[\]\n]*\]")
+SPLITS = ("train", "test", "validation", "val", "dev", "eval")
+_FORM = "write `[train:20%]` or `[train:1000]` directly behind the dataset: the first rows of a split"
+
+_FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `data` block takes a part of it'
+
+
+def misspelt(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
+    """What is wrong where a word ends at `before` and brackets, or the name of a split, begin at `at`."""
+    if before is None:
+        return None
+    dataset, bracketed = text[before.start : before.end], text[at] == "["
+    if dataset.startswith('"') and _BRACKETS.match(text, at):
+        return _said(source, Span(at, at + 1), _FILE, ())
+    line = text.rfind("\n", 0, at) + 1
+    behind = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
+    if behind is not None:
+        before, at, bracketed, dataset = Span(*behind.span(1)), before.start, False, behind[1]
+    if dataset in WORDS or not _REF.fullmatch(dataset):
+        return None
+    match = _BRACKETS.match(text, at) if bracketed else _BEHIND.match(text, before.end)
+    if match is None:
+        other = _OTHER.match(text, at) if bracketed and before.end == at else None
+        return None if other is None or '"' in other[0] else _said(source, Span(at, other.end()), _FORM, ())
+    if bracketed:
+        split, colon, part = match.groups()
+        if not split and not colon:
+            split, part = (part, "") if "%" not in part else ("", part)
+        if before.end < at and not (colon or "%" in part):
+            return None
+    else:
+        (split, part), colon = match.groups(), ":"
+    name, _, config = dataset.partition(":")
+    if not split and config in SPLITS:
+        dataset, split = name, config
+    meant = f"{dataset}[{split or 'train'}{':' if part else ''}{part}]"
+    return _said(source, Span(at, match.end()), f"write `{meant}`", (Edit(Span(before.start, match.end()), meant),))
+
+
+def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
+    """`split = test[:20%]`."""
+    if (
+        before is None
+        or not _SETTING.search(text, max(0, before.start - 40), before.end)
+        or not _BRACKETS.match(text, at)
+    ):
+        return None
+    remedy = f"write `split = {text[before.start : before.end]}`: a setting names a whole split"
+    return _said(source, Span(at, at + 1), remedy, ())
+
+
+def _said(source: Source, span: Span, remedy: str, edits: tuple[Edit, ...]) -> Diagnostic:
+    code = codes.SPLIT_SPELLING
+    message = "a split stands in brackets behind its dataset, and a part of it behind a colon"
+    return Diagnostic(code.code, code.slug, ERROR, message, Label(source, span), help=remedy, edits=edits)
