@@ -170,7 +170,7 @@ SPLIT_SPELLING = Code(
     "XP044",
     "split-spelling",
     "A split follows its dataset in brackets, without a space, and a part of it is its first rows: `name[train]`, "
-    "`name[train:20%]`, `name[train:1000]`. The datasets library writes the same as `train[:20%]`; there is no range of "
+    "`name[train:20%]`, `name[train:1000]`. The datasets library writes `train[:20%]`; there is no range of "
     "rows that begins later, and no sum of splits.",
 )
 

@@ -1,4 +1,4 @@
-"""Splits and parts of them as other tools write them: `name[:20%]`, `name train[:20%]`. Loaded for wrong texts alone."""
+"""Splits and parts of them as other tools write them: `name[:20%]`, `name train[:20%]`."""
 
 from __future__ import annotations
 
