@@ -4,7 +4,7 @@ import os
 
 import pytest
 from grammar_trees import HERE, files, meaning, one_line, statements
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xpc.grammar.format import format_file
@@ -69,6 +69,7 @@ def test_a_block_on_one_line_is_written_over_several():
     assert formatted("a {\n b { c, d }\n}\n") == "a {\n  b {\n    c\n    d\n  }\n}\n"
 
 
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple))
 def test_any_block_on_one_line_means_what_it_means_over_several(inside):
     block = f"a {{ {', '.join(one_line(each) for each in inside)} }}\n"
