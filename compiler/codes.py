@@ -124,6 +124,13 @@ CODES: dict[str, tuple[str, str, str]] = {
         "A file of `tasks` is a task of lm-evaluation-harness: it names itself by `task:`, and what it names stands "
         "beside it or below, so that a copy of all of it can go into the bundle.",
     ),
+    "XP140": (
+        "part-of-a-split",
+        "error",
+        "A part of a split is its first rows: `[train:20%]` in whole percents, or `[train:1000]`. The datasets library "
+        "knows no others: `train[:0.2]` and `train[:20.5%]` are errors of it at the launch. No split is called by a "
+        "number.",
+    ),
     "XP190": (
         "assumed",
         "note",

@@ -148,9 +148,16 @@ def hundredth(value: int | float) -> float:
 def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
     if isinstance(node, Number) and node.unit == "%":
         return _share(row, item, node)
-    if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and 0 < node.value < 1:
-        raise _wrong_unit(row, item, node, f"{node.value * 100:g}%")
+    if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and _may_be_a_share(node.value):
+        from xpc.compiler.readings import fraction  # only a wrong spec pays for it
+
+        raise Wrong(fraction(row, node, _at(item, node)))
     return Amount("count", _integer(row, item, node))
+
+
+def _may_be_a_share(value: float) -> bool:
+    """Of numbers with a point or an exponent: 1.0 and 2.5 may be, 40.0 and 1e3 are counts."""
+    return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 
 
 def _real_or_share(row: Setting, item: Item, node: Value | None) -> object:

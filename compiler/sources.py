@@ -234,6 +234,16 @@ def find_source(
 
 
 def _remote(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
+    source, found = _of_the_hub(node, label, shape, method)
+    if node.slice is None and not source.split.isdigit():
+        return source, found
+    from xpc.compiler.slices import part
+
+    cut, wrong = part(node, label)
+    return evolve(source, slice=cut), wrong + found
+
+
+def _of_the_hub(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
     entry = registry.find_dataset(node.name)
     if entry is not None:
         fitting = shape is None or shape == entry.shape

@@ -177,12 +177,13 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     share = floor.value if floor.unit == "share" else floor.value / lr if lr else 0.0
     if share > 1 or (share == 1 and name == "polynomial"):
         sign = ">" if share > 1 else "="
+        meant = f"{floor.value * 100:g}%" if floor.unit == "absolute" and 0 < floor.value < 1 and share > 1 else "10%"
         yield Finding(
             spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
             f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
-            "write `min_lr = 10%`",
+            f"write `min_lr = {meant}` for a share of the peak, or a rate of at most {lr:g}",
             (spec.label("optimizer.lr", "the peak"),),
-            "min_lr = 10%",
+            f"min_lr = {meant}",
         )
 
 
@@ -202,7 +203,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
                 "write `schedule wsd`, or leave `decay` out",
                 (spec.label("schedule", "the schedule"),),
             )
-    elif decay is None:
+    elif decay is None and "schedule.decay" not in spec.wrong:
         place = spec.place("schedule", "how long does it decay?")
         yield Finding(place, "`wsd` needs the length of its decay", "write `decay = 100`")
     elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:

@@ -19,6 +19,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
     Today: ValueError after the training data is tokenized. Source: transformers 5.23 `trainer.py`; executed.
     """
     has_rows = spec.get("data.holdout") is not None or spec.get("eval.split") is not None
+    has_rows = has_rows or bool({"data.holdout", "eval.split"} & spec.wrong)
     if spec.amount("eval.every") != NEVER and not has_rows:
         yield Finding(
             spec.place("eval.every", "on which rows?"),

@@ -19,6 +19,7 @@ CASES: tuple[Case, ...] = (
     Case("XP104", spec('optimizer adamw(lr="1e-5")'), spec("optimizer adamw(lr=1e-5)")),
     Case("XP104", spec("schedule"), spec("schedule linear"), variant="no-value"),
     Case("XP105", spec(batch="gbs=128 micro=16 seq=2k"), spec(batch="gbs=128 micro=16 seq=2Ki")),
+    Case("XP105", spec("data(holdout=1.0)"), spec("data(holdout=1)", "eval(every=epoch)"), variant="count-or-share"),
     Case("XP106", spec("schedule cosin"), spec("schedule cosine")),
     Case(
         "XP106",
@@ -181,5 +182,10 @@ CASES: tuple[Case, ...] = (
         spec(strategy="zero2  # xpc: allow XP410"),
         spec(strategy="fsdp1  # xpc: allow XP410 the cluster has only FSDP1"),
         variant="no-reason",
+    ),
+    Case(
+        "XP140",
+        spec(train=trained("qwen2.5-3b on infinity-instruct[train:0.2]")),
+        spec(train=trained("qwen2.5-3b on infinity-instruct[train:20%]")),
     ),
 )
