@@ -78,10 +78,19 @@ def test_a_floor_above_the_peak_is_a_share_of_it(floor, right):
 
 LEGAL = {"20%": "20%", "100%": "100%", "1000": "1000", "1_000": "1000", "1k": "1000", "2Ki": "2048", "1": "1"}
 ILLEGAL = {
-    "0.2": "[train:20%]`", "1.0": "`[train:1]` for one row, or `[train]`", "20.5%": "[train:20%]`",
-    "abc": "`[train:20%]`", "120%": "`[train]`", "0": "`[train:20%]`", "0%": "`[train:20%]`", "-5": "`[train:20%]`", "1e3": "[train:1000]`",
-    "9" * 40: "`[train:20%]`", "2.5": "[train:2]`", "1e999": "`[train:20%]`",
-}  # fmt: skip
+    "0.2": "[train:20%]`",
+    "1.0": "`[train:1]` for one row, or `[train]`",
+    "20.5%": "[train:20%]`",
+    "abc": "`[train:20%]`",
+    "120%": "`[train]`",
+    "0": "`[train:20%]`",
+    "0%": "`[train:20%]`",
+    "-5": "`[train:20%]`",
+    "1e3": "[train:1000]`",
+    "9" * 40: "`[train:20%]`",
+    "2.5": "[train:2]`",
+    "1e999": "`[train:20%]`",
+}
 
 
 def part(text: str):
