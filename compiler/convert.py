@@ -287,6 +287,16 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
     return tuple(str(_name(row, item, part)) for part in node.items)
 
 
+def _sources(row: Setting, item: Item, node: Value | None) -> object:
+    """The node, for `resolve`, which knows the blocks and reads the files."""
+    for part in node.items if isinstance(node, List) else (node,):
+        if not isinstance(part, Ref | String):
+            raise _wrong_kind(row, item, node)
+    if isinstance(node, List) and not node.items:
+        raise _wrong_kind(row, item, node)
+    return node
+
+
 def _of_methods(row: Setting, item: Item, node: Value | None) -> object:
     from xpc.compiler.convert_methods import CONVERTERS  # only methods and adapters have these kinds
 
@@ -330,6 +340,7 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "reals": _reals,
     "names": _names,
     "tasks": _names,
+    "sources": _sources,
     "weighted": _of_methods,
     "targets": _of_methods,
     "share": _of_methods,

@@ -6,6 +6,7 @@ from math import lcm
 
 from xpc.compiler import plan
 from xpc.compiler.codes import report
+from xpc.compiler.kinds import EPOCH
 from xpc.compiler.registry import find_family
 from xpc.compiler.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
@@ -81,6 +82,8 @@ class Derivation:
             self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
 
     def _defaults(self) -> None:
+        if "eval.data" in self.values and "eval.every" not in self.values:
+            self._set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
         method = self._get("method") or "sft"
         for row in TABLE:
             if row.default is None or row.path in self.values or row.pending:

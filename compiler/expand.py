@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry, schema
 from xpc.compiler.codes import report
-from xpc.compiler.items import Collector, Item, Row, Swept, Written
+from xpc.compiler.items import Collector, Evaluated, Item, Row, Swept, Written
 from xpc.compiler.kinds import BLOCK, CHOICES, FLAG
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Edit, Label
@@ -27,14 +27,18 @@ def _is_repository(value: Value) -> bool:
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
 
 
-def expand(file: File) -> Written:
-    """Flatten one file. Problems are collected in the result; the file's bases are not read here."""
-    return _Expander(file).run()
+def expand(file: File, evaluated: frozenset[str] = frozenset()) -> Written:
+    """Flatten one file. Problems are collected in the result; the file's bases are not read here.
+
+    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on.
+    """
+    return _Expander(file, evaluated).run()
 
 
 class _Expander(Collector):
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, evaluated: frozenset[str]) -> None:
         super().__init__(file)
+        self.evaluated = evaluated
         self.outer = schema.outer_names()
         self.choices = schema.bare_choices()
         self.header = False
@@ -99,6 +103,11 @@ class _Expander(Collector):
             self.named(Name(node.span, node.name), [], clause, node.span)
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
+        elif clause == "eval" and isinstance(node, Ref | String | List):
+            form = f"data = {self.typed(node.span)}"
+            edit = form if len(form) < 60 else None
+            message = "the rows to evaluate on are `data` of `eval`"
+            self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
             self.problem(
                 "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
@@ -299,20 +308,48 @@ class _Expander(Collector):
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
             title = None  # `data(shuffle)` is `data { shuffle }`
+        if isinstance(title, Ref) and title.name in self.evaluated:
+            self.apart(title, body[1:])
+            return
         before = self.out.data_name
         if title is not None and before is not None and self.typed(before.span) != "data":
             self.problem(
                 "XP103",
-                "a spec has one `data` block",
+                "a spec trains on one `data` block",
                 name.span,
                 "again here",
-                help="put all sources into one block",
+                help="put all sources into one block; "
+                f"`eval(data={self.typed(title.span)})` makes this one a set to evaluate on",
                 related=(before,),
             )
             return
         if title is not None or before is None:
             self.out.data_name = self.label(name.span if title is None else title.span)
-        for node in body if title is None else body[1:]:
+        self.sources(body if title is None else body[1:])
+
+    def apart(self, title: Ref, body: list[Operand | Clause]) -> None:
+        """A `data` block that is evaluated on: its sources and the shape of its rows, and nothing of the mixture's."""
+        whole, first = self.out, self.out.blocks.get(title.name)
+        if first is not None:
+            again = f"the data block `{title.name}` is written twice"
+            self.problem("XP103", again, title.span, help="put its sources into one block", related=(first.label,))
+            return
+        self.out = Written(self.file.source, problems=whole.problems)
+        self.sources(body)
+        block, self.out = self.out, whole
+        for path, item in block.items.items():
+            if path not in schema.OF_A_BLOCK:
+                self.problem(
+                    "XP102",
+                    f"`{path[5:]}` belongs to the data that is trained on",
+                    item.label.span,
+                    f"`{title.name}` is evaluated on",
+                    help="of a block that is evaluated on, `format` and `prompt` can be written; leave this out",
+                )
+        whole.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
+
+    def sources(self, body: list[Operand | Clause]) -> None:
+        for node in body:
             if isinstance(node, Setting):
                 self.setting(node, "data")
             elif isinstance(node, Clause):

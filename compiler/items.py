@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import field
 
 from xpc.compiler.codes import report
@@ -39,15 +41,25 @@ class Swept:
     body: tuple[Setting | Clause | Value, ...] = ()
 
 
+@record
+class Evaluated:
+    """A `data` block that `eval { data = ... }` names: its sources, and how their rows are read."""
+
+    label: Label
+    rows: tuple[Row, ...] = ()
+    items: Mapping[str, Item] = field(factory=dict)
+
+
 @mutable
 class Written:
-    """What one file says. `data_name` is the name of its `data` block."""
+    """What one file says. `data_name` is the name of its `data` block; `blocks` are those that are evaluated on."""
 
     source: Source
     train: Train | None = None
     items: dict[str, Item] = field(factory=dict)
     rows: list[Row] = field(factory=list)
     data_name: Label | None = None
+    blocks: dict[str, Evaluated] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
     sweep: Swept | None = None

@@ -7,7 +7,7 @@ from attrs import field
 from xpc.compiler.codes import report
 from xpc.compiler.expand import expand
 from xpc.compiler.files import BASES, Workspace
-from xpc.compiler.items import Item, Row, Swept, Written
+from xpc.compiler.items import Evaluated, Item, Row, Swept, Written
 from xpc.compiler.schema import ADAPTERS, OF_ONE_KIND
 from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Diagnostic, Label
@@ -15,7 +15,7 @@ from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
 from xpc.grammar.record import mutable
 from xpc.grammar.source import Source
-from xpc.grammar.tree import File, Train
+from xpc.grammar.tree import Call, Clause, File, List, Ref, Setting, Train
 
 MAX_DEPTH = 4
 
@@ -37,6 +37,7 @@ class Loaded:
     kinds: dict[str, str] = field(factory=dict)
     rows: list[Row] = field(factory=list)
     data_name: Label | None = None
+    blocks: dict[str, Evaluated] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
     broken: bool = False
@@ -79,9 +80,33 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         out.broken = out.broken or bool(parse_problems)
         chain.append(parsed)
     out.files = chain
+    apart = _evaluated(chain)
     for depth, one in reversed(list(enumerate(chain))):
-        overlay(out, expand(one), SPEC if depth == 0 else BASE)
+        overlay(out, expand(one, apart), SPEC if depth == 0 else BASE)
     return out
+
+
+def _evaluated(chain: list[File]) -> frozenset[str]:
+    """The names that `eval { data = ... }` gives in a spec and its bases, without what the header trains on."""
+    names: set[str] = set()
+    for file in chain:
+        options = file.train.options if file.train is not None else ()
+        for node in (*file.statements, *options):
+            head = node.head if isinstance(node, Clause) else node
+            if isinstance(head, Call) and head.name.text == "eval":
+                parts: list[object] = list(head.args)
+            elif isinstance(node, Clause) and isinstance(head, Ref) and head.name == "eval":
+                parts = []
+            else:
+                continue
+            if isinstance(node, Clause):
+                parts += [*node.operands, *(node.block.statements if node.block else ())]
+            for part in parts:
+                if isinstance(part, Setting) and part.name.text == "data":
+                    said = part.value.items if isinstance(part.value, List) else (part.value,)
+                    names.update(one.name for one in said if isinstance(one, Ref) and one.is_name)
+    train = next((file.train for file in chain if file.train is not None), None)
+    return frozenset(names - ({train.data.name} if train is not None and isinstance(train.data, Ref) else set()))
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
@@ -111,5 +136,10 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
         out.rows = written.rows
     if written.data_name is not None:
         out.data_name = written.data_name
+    for name, block in written.blocks.items():
+        below = out.blocks.get(name)
+        if below is not None:
+            block = Evaluated(block.label, block.rows or below.rows, {**below.items, **block.items})
+        out.blocks[name] = block
     for target, items in written.extra.items():
         out.extra.setdefault(target, {}).update(items)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import field
 
 from xpc.compiler import extras, registry, schema, targets
@@ -12,7 +14,7 @@ from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Item, Row
 from xpc.compiler.load import Loaded
 from xpc.compiler.sources import bundle_name, find_model, find_source, vocabulary
-from xpc.compiler.spec import DEFAULT, SPEC, DataSource, Hardware, Model, Origin, Spec, Value
+from xpc.compiler.spec import DEFAULT, SPEC, DataSource, EvalSet, Hardware, Model, Origin, Spec, Value
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
 from xpc.grammar.checks import WORDS
@@ -66,6 +68,15 @@ class _Resolver:
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
+        evaluated: tuple[EvalSet, ...] = ()
+        if "eval.data" in self.values:
+            from xpc.compiler.evaluated import Sets  # few specs name rows of their own to evaluate on
+
+            value, sets = self.values["eval.data"], Sets(loaded, self.values, self.workspace, data, self.problems)
+            evaluated, named = sets.read(value.value)
+            self.values["eval.data"] = Value(named, value.origin)
+            for one in evaluated:
+                self._keep(one.sources)
         extra = self._extra(target)
         wrong = frozenset(path for path in loaded.items if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
@@ -81,7 +92,7 @@ class _Resolver:
         values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
         spec = Spec(
             loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads,
-            wrong=wrong,
+            wrong=wrong, evaluated=evaluated,
         )  # fmt: skip
         return spec, self.problems
 
@@ -330,14 +341,17 @@ class _Resolver:
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
             self.problems += problems
-            if source.bundled and source.content is not None:
-                self.bundled[source.bundled] = source.content
+        self._keep(sources)
         prompt = self.values.get("data.system")
         if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
             self.problems.append(
                 report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
             )
         return tuple(sources)
+
+    def _keep(self, sources: Iterable[DataSource]) -> None:
+        """Put the copies of local files into the bundle."""
+        self.bundled.update({one.bundled: one.content for one in sources if one.bundled and one.content is not None})
 
     def _text(self, path: str) -> str | None:
         value = self.values.get(path)

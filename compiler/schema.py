@@ -272,6 +272,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",),
             low=1, high=10**9),
     Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
+    Setting("eval.data", k.SOURCES, "rows of their own to evaluate on: a file, a dataset or a `data` block; a list is "
+            "several sets, each with metrics of its own", inner=True),
     Setting("eval.tasks", k.TASKS, "tasks of lm-evaluation-harness, for evaluate.sh: its names, and files of one's own",
             inner=True),
     Setting("eval.allow_code_execution", k.FLAG, "let tasks execute the code that the model writes, unprotected",
@@ -345,6 +347,8 @@ SOURCE_SETTINGS = {
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used, after a seeded shuffle", low=0),
 }
 """What a row of a `data` block may say about its source."""
+OF_A_BLOCK = ("data.format", "data.prompt")
+"""What a `data` block that is evaluated on may say beside its sources."""
 
 
 def children(clause: str) -> Iterator[Setting]:

@@ -79,6 +79,19 @@ class DataSource:
 
 
 @record
+class EvalSet:
+    """Rows that are evaluated on and not trained on: a name, for metrics, and sources that are joined.
+
+    `prompt` is the prompt's column, where its block names one.
+    """
+
+    name: str
+    label: Label
+    sources: tuple[DataSource, ...]
+    prompt: str | None = None
+
+
+@record
 class Model:
     """What is trained: a hub id or a local directory, and its architecture when it is known.
 
@@ -130,7 +143,7 @@ class Spec:
     """A resolved experiment.
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it;
+    SHA-256. `evaluated` are the sets that `eval { data = ... }` names. `wrong` are settings that were written and are in error: a default stands in for each, and nobody wrote it;
     `data` among them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any
     other is called like its spec.
     """
@@ -148,6 +161,7 @@ class Spec:
     edition: int = 1
     wrong: frozenset[str] = frozenset()
     folder: str = ""
+    evaluated: tuple[EvalSet, ...] = ()
 
     def get(self, path: str) -> object:
         """The value of a setting, or None when it has none."""
@@ -219,6 +233,21 @@ class Spec:
         label = self.extra[escape][name].origin.label
         assert label is not None  # an extra is always written
         return evolve(label, text=text)
+
+    @property
+    def sources(self) -> tuple[DataSource, ...]:
+        """Every source of data: what is trained on, then the sets that are evaluated on."""
+        return (*self.data, *(source for one in self.evaluated for source in one.sources))
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there are rows to evaluate on: a holdout, a split, or sets of their own."""
+        return any(self.get(path) is not None for path in ("data.holdout", "eval.split", "eval.data"))
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """Names of several evaluation sets, as metrics carry them (`eval_NAME_loss`); none where there is one set."""
+        return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
 
     @property
     def config(self) -> str:

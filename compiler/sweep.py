@@ -38,6 +38,7 @@ OWN = {
     "target": "write one spec for each stack; with `extends` they share the rest",
     "launch": "delete the line: all members are launched in one way",
     "data": "write one spec for each data; with `extends` they share the rest",
+    "eval.data": "write it outside of the sweep: a list of sets is one run, which evaluates on each",
     "extra": "write one spec for each; with `extends` they share the rest",
 }
 """What a sweep does not vary, by path or clause, and what to do instead."""

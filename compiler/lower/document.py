@@ -49,6 +49,13 @@ def readme(
             f"{_at(source.revision)}, {source.shape} |"
             for source in spec.data
         ),
+        *(
+            f"| evaluated on | {cell(one.name)}: "
+            f"{cell(_source(source.path or str(source.id), source.config, source.split, source.slice))}"
+            f"{_at(source.revision)}, {source.shape} |"
+            for one in spec.evaluated
+            for source in one.sources
+        ),
         f"| method | {_method(spec)} |",
         *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
         *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),

@@ -49,7 +49,7 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One source of data as resolved."""
+    """One source of data as resolved; `evaluated` is the name of the set, where it is not trained on."""
 
     id: str | None = None
     path: str | None = None
@@ -59,6 +59,7 @@ class DataEntry:
     revision: str | None = None
     shape: str | None = None
     digest: str | None = None
+    evaluated: str | None = None
 
 
 @record
@@ -121,7 +122,10 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
             spec.model.id, spec.model.path, spec.model.revision, spec.model.known_from or None,
             None if facts is None else facts.params,
         ),
-        data=[_data(source) for source in spec.data],
+        data=[
+            *(_data(source) for source in spec.data),
+            *(_data(source, one.name) for one in spec.evaluated for source in one.sources),
+        ],
         pins=dict(line.split("==", 1) for line in requirements(spec).splitlines()),
         inputs={name: "sha256:" + one for name, one in sorted(spec.inputs.items())},
         files={name: digest(data) for name, data in sorted(files.items())},
@@ -153,10 +157,10 @@ def _key(name: str) -> str:
     return name if name.isascii() and name.replace("-", "a").replace("_", "a").isalnum() else _plain(name)
 
 
-def _data(source: DataSource) -> DataEntry:
+def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
     return DataEntry(
         source.id, source.path, source.config, source.split, source.slice, source.revision, source.shape,
-        None if source.sha256 is None else "sha256:" + source.sha256,
+        None if source.sha256 is None else "sha256:" + source.sha256, evaluated,
     )  # fmt: skip
 
 

@@ -99,6 +99,19 @@ def _data(spec: Spec) -> dict[str, Json]:
         "unique": spec.flag("data.unique"),
         "min_tokens": least if isinstance(least, int) else None,
         "eval_split": _text(spec, "eval.split"),
+        "evaluation": _evaluation(spec),
+    }
+
+
+def _evaluation(spec: Spec) -> Json:
+    """The sets that are evaluated on beside the training data, each with metrics of its own where they are `named`."""
+    if not spec.evaluated:
+        return None
+    return {
+        "named": bool(spec.sets),
+        "sets": [
+            {"name": one.name, "sources": [_source(source) for source in one.sources]} for one in spec.evaluated
+        ],
     }
 
 

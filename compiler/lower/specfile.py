@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.schema import ADAPTERS, TABLE, Setting
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.spec import DataSource, EvalSet, Spec
 
 STRUCTURAL = ("train.epochs", "train.steps")
 
@@ -17,8 +17,10 @@ def specfile(spec: Spec) -> str:
     steps = spec.get("train.steps")
     budget = f"{steps} steps" if isinstance(steps, int) else f"{_real(spec.real('train.epochs'))} epochs"
     origin = spec.values["train.steps" if isinstance(steps, int) else "train.epochs"].origin.describe()
-    lines += [f"train {model} on corpus for {budget}  # length: {_comment(origin)}", ""]
+    lines += [f"train {model} on {_corpus(spec)} for {budget}  # length: {_comment(origin)}", ""]
     lines += _data(spec)
+    for one in spec.evaluated:
+        lines += _evaluated(one)
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
     there = [name for name in ADAPTERS if name in spec.values]
@@ -103,13 +105,7 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
 
 
 def _data(spec: Spec) -> list[str]:
-    out = ["data corpus {"]
-    for source in spec.data:
-        inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
-        if source.only and source.columns is not None:
-            inside.append("columns = [" + ", ".join(quoted(name) for name in source.columns) + "]")
-        ref = _ref(source)
-        out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]
+    out = [f"data {_corpus(spec)} {{", *_sources(spec.data)]
     shapes = {source.shape for source in spec.data}
     if "data.format" not in spec.values and len(shapes) == 1:
         out.append(f"  format = {next(iter(shapes))}  # registry, or the first row")
@@ -118,6 +114,33 @@ def _data(spec: Spec) -> list[str]:
             value = spec.values[row.path]
             out.append(f"  {row.name} = {show(row, value.value)}  # {_comment(value.origin.describe())}")
     return [*out, "}", ""]
+
+
+def _corpus(spec: Spec) -> str:
+    """The name of the block that is trained on: none that a set to evaluate on has."""
+    taken, name = {one.name for one in spec.evaluated}, "corpus"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _sources(sources: tuple[DataSource, ...]) -> list[str]:
+    out = []
+    for source in sources:
+        inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
+        if source.only and source.columns is not None:
+            inside.append("columns = [" + ", ".join(quoted(name) for name in source.columns) + "]")
+        ref = _ref(source)
+        out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]
+    return out
+
+
+def _evaluated(one: EvalSet) -> list[str]:
+    """A block of rows that `eval` names."""
+    shapes = {source.shape for source in one.sources}
+    shape = [f"  format = {next(iter(shapes))}"] if len(shapes) == 1 else []
+    prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
+    return [f"data {one.name} {{", *_sources(one.sources), *shape, *prompt, "}", ""]
 
 
 def _ref(source: DataSource) -> str:
@@ -143,6 +166,8 @@ def show(row: Setting, value: object) -> str:
         return value
     if row.kind in (k.CHOICE, k.HARDWARE) or row.path == "target":
         return str(value)
+    if row.kind is k.SOURCES:
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
     if row.kind is k.CHOICES and isinstance(value, tuple):
         return " ".join(str(one) for one in value)
     return plain(value)

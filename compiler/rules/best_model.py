@@ -48,10 +48,6 @@ def _evaluates(spec: Spec) -> bool:
     return spec.amount("eval.every") != NEVER
 
 
-def _has_rows(spec: Spec) -> bool:
-    return spec.get("data.holdout") is not None or spec.get("eval.split") is not None
-
-
 def _typed(amount: Amount) -> str:
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
@@ -86,7 +82,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
         )
         return
     help = f"leave `{LOAD}` out"
-    if saved != NEVER and _has_rows(spec):
+    if saved != NEVER and spec.evaluates:
         help = f"write `eval(every={_typed(saved) if when == 'steps' else when})`, or {help}"
     message = "without an evaluation no checkpoint is the best"
     if evaluated != NEVER:
@@ -139,13 +135,13 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
 
     Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
     metrics. sft and grpo of trl 0.18 show theirs and do not return them. Of an sft schedule that steps with a metric
-    XP243 speaks. Source: transformers 5.23 and 4.52.3
+    XP243 speaks, of one that names no set of several XP526. Source: transformers 5.23 and 4.52.3
     `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     known = METRICS[spec.target.name].get(method)
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
-    if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping:
+    if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
         return
     if metric.removeprefix("eval_") not in (*SPEED, *known):
         shown = ", ".join(("loss", *(name for name in known if name != "aux_loss")))
@@ -200,7 +196,7 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
     Today: ValueError once training begins, after the data is tokenized. Source: transformers 5.23 and 4.52.3
     `Trainer.evaluate` (`get_eval_dataloader`); executed.
     """
-    if spec.extra_value("trl", "eval_on_start") is True and not _has_rows(spec) and not _evaluates(spec):
+    if spec.extra_value("trl", "eval_on_start") is True and not spec.evaluates and not _evaluates(spec):
         yield Finding(
             spec.extra_place("trl", "eval_on_start", "on which rows?"),
             "the evaluation before training has no data",

@@ -7,24 +7,23 @@ from collections.abc import Iterator
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.shapes import METHOD_SHAPES, in_words
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import DataSource, Spec
 
 CONVERSATIONS = ("messages", "conversations")
 
 
 @rule("XP501", "evaluation-without-data")
 def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
-    """Evaluation needs rows: a held-out share of the data, or a split of its own.
+    """Evaluation needs rows: a held-out share of the data, a split of it, or data of its own.
 
     Today: ValueError after the training data is tokenized. Source: transformers 5.23 `trainer.py`; executed.
     """
-    has_rows = spec.get("data.holdout") is not None or spec.get("eval.split") is not None
-    has_rows = has_rows or bool({"data.holdout", "eval.split"} & spec.wrong)
-    if spec.amount("eval.every") != NEVER and not has_rows:
+    wrong = {"data.holdout", "eval.split", "eval.data"} & spec.wrong
+    if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
         yield Finding(
             spec.place("eval.every", "on which rows?"),
             "evaluation has no data",
-            "write `holdout = 5%`, or `eval(split=test)`",
+            'write `holdout = 5%`, `eval(split=test)` or `eval(data="eval.jsonl")`',
         )
 
 
@@ -36,7 +35,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     """
     never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
     never = never and spec.extra_value("trl", "eval_on_start") is not True
-    for path in ("data.holdout", "eval.split"):
+    for path in ("data.holdout", "eval.split", "eval.data"):
         if spec.written(path) and never:
             yield Finding(
                 spec.place(path, "never read"),
@@ -55,7 +54,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     """
     method = spec.text("method")
     legal = METHOD_SHAPES[method]
-    for source in spec.data:
+    for source in spec.sources:
         if source.shape in legal:
             continue
         help = "name another dataset, or a `format`"
@@ -64,7 +63,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
             help = f"write `data(prompt={column})`: the other columns go to the reward functions"
         yield Finding(
             source.label,
-            f"{method} cannot train on {in_words(source.shape)}",
+            f"{method} cannot {'train' if source in spec.data else 'evaluate'} on {in_words(source.shape)}",
             help,
             (spec.label("method", "the method"),),
         )
@@ -79,7 +78,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
     """
     if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
-    source = next((one for one in spec.data if one.shape in CONVERSATIONS), None)
+    source = next((one for one in spec.sources if one.shape in CONVERSATIONS), None)
     if source is not None:
         yield Finding(
             spec.model.label,
@@ -107,8 +106,10 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
     Conversations in either form count as one: the runtime maps from/value to messages.
     """
-    shapes = {("messages" if s.shape in CONVERSATIONS else s.shape): s for s in spec.data}
-    if len(shapes) > 1:
+    for mixture in (spec.data, *(one.sources for one in spec.evaluated)):
+        shapes = {("messages" if s.shape in CONVERSATIONS else s.shape): s for s in mixture}
+        if len(shapes) < 2:
+            continue
         first, second, *_ = shapes.values()
         yield Finding(
             second.label, f"a mixture of {first.shape} and {second.shape}", "keep rows of one shape", (first.label,)
@@ -134,17 +135,22 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows come from a share that is held out, or from a split of their own; one of the two would be lost.
+    """Evaluation rows come from a share that is held out, from a split of the data, or from data of their own; only one
+    of them is read.
 
     Today, silently: the holdout is evaluated and the split is never read. Other trainers refuse the pair
-    (LLaMA-Factory `data_args.py`, axolotl `validation.py`).
+    (LLaMA-Factory `data_args.py`, axolotl `validation.py`). Several sets are a list, `eval(data=[easy, hard])`, and
+    each is named there; a holdout has no name that a metric could carry.
     """
-    if spec.get("data.holdout") is not None and spec.get("eval.split") is not None:
+    ways = {"data.holdout": "these rows are held out", "eval.data": "these are read", "eval.split": "and this split"}
+    there = [path for path in ways if spec.get(path) is not None]
+    if len(there) > 1:
+        first, other = there[0], there[-1]
         yield Finding(
-            spec.place("eval.split", "would never be read"),
+            spec.place(other, "would never be read" if other == "eval.split" else "and this"),
             "two sets to evaluate on",
-            "leave out `split`, or `holdout`",
-            (spec.label("data.holdout", "and these rows are held out"),),
+            f"leave out `{other[5:]}`, or `{first[5:]}`",
+            (spec.label(first, ways[first]),),
         )
 
 
@@ -154,6 +160,17 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
     Today, silently: the evaluation loss follows the training loss, and nothing of it speaks of new rows.
     """
+    for one in spec.evaluated:
+        for source in one.sources:
+            same = next((other for other in spec.data if _same(source, other)), None)
+            if same is not None:
+                yield Finding(
+                    one.label,
+                    f"`{source.name[:80]}` is evaluated on and trained on",
+                    "name other rows, or write `data(holdout=5%)` instead",
+                    (same.label,),
+                )
+                break
     split = spec.get("eval.split")
     for source in spec.data:
         if split is not None and source.id is not None and source.split == split and source.slice is None:
@@ -164,6 +181,15 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                 (source.label,),
             )
             return
+
+
+def _same(one: DataSource, other: DataSource) -> bool:
+    """Whether two sources are the same rows: one file or folder, or one split of a dataset."""
+    if one.sha256 is not None and one.sha256 == other.sha256:
+        return True
+    named = (one.id, one.path, one.config, one.split, one.revision)
+    whole = None in (one.slice, other.slice) or one.slice == other.slice
+    return whole and named == (other.id, other.path, other.config, other.split, other.revision)
 
 
 RULES = (

@@ -27,7 +27,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("eval.split", "of a file"),
                 f"`{source.name[:80]}` is one file and has no splits: evaluation would read the training rows",
-                "write `data(holdout=5%)` instead, or name a folder with a file a split",
+                'write `data(holdout=5%)` or `eval(data="eval.jsonl")` instead, or name a folder with a file a split',
                 (source.label,),
             )
             return
@@ -40,7 +40,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     Today: KeyError (`'text'`, `'chosen'`) in a worker of the tokenizing. A column that only later rows have is there.
     Source: datasets; executed.
     """
-    for source in spec.data:
+    for source in spec.sources:
         if source.found is None or source.content is None:
             continue
         for name in rows.columns(source):
@@ -64,7 +64,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     The first MiB of a local JSON file is looked at. Today: the run ends when it comes to that row, in the mapping of
     the data. Source: the runtime's `sources.py`.
     """
-    for source in spec.data:
+    for source in spec.sources:
         if source.found is None or not set(rows.columns(source)) <= set(source.found):
             continue  # XP553 speaks of the column
         found = rows.first_wrong(source)
@@ -84,7 +84,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
     are known. Source: the runtime's `data.py`; datasets `train_test_split`.
     """
     total: int | None = 0
-    for source in spec.data:
+    for source in spec.sources:
         taken = there = rows.count(source)
         if there is not None and source.take is not None:
             share = source.take.unit == "share"
@@ -97,7 +97,8 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
                     severity=None if source.path is not None else "warning",
                 )
                 taken = None
-        total = None if total is None or taken is None else total + taken
+        if source in spec.data:
+            total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
     if not isinstance(holdout, Amount):
         return
@@ -121,7 +122,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
 
     Today with the plain trainer: ValueError in its constructor, after the model is loaded (trl 1.16 `sft_trainer.py`).
     """
-    for source in spec.data:
+    for source in spec.sources:
         named = [name for name in source.found or () if name in ("image", "images")]
         first = rows.stored(source).rows[:1]
         parts = [

@@ -112,7 +112,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     `sft_trainer.py` (`log`); executed.
     """
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
-    if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER:
+    if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
         return
     known = MEASURED if spec.target.name == "trl-0.18" else (*MEASURED, *OF_SFT)
     if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:

@@ -21,7 +21,7 @@ TRACKED = ("track.name", "track.project")
 def sources(spec: Spec) -> list[Source]:
     """The texts that the spec is made of: its own, and those of bases that state something."""
     labels = [one.origin.label for table in (spec.values, *spec.extra.values()) for one in table.values()]
-    labels += [spec.model.label, *(one.label for one in spec.data)]
+    labels += [spec.model.label, *(one.label for one in spec.sources)]
     found = {id(spec.source): spec.source}
     found.update({id(one.source): one.source for one in labels if one is not None})
     return list(found.values())

@@ -28,7 +28,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
     trl 1.16 and 0.18 `sft_trainer.py`; executed.
     """
-    for source in spec.data:
+    for source in spec.sources:
         if spec.flag("method.completion_only") and source.shape != "prompt_completion":
             path, what = "method.completion_only", "prompts with completions"
         elif spec.flag("method.assistant_only") and source.shape not in CONVERSATIONS and _is_plain(source):
@@ -115,7 +115,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
         return
     from xpc.compiler import rows
 
-    for source in spec.data:
+    for source in spec.sources:
         if not rows.conversational(source):
             continue
         for number, row in enumerate(rows.stored(source).rows):
@@ -144,7 +144,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler import rows
 
     seq = spec.integer("batch.seq")
-    for source in spec.data:
+    for source in spec.sources:
         found = rows.stored(source)
         if source.shape != "prompt_completion" or not found.rows:
             continue

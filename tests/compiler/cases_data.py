@@ -8,6 +8,10 @@ from case_support import MARKED, PLAIN, ROW, Case, data, spec, trained
 from compile_support import CONFIG
 
 ASKED = json.dumps({"prompt": "2 + 2?", "completion": "4"}) + "\n"
+PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"
+HELD = {"rows.jsonl": ROW * 40, "held.jsonl": ROW.replace("2 + 2?", "3 + 1?") * 8, "far.jsonl": ROW.replace("4", "four")}
+SEVERAL = 'eval(data=["held.jsonl", "far.jsonl"])'
+"""Rows to train on, and two sets to evaluate on."""
 LONG = json.dumps({"prompt": "why " * 600, "completion": "because"}) + "\n"
 UNANSWERED = json.dumps({"messages": [{"role": "user", "content": "2 + 2?"}]}) + "\n"
 TALKS = json.dumps(
@@ -81,6 +85,58 @@ DATA = (
         on('"rows.jsonl"', "eval(every=epoch, split=test)"),
         on('"rows"', "eval(every=epoch, split=test)"),
         {"rows.jsonl": ROW * 40, "rows/train.jsonl": ROW, "rows/test.jsonl": ROW},
+    ),
+    Case(
+        "XP550",
+        on('"rows.jsonl"', 'eval(data="held.jsonl")', "data(holdout=5%)"),
+        on('"rows.jsonl"', 'eval(data="held.jsonl")'),
+        HELD,
+        variant="own",
+    ),
+    Case(
+        "XP552",
+        on('"rows.jsonl"', 'eval(data="rows.jsonl")'),
+        on('"rows.jsonl"', 'eval(data="held.jsonl")'),
+        HELD,
+        variant="own",
+    ),
+    Case(
+        "XP525",
+        on('"asked.jsonl"', 'eval(data="held.jsonl")'),
+        on('"asked.jsonl"', 'eval(data="held.jsonl")', "method sft(completion_only=false)"),
+        {**HELD, "asked.jsonl": ASKED * 40},
+    ),
+    Case(
+        "XP526",
+        on('"rows.jsonl"', SEVERAL, *extra('metric_for_best_model = "eval_loss"').splitlines()),
+        on('"rows.jsonl"', SEVERAL, *extra('metric_for_best_model = "eval_held_loss"').splitlines()),
+        HELD,
+    ),
+    Case(
+        "XP526",
+        on('"rows.jsonl"', SEVERAL, *extra("load_best_model_at_end = true").splitlines()),
+        on('"rows.jsonl"', 'eval(data="held.jsonl")', *extra("load_best_model_at_end = true").splitlines()),
+        HELD,
+        variant="best",
+    ),
+    Case(
+        "XP526",
+        on('"rows.jsonl"', SEVERAL, "schedule reduce_lr_on_plateau", "strategy ddp").replace("strategy zero2\n", ""),
+        on('"rows.jsonl"', 'eval(data="held.jsonl")', "schedule reduce_lr_on_plateau", "strategy ddp").replace(
+            "strategy zero2\n", ""
+        ),
+        HELD,
+        variant="schedule",
+    ),
+    Case(
+        "XP527",
+        on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo(precompute)", "target trl-0.18"),
+        on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo", "target trl-0.18"),
+        {
+            "pairs.jsonl": PAIR * 40,
+            "pairs2.jsonl": PAIR.replace("4", "5") * 4,
+            "pairs3.jsonl": PAIR.replace("4", "6") * 4,
+        },
     ),
     Case("XP552", spec("eval(every=epoch, split=train)"), spec("eval(every=epoch, split=test)")),
     Case(
