@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.convert import convert
@@ -20,17 +18,22 @@ from xpc.grammar.tree import List, Ref, String
 
 @mutable
 class Sets:
-    """What every set is read with: the workspace, what is trained on, and the method. Findings go to `problems`."""
+    """What every set is read with: the workspace, what is trained on, and the method.
+
+    Findings go to `problems`, copies of local files to `bundled`.
+    """
 
     loaded: Loaded
-    values: Mapping[str, Value]
+    values: dict[str, Value]
     workspace: Workspace
     trained: tuple[DataSource, ...]
     problems: list[Diagnostic]
+    bundled: dict[str, bytes]
 
-    def read(self, node: object) -> tuple[tuple[EvalSet, ...], object]:
-        """The sets that the value of `eval.data` names, and the value as names: one, or a tuple for a list."""
-        label = self.loaded.items["eval.data"].label
+    def read(self) -> tuple[EvalSet, ...]:
+        """The sets that the value of `eval.data` names. Names take its place: one, or a tuple for a list."""
+        value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
+        node = value.value
         parts = node.items if isinstance(node, List) else (node,)
         sets = tuple(self._set(one, label) for one in parts if isinstance(one, Ref | String))
         seen: dict[str, EvalSet] = {}
@@ -47,7 +50,11 @@ class Sets:
                     )
                 )
         names = tuple(one.name for one in sets)
-        return sets, names if isinstance(node, List) else names[0]
+        self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)
+        for source in (source for one in sets for source in one.sources):
+            if source.bundled and source.content is not None:
+                self.bundled[source.bundled] = source.content
+        return sets
 
     def _set(self, node: Ref | String, label: Label) -> EvalSet:
         place = Label(label.source, node.span)

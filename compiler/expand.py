@@ -36,7 +36,7 @@ def expand(file: File, evaluated: frozenset[str] = frozenset()) -> Written:
 
 
 class _Expander(Collector):
-    def __init__(self, file: File, evaluated: frozenset[str]) -> None:
+    def __init__(self, file: File, evaluated: frozenset[str] = frozenset()) -> None:
         super().__init__(file)
         self.evaluated = evaluated
         self.outer = schema.outer_names()
@@ -99,7 +99,7 @@ class _Expander(Collector):
             self.setting(node, clause)
         elif isinstance(node, Call):
             self.named(node.name, list(node.args), clause, node.span)
-        elif isinstance(node, Ref) and node.is_name:
+        elif isinstance(node, Ref) and node.is_name and not (clause == "eval" and self.holds_rows(node.name)):
             self.named(Name(node.span, node.name), [], clause, node.span)
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
@@ -112,6 +112,14 @@ class _Expander(Collector):
             self.problem(
                 "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
             )
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a name behind `eval` is that of a `data` block or of a dataset, and of no setting."""
+        if f"eval.{name}" in schema.BY_PATH:
+            return False
+        titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
+        blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
+        return name in blocks or registry.find_dataset(name) is not None
 
     def options(self, options: tuple[Operand, ...]) -> None:
         """The items of `with`. A clause's name takes the value behind it, as in the body: `with seed 7 track wandb`."""

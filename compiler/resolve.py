@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from attrs import field
 
 from xpc.compiler import extras, registry, schema, targets
@@ -45,14 +43,8 @@ class _Resolver:
         target = self._target()
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
-                self.problems.append(
-                    report(
-                        "XP117",
-                        "the spec does not say what is trained",
-                        self._top(),
-                        help="write `train MODEL on DATA` above the body",
-                    )
-                )
+                help, wrong = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
+                self.problems.append(report("XP117", wrong, self._top(), help=help))
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
@@ -72,11 +64,7 @@ class _Resolver:
         if "eval.data" in self.values:
             from xpc.compiler.evaluated import Sets  # few specs name rows of their own to evaluate on
 
-            value, sets = self.values["eval.data"], Sets(loaded, self.values, self.workspace, data, self.problems)
-            evaluated, named = sets.read(value.value)
-            self.values["eval.data"] = Value(named, value.origin)
-            for one in evaluated:
-                self._keep(one.sources)
+            evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         extra = self._extra(target)
         wrong = frozenset(path for path in loaded.items if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
@@ -110,9 +98,8 @@ class _Resolver:
                     for other in self.loaded.items
                     if schema.BY_PATH[other].pending
                 ):
-                    self.problems.append(
-                        report("XP116", f"`{row.name}` is not compiled yet", item.label, help=row.pending)
-                    )
+                    later = f"`{row.name}` is not compiled yet"
+                    self.problems.append(report("XP116", later, item.label, help=row.pending))
                 continue
             value = convert(row, item)
             if isinstance(value, Diagnostic):
@@ -341,17 +328,13 @@ class _Resolver:
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
             self.problems += problems
-        self._keep(sources)
+            if source.bundled and source.content is not None:
+                self.bundled[source.bundled] = source.content
         prompt = self.values.get("data.system")
         if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
-            self.problems.append(
-                report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
-            )
+            empty = "the system prompt is empty"
+            self.problems.append(report("XP107", empty, prompt.origin.label, help="leave `system` out"))
         return tuple(sources)
-
-    def _keep(self, sources: Iterable[DataSource]) -> None:
-        """Put the copies of local files into the bundle."""
-        self.bundled.update({one.bundled: one.content for one in sources if one.bundled and one.content is not None})
 
     def _text(self, path: str) -> str | None:
         value = self.values.get(path)
