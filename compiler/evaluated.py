@@ -1,4 +1,4 @@
-"""The rows that `eval { data = ... }` names: files, datasets and `data` blocks to evaluation sets. Few specs have any."""
+"""The rows that `eval { data = ... }` names: files, datasets and `data` blocks, as evaluation sets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sets:
                         f"two evaluation sets would be called `{one.name}`",
                         one.label,
                         related=(first.label,),
-                        help=f"put one of them into a block of its own, `data {one.name}_2 {{`, and name the block here",
+                        help=f"put one of them into a block, `data {one.name}_2 {{`, and name the block here",
                     )
                 )
         names = tuple(one.name for one in sets)
@@ -99,7 +99,9 @@ class Sets:
         first = self.trained[0]
         if shape is None and not known and source.found is None:
             again, other = find_source(row, first.shape, self.workspace, method, prompt)
-            alike = first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
+            alike = (
+                first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
+            )
             if alike:
                 again = evolve(again, columns=first.columns, only=True)
             if alike or again.found is None:

@@ -109,9 +109,7 @@ def _evaluation(spec: Spec) -> Json:
         return None
     return {
         "named": bool(spec.sets),
-        "sets": [
-            {"name": one.name, "sources": [_source(source) for source in one.sources]} for one in spec.evaluated
-        ],
+        "sets": [{"name": one.name, "sources": [_source(source) for source in one.sources]} for one in spec.evaluated],
     }
 
 

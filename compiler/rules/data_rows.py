@@ -27,7 +27,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("eval.split", "of a file"),
                 f"`{source.name[:80]}` is one file and has no splits: evaluation would read the training rows",
-                "write `data(holdout=5%)` instead, or name rows of their own with `data`, or a folder with a file a split",
+                "write `data(holdout=5%)` instead, or name rows of their own with `data`, or a folder",
                 (source.label,),
             )
             return

@@ -63,8 +63,12 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         place = spec.place("schedule", "steps with the loss of which set?")
     yield Finding(
         place,
-        f"no set answers `{metric[:60]}`" if isinstance(metric, str) else "several sets, and none is the one that counts",
-        f"write `{written}`" if isinstance(metric, str) else f"write `{written}` {'beside it' if best else 'in `extra trl`'}",
+        f"no set answers `{metric[:60]}`"
+        if isinstance(metric, str)
+        else "several sets, and none is the one that counts",
+        f"write `{written}`"
+        if isinstance(metric, str)
+        else f"write `{written}` {'beside it' if best else 'in `extra trl`'}",
         (spec.label("eval.data", f"{len(spec.sets)} set{'s' * (len(spec.sets) > 1)}"),),
         written if isinstance(metric, str) else None,
     )

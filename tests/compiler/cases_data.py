@@ -9,7 +9,11 @@ from compile_support import CONFIG
 
 ASKED = json.dumps({"prompt": "2 + 2?", "completion": "4"}) + "\n"
 PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"
-HELD = {"rows.jsonl": ROW * 40, "held.jsonl": ROW.replace("2 + 2?", "3 + 1?") * 8, "far.jsonl": ROW.replace("4", "four")}
+HELD = {
+    "rows.jsonl": ROW * 40,
+    "held.jsonl": ROW.replace("2 + 2?", "3 + 1?") * 8,
+    "far.jsonl": ROW.replace("4", "four"),
+}
 SEVERAL = 'eval(data=["held.jsonl", "far.jsonl"])'
 """Rows to train on, and two sets to evaluate on."""
 LONG = json.dumps({"prompt": "why " * 600, "completion": "because"}) + "\n"

@@ -25,7 +25,7 @@ FILES = {
     "asked.jsonl": ASKED * 40,
     "asked2.jsonl": ASKED.replace("2", "3") * 4,
 }
-BODY = "hardware 2 x cpu\nstrategy ddp\nprecision fp32\nbatch gbs=8 micro=2\nsave \"out\"\n"
+BODY = 'hardware 2 x cpu\nstrategy ddp\nprecision fp32\nbatch gbs=8 micro=2\nsave "out"\n'
 
 
 def text(*more: str, train: str = '"rows.jsonl"') -> str:
@@ -56,7 +56,7 @@ def test_a_file_is_copied_hashed_and_evaluated_each_epoch(root: str) -> None:
     assert files[source["bundled"]] == FILES["eval.jsonl"].encode()
     assert source["sha256"] in files["bundle.toml"].decode()
     assert facts["arguments"]["eval_strategy"] == "epoch"
-    assert "evaluated = \"eval\"" in files["bundle.toml"].decode()
+    assert 'evaluated = "eval"' in files["bundle.toml"].decode()
     assert "| evaluated on | eval: eval.jsonl" in files["README.md"].decode()
 
 
@@ -67,7 +67,7 @@ def test_never_is_never_and_is_warned_of(root: str) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ['eval {\n  data = hard\n}', "eval(data=hard)", 'with eval(data=hard)'],
+    ["eval {\n  data = hard\n}", "eval(data=hard)", "with eval(data=hard)"],
 )
 def test_a_block_is_a_set_and_not_trained_on(written: str, root: str) -> None:
     block = 'data hard {\n  "hard.jsonl" {\n    take = 3\n  }\n}'
