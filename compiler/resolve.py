@@ -43,8 +43,8 @@ class _Resolver:
         target = self._target()
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
-                help, wrong = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
-                self.problems.append(report("XP117", wrong, self._top(), help=help))
+                help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
+                self.problems.append(report("XP117", why, self._top(), help=help))
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):

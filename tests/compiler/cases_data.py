@@ -14,6 +14,12 @@ HELD = {
     "held.jsonl": ROW.replace("2 + 2?", "3 + 1?") * 8,
     "far.jsonl": ROW.replace("4", "four"),
 }
+PAIRED = {
+    "pairs.jsonl": PAIR * 40,
+    "pairs2.jsonl": PAIR.replace("4", "5") * 4,
+    "pairs3.jsonl": PAIR.replace("4", "6") * 4,
+}
+OWN, PAIRS = trained('qwen2.5-3b on "rows.jsonl"'), trained('qwen2.5-3b on "pairs.jsonl"')
 SEVERAL = 'eval(data=["held.jsonl", "far.jsonl"])'
 """Rows to train on, and two sets to evaluate on."""
 LONG = json.dumps({"prompt": "why " * 600, "completion": "because"}) + "\n"
@@ -136,11 +142,7 @@ DATA = (
         "XP527",
         on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo(precompute)", "target trl-0.18"),
         on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo", "target trl-0.18"),
-        {
-            "pairs.jsonl": PAIR * 40,
-            "pairs2.jsonl": PAIR.replace("4", "5") * 4,
-            "pairs3.jsonl": PAIR.replace("4", "6") * 4,
-        },
+        PAIRED,
     ),
     Case("XP552", spec("eval(every=epoch, split=train)"), spec("eval(every=epoch, split=test)")),
     Case(

@@ -102,6 +102,10 @@ class Scene:
     def held(self) -> Any:
         """The evaluation rows, or None where the bundle has none."""
         data = self.plan["data"]
+        sets = data.get("evaluation")
+        if sets:
+            rows = {one["name"]: self.rows.select(range(4)) for one in sets["sets"]}
+            return rows if sets["named"] else next(iter(rows.values()))
         return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
 
     @cached_property

@@ -92,6 +92,16 @@ def evaluated(scene: Any) -> dict[str, Any]:
     }
 
 
+def evaluated_masked(scene: Any) -> dict[str, Any]:
+    """Whether the loss leaves out tokens of the rows that are trained on, and of those that are evaluated on."""
+    scene.__dict__["rows"], scene.__dict__["held"] = _own(scene)
+    out = {}
+    for name, rows in (("training", scene.trainer.train_dataset), ("evaluation", scene.trainer.eval_dataset)):
+        batch = scene.trainer.data_collator([rows[index] for index in range(2)])
+        out[name] = bool((batch["labels"][batch["attention_mask"] == 1] == -100).any())
+    return out
+
+
 def masks_alone(scene: Any) -> dict[str, Any]:
     """The trainer over rows that are tokenized and masked, and have no labels."""
     import datasets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cases_data
 from case_support import spec
 from cases_best import BEST, HELD, best
 from cases_numerics import extra
@@ -21,6 +22,18 @@ def metric(name: str, *more: str) -> str:
 def saved(*more: str, keep: str = "") -> str:
     """A spec that saves and evaluates at every step."""
     return spec(HELD, EACH, *more, save=f'save "out/run" every=1{keep}')
+
+
+def several(*more: str) -> str:
+    """A spec that evaluates on two sets at every step."""
+    return spec('eval(every=1, data=["held.jsonl", "far.jsonl"])', *more, train=cases_data.OWN)
+
+
+def paired(method: str) -> str:
+    """Preferences of trl-0.18 with two evaluation sets."""
+    return spec(
+        'eval(every=1, data=["pairs2.jsonl", "pairs3.jsonl"])', method, "target trl-0.18", train=cases_data.PAIRS
+    )
 
 
 def cpu(*more: str) -> str:
@@ -53,6 +66,14 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E04", "XP512", at="train", text=metric("mean_token_accuracy", "target trl-0.18"),
           legal=metric("eval_loss", "target trl-0.18"), raises="KeyError", match="not found in the evaluation metrics",
           shape="messages", variant="0.18"),
+    Proof("E", "XP526", at="train", text=several(*extra('metric_for_best_model = "eval_loss"')),
+          legal=several(*extra('metric_for_best_model = "eval_held_loss"')), files=cases_data.HELD, raises="KeyError",
+          match="not found in the evaluation metrics"),
+    Proof("E", "XP526", at="train", text=several(*extra('metric_for_best_model = "eval_loss"')),
+          legal=several(*extra('metric_for_best_model = "eval_held_loss"')), files=cases_data.HELD, raises="KeyError",
+          match="not found in the evaluation metrics", target="trl-0.18", variant="0.18"),
+    Proof("E", "XP527", at="train", text=paired("method dpo(precompute)"), legal=paired("method dpo"),
+          files=cases_data.PAIRED, raises="TypeError", match="string indices"),
     Proof("E", "XP516", at="train", raises="ValueError", match="eval_dataset"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", variant="before-ampere"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", target="trl-0.18",

@@ -22,6 +22,9 @@ LONG_ENOUGH = spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 m
 
 PROOFS: tuple[Proof, ...] = (
     Proof("E01", "XP501", at="init", raises="ValueError", match="eval_dataset"),
+    Proof("E", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False}),
+    Proof("E", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False},
+          target="trl-0.18", variant="0.18"),
     # the loss
     Proof("S01", "XP504", at="init", measure="rows.masked", expect={"masked": 0}),
     Proof("S01", "XP504", at="init", target="trl-0.18", measure="rows.masked", expect={"masked": 0}, variant="0.18"),
