@@ -28,6 +28,12 @@ def name(source: Mapping[str, Any]) -> str:
     return str(source["id"] or source["path"])
 
 
+def every(bundle: Bundle) -> list[dict[str, Any]]:
+    """Every source of the bundle: what is trained on, and the sets that are evaluated on."""
+    sets = (bundle.data.get("evaluation") or {}).get("sets", [])
+    return [*bundle.data["sources"], *(source for one in sets for source in one["sources"])]
+
+
 def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:
     """The builder of the datasets library and the data files of a local source. Raises RunError."""
     place = bundle.find(source["path"], source.get("bundled"))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .bundle import Bundle
+from .data import joined_sets
 from .state import named
 from .steady import Steady
 
@@ -24,6 +25,7 @@ class Ours:
 
     use_cache_saved = True
     publisher: Any = None
+    prefix = "eval"
     rates: dict[str, Any] | None = None
     model: Any
     args: Any
@@ -51,6 +53,14 @@ class Ours:
         steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
         done = f"step {state.global_step}" if steps else f"epoch {int(state.epoch)}"
         self.publisher.saved(checkpoint_folder, f"Training in progress, {done}")
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        """trl's; notes whose metrics are told: of several sets each is evaluated by a call of its own."""
+        before, self.prefix = self.prefix, metric_key_prefix
+        try:
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+        finally:
+            self.prefix = before
 
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without a group that has no weights, as that of biases under adapters.
@@ -89,15 +99,38 @@ class Ours:
         super()._issue_warnings_after_load(load_result)  # type: ignore[misc]
 
 
+BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
+"""The metrics that transformers names by the set itself."""
+
+
+def named_log(base: Any) -> Any:
+    """A class to stand between trl's trainer and transformers': names all metrics of an evaluation by their set.
+
+    transformers calls the loss of a set ``eval_NAME_loss``; what trl adds in its own ``log`` is ``eval_rewards/chosen``
+    for every set, and the last one would stand for all.
+    """
+
+    def log(self: Any, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+        if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
+            own = {f"{self.prefix}_{name}" for name in BY_PREFIX}
+            for key in [one for one in logs if one.startswith("eval_") and one not in own]:
+                logs[f"{self.prefix}_{key.removeprefix('eval_')}"] = logs.pop(key)
+        base.log(self, logs, *rest, **more)
+
+    return type("NamedLog", (base,), {"log": log})
+
+
 @cache
 def trainer_class(config: str) -> Any:
     """trl's trainer of a class of arguments ("trl.DPOConfig" has "trl.DPOTrainer"), saving as above."""
-    return type("Trainer", (Ours, Steady, named(config.removesuffix("Config") + "Trainer")), {})
+    from transformers import Trainer
+
+    return type("Trainer", (Ours, Steady, named(config.removesuffix("Config") + "Trainer"), named_log(Trainer)), {})
 
 
 def module_of(kind: Any) -> Any:
     """trl's module that defines the trainer under a class of ``trainer_class``."""
-    return sys.modules[kind.__bases__[-1].__module__]
+    return sys.modules[kind.__bases__[2].__module__]
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
@@ -141,10 +174,12 @@ def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
 
     trl loads it by the model's name alone: without the revision that the bundle pins, and in trl 0.18 (GRPO under
     ZeRO-3 and FSDP) in float32 whatever the policy is; ``model_init_kwargs`` is refused or warned of beside a loaded
-    model. DPO and KTO of trl 0.18 copy the policy, which ZeRO-3 refuses, and are given one instead.
+    model. DPO and KTO of trl 0.18 copy the policy, which ZeRO-3 refuses, and are given one instead. Its KTO joins
+    columns to the rows that it evaluates on, which may be several sets.
     """
     module = module_of(kind)
     stand_ins = {
+        "concatenate_datasets": joined_sets,
         "create_model_from_path": lambda *_, **__: load(),
         "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
     }

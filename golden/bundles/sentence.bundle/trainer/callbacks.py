@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
@@ -22,6 +22,8 @@ METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
 SHOWN = {"reward": "reward", "rewards/margins": "margin"}
 """What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
+TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
+"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
@@ -44,17 +46,23 @@ def trim(path: str, step: int) -> tuple[float, float]:
     """
     if not os.path.exists(path):
         return 0.0, 0.0
-    kept, seconds, tokens = [], 0.0, 0.0
+    kept: list[dict[str, Any]] = []
+    seconds = tokens = 0.0
     for event in events(path):
         if event["step"] <= step:
-            kept.append(written(event))
+            kept.append(event)
             seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
+    keep(path, kept)
+    return seconds, tokens
+
+
+def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
+    """Writes metrics.jsonl anew, with these events alone."""
     with open(path + ".part", "w", encoding="utf-8") as handle:
-        handle.writelines(kept)
+        handle.writelines(map(written, kept))
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(path + ".part", path)
-    return seconds, tokens
 
 
 def written(event: Mapping[str, Any]) -> str:
@@ -74,12 +82,29 @@ def due(args: Any, state: Any) -> bool:
     )
 
 
-def evaluated(path: str, step: int) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step."""
+def losses_of(bundle: Bundle) -> dict[str, str]:
+    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
+    stated = bundle.data.get("evaluation") or {}
+    if not stated.get("named"):
+        return {"eval_loss": ""}
+    return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
+
+
+def is_evaluation(event: Mapping[str, Any]) -> bool:
+    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
+    return any(key.startswith("eval_") for key in event)
+
+
+def evaluated(path: str, step: int, sets: int = 1) -> bool:
+    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
+    is done again, whole."""
     try:
-        return any(one["step"] == step and any(key.startswith("eval_") for key in one) for one in events(path))
+        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
+        if there and len(there) < sets:
+            keep(path, [one for one in events(path) if one not in there])
     except OSError:
         return False
+    return len(there) >= sets
 
 
 def clock(seconds: float) -> str:
@@ -102,6 +127,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.lr: float | None = None
         self.last_tokens: float | None = None
         self.checked = False
+        self.losses = losses_of(bundle)
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
@@ -161,7 +187,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
-        told = [sorted(steps), due(args, state) and not evaluated(self.path, state.global_step)]
+        again = state.is_world_process_zero and due(args, state)
+        told = [sorted(steps), again and not evaluated(self.path, state.global_step, len(self.losses))]
         broadcast_object_list(told)
         self.trainer.sound, self.trainer.evaluate_first = told
 
@@ -189,16 +216,18 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
                 event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
         if "lr" in event and self.lr is not None:
             event["lr"] = self.lr
-        for key in {"tokens", "eval_num_tokens"} & set(event):  # trl counts from each start of the program
-            event[key] += self.tokens_before
+        for key in event:
+            if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
+                event[key] += self.tokens_before  # trl counts from each start of the program
         event["seconds"] = round(self.before + now - self.started, 3)
         with self._writing(), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
         print(self._line(event, state.max_steps, now), flush=True)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
-        if "eval_loss" in event:
-            return f"step {event['step']}/{total}  eval loss {event['eval_loss']:.4f}"
+        for key, name in self.losses.items():
+            if key in event:
+                return f"step {event['step']}/{total}  eval loss {event[key]:.4f}{name and f'  ({name})'}"
         words = [f"step {event['step']}/{total}"]
         if "loss" in event:
             words.append(f"loss {event['loss']:.4f}")
@@ -223,12 +252,18 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
 def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
     """The record of the run, from metrics.jsonl and the trainer's state; written to summary.json by ``tell``."""
-    losses, tokens, total = [], None, seconds
+    losses: list[float] = []
+    tokens, total = None, seconds
+    evaluation: dict[str, Any] = {}
     try:
         for event in events(os.path.join(bundle.output_dir, METRICS)):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
+            if is_evaluation(event):
+                if event["step"] != evaluation.get("step"):
+                    evaluation = {"step": event["step"]}
+                evaluation |= {key: value for key, value in event.items() if key.endswith(TOLD)}
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read the metrics of this run: {error}") from error
     return {
@@ -237,6 +272,7 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
         "epochs": round(float(state.epoch or 0), 4),
         "first_loss": _number(losses[0]) if losses else None,
         "last_loss": _number(losses[-1]) if losses else None,
+        "evaluation": evaluation or None,
         "sequences": state.global_step * bundle.run["gbs"],
         "tokens": tokens,
         "seconds": round(max(total, seconds), 3),
@@ -262,12 +298,15 @@ def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
     loss = "no loss was logged"
     if facts["first_loss"] is not None:
         loss = f"{float(facts['first_loss']):.4f} -> {float(facts['last_loss']):.4f}"
+    there = facts["evaluation"] or {}
+    held = [f"{name} {float(there[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in there]
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
     tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
         f"loss       {loss}\n"
-        f"seen       {facts['sequences']:,} sequences{tokens}\n"
+        + (f"eval loss  {', '.join(held)}\n" if held else "")
+        + f"seen       {facts['sequences']:,} sequences{tokens}\n"
         f"weights    {facts['weights']}{base}\n"
         f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
         flush=True,

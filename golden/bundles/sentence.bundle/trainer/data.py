@@ -11,7 +11,7 @@ from .errors import RunError
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
-    """The training set and the evaluation set (None without a holdout or an evaluation split).
+    """The training set and the evaluation set: None, rows, or `Sets` of them where they are named.
 
     The tokenizer says whether there is a chat template, and how long a prompt is. Call it on the main process first:
     the others then find the mapped rows in the cache. Raises RunError.
@@ -26,19 +26,69 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     if evaluation is None and data.get("eval_split"):
         held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
+    if evaluation is None and data.get("evaluation"):
+        evaluation = _own(bundle, data["evaluation"], chat)
     if len(train) == 0:
         raise RunError("the data has no rows to train on")
-    if bundle.method == "kto" and "chosen" in train.column_names:
-        train, evaluation = _unpaired(train, data), None if evaluation is None else _unpaired(evaluation, data)
-    limit = data.get("max_prompt")
-    if limit is not None:
-        train = left_out.long_prompts(train, tokenizer, limit, "train on")
-        evaluation = evaluation and left_out.long_prompts(evaluation, tokenizer, limit, "evaluate on")
-    least = data.get("min_tokens")
-    if least is not None:
-        train = left_out.short_rows(train, tokenizer, least, "train on")
-        evaluation = evaluation and left_out.short_rows(evaluation, tokenizer, least, "evaluate on")
+    train = _fitting(bundle, train, tokenizer, "train on")
+    if isinstance(evaluation, Sets):
+        kept = {name: _fitting(bundle, rows, tokenizer, f"evaluate on ({name})") for name, rows in evaluation.items()}
+        evaluation = Sets(kept)
+    elif evaluation is not None:
+        evaluation = _fitting(bundle, evaluation, tokenizer, "evaluate on")
     return train, evaluation
+
+
+class Sets(dict[str, Any]):
+    """Several evaluation sets by name, with what the trainers of trl ask of one: those that know of no dictionary map
+    and filter all of them (orpo; kto and reward of trl 0.18)."""
+
+    def map(self, *given: Any, **named: Any) -> Sets:
+        """Each set, mapped."""
+        return Sets({name: rows.map(*given, **named) for name, rows in self.items()})
+
+    def filter(self, *given: Any, **named: Any) -> Sets:
+        """Each set, filtered."""
+        return Sets({name: rows.filter(*given, **named) for name, rows in self.items()})
+
+    @property
+    def column_names(self) -> list[str]:
+        """Those of the first set: all are of one kind."""
+        return list(next(iter(self.values())).column_names)
+
+
+def joined_sets(parts: list[Any], axis: int = 0) -> Any:
+    """``datasets.concatenate_datasets``, of sets too: the kto trainer of trl 0.18 joins columns to its rows so."""
+    import datasets
+
+    if not isinstance(parts[0], Sets):
+        return datasets.concatenate_datasets(parts, axis=axis)
+    return Sets({name: datasets.concatenate_datasets([part[name] for part in parts], axis=axis) for name in parts[0]})
+
+
+def _own(bundle: Bundle, stated: Mapping[str, Any], chat: bool) -> Any:
+    """The rows that are evaluated on beside the training data: a share is taken as of a part of the mixture."""
+    data, made = bundle.data, Sets()
+    for one in stated["sets"]:
+        parts = [_part(bundle, source, chat) for source in one["sources"]]
+        plans = zip(parts, one["sources"], strict=True)
+        taken = [_take(part, plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans]
+        made[one["name"]] = _joined(taken)
+        if len(made[one["name"]]) == 0:
+            raise RunError(f"the evaluation set {one['name']} has no rows")
+    return made if stated["named"] else next(iter(made.values()))
+
+
+def _fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
+    """The rows as the trainer takes them: pairs of kto apart, none with too long a prompt, none too short."""
+    data = bundle.data
+    if bundle.method == "kto" and "chosen" in rows.column_names:
+        rows = _unpaired(rows, data)
+    if data.get("max_prompt") is not None:
+        rows = left_out.long_prompts(rows, tokenizer, data["max_prompt"], use)
+    if data.get("min_tokens") is not None:
+        rows = left_out.short_rows(rows, tokenizer, data["min_tokens"], use)
+    return rows
 
 
 def _shuffles(bundle: Bundle) -> bool:

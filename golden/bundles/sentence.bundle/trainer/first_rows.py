@@ -34,7 +34,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
             functions = rewards.functions(bundle)
         except RunError as error:
             found.append(str(error))
-    for source in bundle.data["sources"]:
+    for source in sources.every(bundle):
         try:
             found += _source(bundle, source, tokenizer, functions)
         except RunError as error:
@@ -67,7 +67,7 @@ def _marks(tokenizer: Any) -> list[str]:
 
 
 def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: list[Any]) -> list[str]:
-    evaluated = bundle.data.get("eval_split")
+    evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
     try:
         first = list(islice(sources.load(bundle, source, streaming=True), ROWS))
         if evaluated and not list(islice(sources.load(bundle, source, evaluated, streaming=True), 1)):

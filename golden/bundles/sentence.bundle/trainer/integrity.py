@@ -103,6 +103,8 @@ def problems(bundle: Bundle) -> list[str]:
 def shadowed(bundle: Bundle) -> list[str]:
     """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.data["sources"])]
+    sets = (bundle.data.get("evaluation") or {}).get("sets", [])
+    ids += [source.get("id") for one in sets for source in one["sources"]]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
