@@ -75,19 +75,24 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     # Context parallelism needs a GPU's attention, and offloading pins memory for one.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
+    zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
+    processes = spec.hardware.world if own else 2 if sharded or number % 5 == 0 or (zero and number % 2) else 1
+    packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
     return spec.target.name, {
         "id": name, "folder": folder, "target": spec.target.name, "at": at, "on_cpu": True,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
-        "steps": 1, "stop": True, "measure": "", "port": port(), "timeout": TIMEOUT,
-        "processes": spec.hardware.world if own else 2 if sharded or number % 5 == 0 else 1,
-        "group": sharded or (own and spec.zero_stage > 0),
+        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(), "timeout": TIMEOUT,
+        "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
+        "checked": not keep and at == "train", "zero": zero, "isolate": bool(spec.get("batch.packing.isolate")),
+        "bits": has(spec.target.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 
 
 def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
     """How a step ran, as the report counts it."""
-    strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if spec.on_cpu else "ddp"
+    own = spec.on_cpu or job["zero"]
+    strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]
     return (
         f"target {spec.target.name}", f"method {spec.text('method')}",

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+import bundled
+import harm
 import look
 import tiny_models
 import variant
@@ -35,8 +37,10 @@ class Scene:
         self.job = job
         self.folder: str = job["folder"]
         self.plan = look.read(self.folder)
+        self.watch: harm.Watch | None = None
         self.family: str = job["family"]
         self.own_cpu = self.plan["run"]["gpu"] is None
+        self.stated = {name: self.plan["arguments"].get(name) for name in ("bf16", "fp16")}
         if job["on_cpu"]:
             variant.on_cpu(self.plan, job, keep=(*job["keep"], *job["changed"]))
 
@@ -86,6 +90,8 @@ class Scene:
         """The tiny model of the family, in the dtype and with the attention that the bundle says."""
         tiny_models.model(self.family)  # made before the arguments exist: zero.Init would leave nothing to save
         self.args  # noqa: B018
+        if self.job.get("checked"):
+            return bundled.load(self)
         return tiny_models.load(self.family, self.plan["model"], self.kind)
 
     @property
@@ -96,7 +102,11 @@ class Scene:
     @cached_property
     def rows(self) -> Any:
         """The training rows, in the shape of the bundle's first source."""
-        return tiny_models.rows(self.job["shape"] or self.plan["data"]["sources"][0]["shape"], self.job["rows"])
+        shape = self.job["shape"] or self.plan["data"]["sources"][0]["shape"]
+        made = tiny_models.rows(shape, self.job["rows"])
+        if shape == "prompt" and self.job.get("checked"):  # what the registered rewards compare with
+            made = made.add_column("solution", made["answer"][:])
+        return made
 
     @cached_property
     def held(self) -> Any:
@@ -111,6 +121,11 @@ class Scene:
     @cached_property
     def trainer(self) -> Any:
         """The trl trainer."""
+        if self.job.get("checked"):
+            made = bundled.trainer(self)
+            made.add_callback(stopping(self.job["steps"]))
+            self.watch = harm.Watch(self, made)
+            return made
         module, _, name = self.plan["config"].rpartition(".")
         maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
         more: dict[str, Any] = {}
@@ -150,6 +165,8 @@ class Scene:
             self.trainer  # noqa: B018
         elif stage == "train":
             self.trainer.train()
+            if self.watch is not None:
+                self.watch.evaluate()
         elif stage == "save":
             self.trainer.save_model(self.plan["arguments"]["output_dir"])
 
@@ -248,6 +265,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
         torch.compiler.set_stance("force_eager")
     raised: dict[str, Any] | None = None
     measured: dict[str, Any] = {}
+    harms: list[str] = []
     spent: dict[str, float] = {}
     at = "prepare"
     with listening() as warned:
@@ -260,6 +278,9 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
                 begun = time.monotonic()
                 scene.run(at)
                 spent[at] = round(time.monotonic() - begun, 2)
+            if scene.watch is not None:
+                at = "compare"
+                harms = scene.watch.problems()
             if job["measure"]:
                 at = "measure"
                 module, _, name = job["measure"].rpartition(".")
@@ -268,7 +289,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
             traceback.print_exc()
             names = [one.__name__ for one in type(error).__mro__ if one not in (object, BaseException)]
             raised = {"type": names[0], "types": names, "message": str(error), "at": at}
-    return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent}
+    return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent,
+            "harms": harms}  # fmt: skip
 
 
 def look_plain(value: Any) -> Any:
@@ -333,4 +355,5 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
             mine["raised"]["message"] += " (the other process died without a word)"
         if theirs:
             mine.setdefault("others", []).append(theirs["measured"])
+            mine["harms"] = list(dict.fromkeys([*mine["harms"], *theirs["harms"]]))
     return mine

@@ -113,8 +113,8 @@ def model(family: str) -> str:
     return _once(family, make)
 
 
-def load(family: str, plan: dict[str, Any], kind: str = "causal") -> Any:
-    """The family's tiny model, loaded as a bundle's program does: dtype and attention as the plan says."""
+def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any = None) -> Any:
+    """The family's tiny model, loaded as a bundle's program does: dtype, attention and bits as the plan says."""
     import torch
     import transformers
 
@@ -122,6 +122,8 @@ def load(family: str, plan: dict[str, Any], kind: str = "causal") -> Any:
     options = {"dtype" if new else "torch_dtype": getattr(torch, plan["dtype"])}
     if plan["attn_implementation"]:
         options["attn_implementation"] = plan["attn_implementation"]
+    if quantized is not None:
+        options["quantization_config"] = quantized
     maker = transformers.AutoModelForCausalLM
     if kind == "reward":
         maker, options["num_labels"] = transformers.AutoModelForSequenceClassification, 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import kept
+
 HARDWARE: dict[str, Any] = {
     "bf16": False, "fp16": False, "tf32": None, "use_cpu": True, "ddp_backend": None, "dataloader_pin_memory": False,
     "report_to": [], "use_liger_kernel": False, "activation_offloading": False, "use_vllm": False,
@@ -27,6 +29,8 @@ LONGEST = 128
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
     """Changes a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
     values, run = plan["arguments"], plan["run"]
+    more = kept.before(plan, job) if job.get("checked") else {}
+    keep = (*keep, *(name for name in ("attn_implementation", "deepspeed") if name in more))
     changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None, "push_to_hub": False}
     if job.get("eager"):  # a compilation takes minutes
         changes.update(torch_compile=False, torch_compile_backend=None, torch_compile_mode=None)
@@ -53,6 +57,7 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         if "deepspeed" not in keep:
             values.pop("deepspeed", None)
         plan["model"]["liger"] = False
+    changes.update(more)
     for name, value in changes.items():
-        if name not in keep and (name in values or name == "use_cpu"):
+        if (name not in keep or name in more) and (name in values or name == "use_cpu"):
             values[name] = value

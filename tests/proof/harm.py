@@ -1,0 +1,195 @@
+"""Silent harm: after the step of a bundle, whether the live trainer is what the bundle states (target's interpreter).
+
+`Watch` goes over a trainer before `train()`; `problems()` tells afterwards, in words, what is other than stated: the
+dtypes of weights, adapters and optimizer states, the trained set of weights, the arguments, the attention, what packed
+documents see of each other (harm_packing.py), and the scale of loss and gradient (harm_loss.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import harm_loss
+import harm_packing
+import look
+
+ADAPTED = ("lora_", "oft_", "modules_to_save", "trainable_tokens")
+"""Parts of the names of weights that adapters bring."""
+HALF = ("bfloat16", "float16")
+CHANGED = {
+    "deepspeed": "the object holds the file's content",
+    "gradient_checkpointing": "trl puts it into the model and takes it out of the arguments",
+    "gradient_checkpointing_kwargs": "the same",
+}
+"""Arguments that a trainer may change, and why."""
+
+
+class Watch:
+    """What a trainer was before, during and after its steps."""
+
+    def __init__(self, scene: Any, trainer: Any) -> None:
+        self.scene, self.trainer, self.plan = scene, trainer, scene.plan
+        self.losses: list[float] = []
+        self.rate = 0.0
+        self.before: dict[str, Any] = {}
+        self.trained: set[str] = set()
+        self.moving: set[str] = set()
+        self.found: list[str] = []
+        self.scale = harm_loss.Scale(scene, trainer)
+        self.step, trainer.training_step = trainer.training_step, self._step
+
+    @property
+    def method(self) -> str:
+        return str((self.plan.get("method") or {}).get("name", "sft"))
+
+    def _whole(self) -> dict[str, Any]:
+        """Every weight by its name, also where processes hold a part each."""
+        import torch
+
+        weights = dict(self.trainer.model.named_parameters())
+        out: dict[str, Any] = {}
+        if any(hasattr(one, "ds_id") for one in weights.values()):
+            import deepspeed
+
+            with deepspeed.zero.GatheredParameters(list(weights.values())):
+                return {name: one.detach().clone() for name, one in weights.items()}
+        for name, one in weights.items():
+            kept = one.detach()
+            out[name] = (kept.full_tensor() if hasattr(kept, "full_tensor") else kept).to(torch.device("cpu")).clone()
+        return out
+
+    def _step(self, *given: Any, **named: Any) -> Any:
+        inputs = given[1] if len(given) > 1 else named["inputs"]
+        first = not self.trainer.state.global_step
+        if first and not self.before:
+            self.before = self._whole()
+            self.trained = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
+        if first:
+            self.scale.before(inputs)
+        groups = getattr(self.trainer.optimizer, "param_groups", None) or []
+        loss = self.step(*given, **named)
+        self.rate = max([self.rate, *(float(group["lr"]) for group in groups)])
+        self.losses.append(float(loss))
+        if first:
+            self.scale.after(float(loss))
+        for name, one in self.trainer.model.named_parameters():
+            if one.grad is not None and bool((one.grad != 0).any()):
+                self.moving.add(name)
+        return loss
+
+    def evaluate(self) -> None:
+        """The evaluation that the bundle asks for, once."""
+        wanted = str(look.plain(self.trainer.args.eval_strategy)) != "no"
+        if wanted and self.trainer.eval_dataset is not None:
+            said = self.trainer.evaluate()
+            bad = [name for name, value in said.items() if name.endswith("loss") and not math.isfinite(value)]
+            self.found += [f"the evaluation gives {name} = {said[name]}" for name in bad]
+
+    def problems(self) -> list[str]:
+        """All that is other than stated; empty when all is well."""
+        out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
+        if not out:
+            out += self.scale.problems()
+        return [*out, *harm_packing.problems(self.scene, self.trainer)]
+
+    def _numbers(self) -> list[str]:
+        if not self.losses:
+            return ["no step was taken"]
+        bad = [one for one in self.losses if not math.isfinite(one)]
+        if bad:
+            return [f"the loss is {bad[0]}"]
+        if self.method not in ("grpo", "rloo") and not any(self.losses):
+            return ["the loss is 0"]
+        return []
+
+    def _kinds(self) -> list[str]:
+        """Dtypes of weights: the base as `model.dtype` says, adapters in it or in float32."""
+        values, seen = self.scene.stated, {}
+        base = self.plan["model"]["dtype"]
+        zero = bool(self.plan["arguments"].get("deepspeed"))
+        half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
+        quantized = (self.plan.get("lora") or {}).get("bits")
+        for name, one in self.trainer.model.named_parameters():
+            kind = str(one.dtype).removeprefix("torch.")
+            adapted = any(part in name for part in ADAPTED) or (self.method == "reward" and "score" in name)
+            allowed = {base} | ({"bfloat16", "float16"} & half if zero or (adapted and quantized) else set())
+            if adapted:
+                allowed |= {"float32"}
+            elif quantized:
+                allowed |= {"uint8", "int8", (self.plan["lora"] or {}).get("storage_dtype", "uint8")}
+            if kind not in allowed:
+                seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
+        return [
+            f"{len(names)} {'adapter' if adapted else 'base'} weights are {kind}, and {' or '.join(allowed)} is stated"
+            f" ({names[0]})"
+            for (adapted, kind, allowed), names in seen.items()
+        ]
+
+    def _states(self) -> list[str]:
+        """States of the optimizer are of their weight's type, or float32."""
+        optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
+        kinds = {str(one.dtype).removeprefix("torch.") for one in self.trainer.model.parameters() if one.requires_grad}
+        allowed = {"float32", *(kinds - ({"float16", "bfloat16"} if self.plan["arguments"].get("deepspeed") else set()))}
+        if str(look.plain(self.trainer.args.optim)).endswith("bit"):
+            return []
+        seen = set()
+        for state in getattr(optimizer, "state", {}).values():
+            for value in state.values() if isinstance(state, dict) else ():
+                if hasattr(value, "is_floating_point") and value.is_floating_point() and value.dim():
+                    seen.add(str(value.dtype).removeprefix("torch."))
+        return [f"states of the optimizer are {one}, and {' or '.join(sorted(allowed))} is stated"
+                for one in sorted(seen - allowed)]  # fmt: skip
+
+    def _set(self) -> list[str]:
+        """The weights that are trained: all, adapters alone, or the layers that `freeze` leaves."""
+        out, names = [], list(self.before)
+        now = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
+        if now != self.trained:
+            out.append(f"another set of weights is trained after the step: {sorted(now ^ self.trained)[:3]}")
+        if self.plan.get("lora"):
+            wrong = [name for name in self.trained if not any(part in name for part in ADAPTED)]
+        elif self.plan.get("freeze"):
+            wrong = [] if self.trained and len(self.trained) < len(names) else ["all or none"]
+        else:
+            wrong = [name for name in names if name not in self.trained]
+        if wrong or not self.trained:
+            out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
+        after = self._whole()
+        changed = {name for name in names if name in after and not bool((after[name] == self.before[name]).all())}
+        frozen = changed - self.trained
+        if frozen:
+            out.append(f"weights changed that are not trained: {sorted(frozen)[:3]}")
+        coarse = all(str(one.dtype).removeprefix("torch.") in HALF for one in after.values())
+        learns = self.moving or bool(self.plan["arguments"].get("deepspeed"))
+        if not changed and self.rate > 1e-9 and learns and not coarse and self.method not in ("grpo", "rloo"):
+            out.append(f"no weight changed at a learning rate of {self.rate}")
+        return out + self._alike(after)
+
+    def _alike(self, after: dict[str, Any]) -> list[str]:
+        """Whether the processes hold the same weights."""
+        import torch
+
+        if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+            return []
+        sums = torch.stack([after[name].double().abs().sum() for name in sorted(self.trained) if name in after])
+        least, most = sums.clone(), sums.clone()
+        torch.distributed.all_reduce(least, op=torch.distributed.ReduceOp.MIN)
+        torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
+        apart = float(((most - least) / most.clamp(min=1e-9)).max())
+        return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
+
+    def _arguments(self) -> list[str]:
+        """Every argument that the bundle states, read back from the live trainer; the attention and the cache."""
+        out = []
+        for name, stated in self.plan["arguments"].items():
+            if name in CHANGED or not hasattr(self.trainer.args, name):
+                continue
+            seen = look.plain(getattr(self.trainer.args, name))
+            if not look.same(name, stated, seen):
+                out.append(f"after the step {name} is {seen!r}, and {stated!r} is stated")
+        config = self.trainer.model.config
+        seen, stated = getattr(config, "_attn_implementation", None), self.plan["model"]["attn_implementation"]
+        if stated and seen != stated:
+            out.append(f"the model attends with {seen}, and {stated} is stated")
+        return out

@@ -1,0 +1,131 @@
+"""The scale of loss and gradient: a step against an independent computation over the same micro-batches.
+
+For supervised training the loss is the cross-entropy of the answers' tokens, over all tokens of the step or over those
+of each process as `average_tokens_across_devices` says. For the other losses it is the mean of what the trainer's own
+loss is for each micro-batch alone. In both cases the gradient is that of this number.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+LOOSE, TIGHT = 0.05, 2e-3
+"""Relative tolerance in half precision, and without."""
+BY_ROWS = ("dpo", "kto", "orpo", "reward")
+
+
+class Scale:
+    """Sums of what a step should be, kept beside those of what it is."""
+
+    def __init__(self, scene: Any, trainer: Any) -> None:
+        self.scene, self.trainer = scene, trainer
+        self.total = self.count = self.seen = 0.0
+        self.gradient: dict[str, Any] = {}
+        self.taken: dict[str, Any] = {}
+        self.steps = 0
+        values = scene.plan["arguments"]
+        self.method = str((scene.plan.get("method") or {}).get("name", "sft"))
+        self.tokens = self.method == "sft"
+        zero = scene.plan["run"]["zero_stage"] if values.get("deepspeed") else 0
+        self.loss = zero < 3 and not scene.sharded and self._plain(values)
+        self.slope = self.loss and not zero
+
+    def _plain(self, values: dict[str, Any]) -> bool:
+        """Whether nothing random or of another kind goes into the loss."""
+        if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
+            return False
+        config = self.trainer.model.config
+        chances = [value for name, value in vars(config).items() if ("drop" in name or "jitter" in name) and value]
+        if chances or (self.scene.plan.get("lora") or {}).get("dropout"):
+            return False
+        if not self.tokens:
+            return True
+        return not (
+            values.get("label_smoothing_factor") or values.get("use_liger_kernel") or values.get("router_aux_loss_coef")
+            or getattr(config, "output_router_logits", False)
+        ) and values.get("loss_type") in (None, "nll", "chunked_nll")  # fmt: skip
+
+    def before(self, inputs: Any) -> None:
+        """The number that this micro-batch should add."""
+        if not self.loss:
+            return
+        import torch
+
+        model, trainer = self.trainer.model, self.trainer
+        training = model.training
+        model.eval()
+        weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(self.slope):
+            with trainer.compute_loss_context_manager():
+                given = copy.deepcopy(inputs) if not self.tokens else trainer._prepare_inputs(dict(inputs))
+                value, count = self._tokens(given) if self.tokens else (trainer.compute_loss(model, given), 1)
+            if self.slope:
+                parts = torch.autograd.grad(value, list(weights.values()), allow_unused=True)
+                for name, part in zip(weights, parts, strict=True):
+                    if part is not None:
+                        self.gradient[name] = self.gradient.get(name, 0) + part.double()
+        model.train(training)
+        self.total += float(value)
+        self.count += float(count)
+
+    def _tokens(self, given: dict[str, Any]) -> tuple[Any, int]:
+        import torch
+
+        names = ("input_ids", "attention_mask", "position_ids", "token_type_ids")
+        row = {name: value for name, value in given.items() if name in names}
+        logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
+        labels = given["labels"][:, 1:]
+        if "shift_labels" in given:
+            labels, logits = given["shift_labels"], self.trainer.model(**row, use_cache=False).logits.float()
+        value = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100, reduction="sum"
+        )
+        return value, int((labels != -100).sum())
+
+    def after(self, loss: float) -> None:
+        """What the trainer made of the micro-batch."""
+        self.seen += loss
+        self.steps += 1
+        if self.slope and self.trainer.accelerator.sync_gradients:
+            self.taken = {
+                name: one.grad.double() for name, one in self.trainer.model.named_parameters() if one.grad is not None
+            }
+
+    def problems(self) -> list[str]:
+        """Where the step was scaled in another way."""
+        import torch
+
+        if not self.loss or not self.count:
+            return []
+        values = self.scene.plan["arguments"]
+        many = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+        world = torch.distributed.get_world_size() if many else 1
+        across = self.tokens and values.get("average_tokens_across_devices", False)
+        numbers = torch.tensor([self.total, self.count, self.total / self.count, self.seen], dtype=torch.float64)
+        if many:
+            torch.distributed.all_reduce(numbers)
+        total, count, each, seen = numbers.tolist()
+        wanted, seen = total / count if across else each / world, seen / world
+        half = values.get("bf16") or self.scene.plan["model"]["dtype"] != "float32" or self._quantized()
+        limit = LOOSE if half else TIGHT
+        out = []
+        if abs(seen - wanted) > limit * max(abs(wanted), 1e-3):
+            out.append(f"the step's loss is {seen:.6g}, and {wanted:.6g} by the bundle's numbers")
+        if self.slope and self.taken:
+            shares = torch.tensor([0.0, 0.0], dtype=torch.float64)
+            for name, taken in self.taken.items():
+                part = self.gradient.get(name)
+                part = torch.zeros_like(taken) if part is None else part / (count if across else self.count)
+                if many:
+                    torch.distributed.all_reduce(part)
+                    part = part if across else part / world
+                shares += torch.stack([((taken - part) ** 2).sum(), (part**2).sum()])
+            apart, size = (float(one) ** 0.5 for one in shares)
+            if apart > max(10 * limit * size, 1e-6):
+                norm = sum(float((one**2).sum()) for one in self.taken.values()) ** 0.5
+                out.append(f"the step's gradient has the norm {norm:.6g}, and {size:.6g} by the bundle's numbers")
+        return out
+
+    def _quantized(self) -> bool:
+        return bool((self.scene.plan.get("lora") or {}).get("bits"))

@@ -1,0 +1,78 @@
+"""What packed documents see of each other, in the trainer's own training and evaluation batches."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+LEAK = 1e-5
+"""A change of a logit that is more than arithmetic."""
+
+
+def problems(scene: Any, trainer: Any) -> list[str]:
+    """A token of the first document of a packed row is exchanged: nothing behind its end may change."""
+    values = scene.plan["arguments"]
+    packed = bool(values.get("packing"))
+    evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
+    out = []
+    for name, rows, is_packed in (
+        ("training", trainer.train_dataset, packed), ("evaluation", trainer.eval_dataset, evaluated),
+    ):  # fmt: skip
+        if rows is None or not (is_packed or values.get("padding_free")):
+            continue
+        kept = scene.job.get("isolate") or values.get("padding_free")
+        if values.get("packing_strategy") == "wrapped" and not kept:
+            continue  # documents that are cut anywhere are one text, and nothing else is stated
+        leaks = _leaks(scene, trainer, rows, is_packed)
+        if leaks:
+            out.append(f"packed {name} rows attend to each other: {leaks}")
+    return out
+
+
+def _leaks(scene: Any, trainer: Any, rows: Any, packed: bool) -> str:
+    import torch
+
+    batch, ends = _batch(scene, trainer, rows, packed)
+    if batch is None:
+        return ""
+    model = trainer.accelerator.unwrap_model(trainer.model).eval()
+    if scene.sharded or any(hasattr(one, "ds_id") for one in model.parameters()):
+        return ""
+    torch.manual_seed(0)
+    for weights in model.parameters():
+        if weights.dim() > 1 and weights.is_floating_point() and not hasattr(weights, "quant_state"):
+            torch.nn.init.normal_(weights, std=0.1)
+    ids = batch["input_ids"]
+    exchanged = ids.clone()
+    exchanged[0, : ends[0] - 1] = ids[0, : ends[0] - 1] % 900 + 50
+    with torch.no_grad(), trainer.compute_loss_context_manager():
+        logits = [model(**{**batch, "input_ids": one, "use_cache": False}).logits[0].float() for one in (ids, exchanged)]
+    change = (logits[0] - logits[1]).abs()
+    behind = float(change[ends[0] : ends[-1]].max())
+    return f"a logit of a later document changes by {behind:.3g}" if behind > LEAK else ""
+
+
+def _batch(scene: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
+    """A batch of one row with two documents or more, and where they end; None where there is no such row."""
+    chosen = None
+    for number in range(min(len(rows), 16) if packed else 0):
+        row = rows[number]
+        lengths = row.get("seq_lengths") or _ended(scene, row["input_ids"])
+        if len(lengths) > 1:
+            chosen = [row]
+            break
+    if chosen is None:
+        if packed or len(rows) < 2:
+            return None, []
+        chosen = [rows[0], rows[1]]
+        lengths = [len(one["input_ids"]) for one in chosen]
+    batch = trainer.data_collator(chosen)
+    names = ("input_ids", "attention_mask", "position_ids")
+    return {name: value for name, value in batch.items() if name in names}, list(accumulate(lengths))
+
+
+def _ended(scene: Any, ids: list[int]) -> list[int]:
+    """Lengths of documents that end with the end token."""
+    ends = [i + 1 for i, one in enumerate(ids) if one == scene.tokenizer.eos_token_id]
+    ends += [len(ids)] if ends and ends[-1] < len(ids) else []
+    return [last - first for first, last in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,65 @@
+"""What a step of a GPU's bundle keeps on the CPU beyond variant.py: accumulation, bf16, ZeRO, flash's arithmetic.
+
+Half precision is bf16's alone: torch has no scaler for fp16 without a GPU. Bits are kept by the runtime's own loader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+MOST = 4
+"""Micro-batches of a step that is written with more."""
+FLASH = "flash_attention_2"
+
+
+def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that stay as they are, or nearly, with their values; and the changes of the plan that go along."""
+    values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
+    if run["gpu"] is None:
+        return more
+    accumulation = int(values.get("gradient_accumulation_steps") or 1)
+    more["gradient_accumulation_steps"] = min(accumulation, MOST)
+    if values.get("bf16"):
+        more.update(bf16=True)
+        os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"
+        import transformers.training_args as module
+
+        module.is_torch_bf16_gpu_available = lambda *_: True  # asked where DeepSpeed keeps `use_cpu` from being said
+    lora = plan.get("lora") or {}
+    if lora.get("bits") and not job["bits"]:
+        plan["lora"] = {**lora, "bits": None}
+    if lora.get("compute_dtype") == "float16":
+        plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
+    if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact
+        more.update(fp16_full_eval=False)
+    if job["flash"] and plan["model"]["attn_implementation"] == FLASH:
+        import flash
+
+        flash.install()
+        more["attn_implementation"] = FLASH
+    if job["zero"] and values.get("deepspeed"):
+        more.update(deepspeed=_deepspeed(plan, job, more), use_cpu=False)
+    return more
+
+
+def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:
+    """The bundle's DeepSpeed file with this run's batch, on the CPU: no fp16, nothing offloaded, torch's AdamW."""
+    with open(os.path.join(job["folder"], plan["arguments"]["deepspeed"]), encoding="utf-8") as handle:
+        stated = json.load(handle)
+    micro, accumulation = 2, more["gradient_accumulation_steps"]
+    stated.update(train_batch_size=micro * accumulation * job["processes"], train_micro_batch_size_per_gpu=micro,
+                  gradient_accumulation_steps=accumulation)  # fmt: skip
+    stated["fp16"] = {"enabled": False}
+    zero = stated["zero_optimization"]
+    zero.update(overlap_comm=False)
+    for name in ("offload_optimizer", "offload_param"):
+        zero.pop(name, None)
+    made = stated.get("optimizer")
+    if made is not None:
+        made["params"]["torch_adam"] = True
+    path = os.path.abspath(f"deepspeed-{os.getpid()}.json")
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(stated, handle)
+    return path
