@@ -21,32 +21,31 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import drawn
-import generator
+from differential_draw import UNLOWERED, One
+from differential_draw import drawn as specs
 from differential_refusals import claims
 from differential_report import ENDS, Report, page, published, told
-from differential_steps import Drawn, chosen, kind, ran, step, trainable
+from differential_steps import Drawn, chosen, ran, step
 from emitted import NEW, OLD, put
 from looker import Looker
-from lowered import lowered_files, resolved, whole, write
-from prove import every
+from lowered import resolved
+from prove import every, port
 from stacks import REPOSITORY, interpreter
 
-from xpc.compiler.files import Workspace
-from xpc.compiler.pipeline import FIRST_RULE, check_text
-from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import ERROR
+from xpc.compiler.pipeline import FIRST_RULE
 
 CHUNK = 100
 DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").match
 """What the libraries say of old names; it is no false accept where the compiler warned of the name as well."""
 SEED = "2026-11"
-UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""What lowering past the checker ends with where the thing that is missing is what the rule says is missing."""
+PATIENCE = 3
+"""How much longer a step may take that is tried again, alone, because it took too long."""
 
 
 class Differential:
@@ -55,14 +54,14 @@ class Differential:
     def __init__(
         self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (NEW, OLD), minutes: float = 0
     ) -> None:
-        self.wanted, self.steps = wanted, steps
+        self.wanted, self.steps, self.jobs = wanted, steps, jobs
         self.until = time.monotonic() + 60 * minutes if minutes else float("inf")
         self.place = put(tempfile.mkdtemp(prefix="differential-"), drawn.FILES)
         self.lookers = {target: Looker(target, jobs) for target in targets}
         self.report = Report(seed=seed, wanted=wanted, wanted_steps=steps, versions=versions(targets))
         self.texts: dict[str, str] = {}
         self.waiting: dict[str, list[str]] = defaultdict(list)
-        self.warned_of: dict[str, set[str]] = {}
+        self.warned_of: dict[str, frozenset[str]] = {}
         self.chunks = 0
         self.candidates: list[Drawn] = []
         self.lone: dict[str, list[str]] = defaultdict(list)
@@ -74,10 +73,10 @@ class Differential:
     def run(self) -> Report:
         """Everything; the temporary folder is gone afterwards."""
         begun = time.monotonic()
-        report = self.report
+        report, targets = self.report, tuple(self.lookers)
         try:
-            for name, text in self._specs():
-                self._one(name, text)
+            for one in specs(report.seed, self.wanted, self.place, self.claims, targets, self.jobs, self.until):
+                self._one(one)
             for target in self.lookers:
                 self._flush(target)
             self._collect()
@@ -96,74 +95,41 @@ class Differential:
         report.seconds = round(time.monotonic() - begun, 1)
         return report
 
-    def _specs(self) -> Iterator[tuple[str, str]]:
-        number = 0
-        while self.report.accepted < self.wanted and time.monotonic() < self.until:
-            name = f"{self.report.seed}-{number}"
-            number += 1
-            yield name, generator.spec(name)
-
-    def _one(self, name: str, text: str) -> None:
+    def _one(self, one: One) -> None:
         report = self.report
         report.drawn += 1
-        if report.drawn > 50 * self.wanted:
-            raise RuntimeError("the generator draws hardly anything that compiles")
-        try:
-            checked = check_text(text.encode(), f"{name}.xp", Workspace(self.place))
-            codes = {one.code for one in checked.problems if one.severity == ERROR}
-            if checked.spec is None:
-                report.rejected += 1
-                report.codes.update(codes)
-                if len(codes) == 1:
-                    self._refused(name, text, codes.pop())
-            elif checked.spec.target.name in self.lookers:
-                warned = [one for one in checked.problems if one.severity == "warning"]
-                report.warned.update({one.code for one in warned})
-                told_of = [name for one in warned for name in re.findall(r"`([\w.]+)", f"{one.message} {one.help}")]
-                words = {name.rpartition(".")[2] for name in told_of}
-                self._accepted(name, text, checked.spec, words)
-        except Exception as error:
-            report.crashes.append({"text": text, "error": f"{type(error).__name__}: {error}"})
+        if one.crash:
+            report.crashes.append({"text": one.text, "error": one.crash})
+        elif one.accepted:
+            report.warned.update(one.warned)
+            if one.folder:
+                self._accepted(one)
+        else:
+            report.rejected += 1
+            report.codes.update(one.codes)
+            if one.lone:
+                self.lone[one.lone].append(one.text)
+            elif one.folder:
+                report.looked_past += 1
+                self._queue(one)
 
-    def _accepted(self, name: str, text: str, spec: Spec, warned_of: set[str]) -> None:
+    def _accepted(self, one: One) -> None:
         report = self.report
-        folder = os.path.join(self.place, "out", name)
-        self.warned_of[folder] = warned_of
-        write(whole(spec), folder)
+        self.warned_of[one.folder] = one.words
         report.accepted += 1
-        report.by_target[spec.target.name] += 1
-        report.by_method[spec.text("method")] += 1
-        report.by_strategy[spec.text("strategy")] += 1
-        report.written.update(path for path in spec.values if spec.written(path))
-        self.texts[folder] = text
-        if trainable(spec):
-            self.candidates.append(Drawn(name, text, kind(spec)))
-        self._queue(spec.target.name, folder)
+        report.by_target[one.target] += 1
+        report.by_method[one.method] += 1
+        report.by_strategy[one.strategy] += 1
+        report.written.update(one.written)
+        if one.kind:
+            self.candidates.append(Drawn(one.name, one.text, one.kind))
+        self._queue(one)
 
-    def _refused(self, name: str, text: str, code: str) -> None:
-        """A spec that one code alone refuses: past the checker, where its proofs promise an exception there."""
-        if not any(known_code == code for known_code, _ in self.claims):
-            return
-        spec = resolved(text, self.place)
-        claim = self.claims.get((code, spec.target.name))
-        if claim is None or spec.target.name not in self.lookers or not claim.of(spec):
-            return
-        if not claim.constructs:
-            self.lone[code].append(text)
-            return
-        folder = os.path.join(self.place, "past", f"{code}-{name}")
-        try:
-            write(lowered_files(spec), folder)
-        except UNLOWERED:
-            return
-        self.report.looked_past += 1
-        self.texts[folder] = text
-        self._queue(spec.target.name, folder)
-
-    def _queue(self, target: str, folder: str) -> None:
-        self.waiting[target].append(folder)
-        if len(self.waiting[target]) >= CHUNK:
-            self._flush(target)
+    def _queue(self, one: One) -> None:
+        self.texts[one.folder] = one.text
+        self.waiting[one.target].append(one.folder)
+        if len(self.waiting[one.target]) >= CHUNK:
+            self._flush(one.target)
 
     def _flush(self, target: str) -> None:
         folders = self.waiting.pop(target, [])
@@ -186,7 +152,7 @@ class Differential:
             if not self.claims[code, target].shown(problems):
                 self._suspect(code, target, text, problems)
             return
-        words = self.warned_of.get(folder, set())
+        words = self.warned_of.get(folder, frozenset())
         problems = [one for one in problems if not (DEPRECATED(one) and any(word in _joined(one) for word in words))]
         if problems:
             found = {"name": name, "target": target, "stage": "construction", "problems": problems, "text": text}
@@ -200,29 +166,47 @@ class Differential:
         report = self.report
         bad = {one["name"] for one in report.false_accepts}
         jobs: dict[str, str] = {}
+        sent: dict[str, dict[str, Any]] = {}
         candidates = [one for one in self.candidates if one.name not in bad]
         for number, one in enumerate(chosen(candidates, self.steps, report.seed)):
             if time.monotonic() > self.until:
                 break
             target, job = step(one.name, one.text, self.place, number)
             job["eager"] = True
-            jobs[one.name] = one.text
+            jobs[one.name], sent[one.name] = one.text, job
             report.steps_of.update(ran(resolved(one.text, self.place), job))
             self.lookers[target].send(job, most=4)
+        for target, answer in self._answers(sent):
+            report.stepped += 1
+            problems = list(answer.get("harms", []))
+            raised = answer.get("raised")
+            if raised:
+                problems = [f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"]
+            if problems:
+                report.false_accepts.append({
+                    "name": answer["id"], "target": target, "stage": raised["at"] if raised else "compare",
+                    "problems": problems, "text": jobs[answer["id"]], "output": answer.get("output", "")[-1500:],
+                })  # fmt: skip
+
+    def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The answers to jobs, by target; one that took too long is asked again, alone and with more time."""
+        again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():
             for answer in looker.collect():
-                report.stepped += 1
-                raised = answer.get("raised")
-                if raised:
-                    problem = f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"
-                    report.false_accepts.append({
-                        "name": answer["id"], "target": target, "stage": raised["at"], "problems": [problem],
-                        "text": jobs[answer["id"]], "output": answer.get("output", "")[-1500:],
-                    })  # fmt: skip
+                if late(answer):
+                    again.append((target, answer))
+                else:
+                    yield target, answer
+        for target, answer in again:
+            job = dict(sent[answer["id"]])
+            self.lookers[target].send({**job, "port": port(), "timeout": PATIENCE * job["timeout"]})
+            self.report.asked_again += 1
+            yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
         """Refused specs whose code promises an exception with a model: a few of each, past the checker, that far."""
         jobs: dict[str, tuple[str, str]] = {}
+        sent: dict[str, dict[str, Any]] = {}
         for code, texts in sorted(self.lone.items()):
             most = max(1, self.steps // 100) if time.monotonic() < self.until else 0
             for number, text in enumerate(texts[:most]):
@@ -231,20 +215,25 @@ class Differential:
                     target, job = step(f"{code}-{number}", text, self.place, 1, claim.at, claim.keep)
                 except UNLOWERED:
                     continue
-                jobs[job["id"]] = (code, text)
+                jobs[job["id"]], sent[job["id"]] = (code, text), job
                 self.lookers[target].send(job, most=4)
-        for target, looker in self.lookers.items():
-            for answer in looker.collect():
-                self.report.stepped_past += 1
-                code, text = jobs[answer["id"]]
-                raised = answer.get("raised") or {}
-                if not raised or not self.claims[code, target].shown([raised["message"]]):
-                    self._suspect(code, target, text, [f"{raised['type']}: {raised['message']}"] if raised else [])
+        for target, answer in self._answers(sent):
+            self.report.stepped_past += 1
+            code, text = jobs[answer["id"]]
+            raised = answer.get("raised") or {}
+            if not raised or not self.claims[code, target].shown([raised["message"]]):
+                self._suspect(code, target, text, [f"{raised['type']}: {raised['message']}"] if raised else [])
 
 
 def _joined(text: str) -> str:
     """A warning's text with its words as names have them: `elastic checkpointing` holds `elastic_checkpoint`."""
     return re.sub(r"\W+", "_", text)
+
+
+def late(answer: Mapping[str, Any]) -> bool:
+    """Whether a job was ended because its time was over, which a busy machine may have done."""
+    raised = answer.get("raised") or {}
+    return raised.get("type") == "Ended" and "not done after" in raised["message"]
 
 
 PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")

@@ -36,6 +36,7 @@ class Report:
     stepped: int = 0
     looked_past: int = 0
     stepped_past: int = 0
+    asked_again: int = 0
     seconds: float = 0.0
     seconds_constructing: float = 0.0
     by_target: Counter[str] = Factory(Counter)

@@ -21,6 +21,9 @@ ROWS = 64
 TIMEOUT = 120
 """Seconds that a step may take, with the import of what only its trainer needs."""
 
+MEMORY = 6
+"""GiB that a process of a step may take; more is a finding, and no harm to the machine."""
+
 
 @frozen
 class Drawn:
@@ -32,9 +35,15 @@ class Drawn:
 
 
 def kind(spec: Spec) -> tuple[str, ...]:
-    """Strategy, method, adapter, hardware: steps are spread over these."""
-    adapter = "lora" if spec.lora else ""
-    return spec.text("strategy"), spec.text("method"), adapter, "cpu" if spec.on_cpu else "gpu"
+    """Strategy, method, adapter, hardware: steps are spread over these.
+
+    Every name of `extra trl` is a kind, too: what its value does shows in a step, and hardly anywhere else.
+    """
+    names = sorted(name for name, value in spec.extra.get("trl", {}).items())
+    adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""
+    packed = "packed" if spec.flag("batch.packing") or spec.flag("batch.packing.eval") else ""
+    where = "cpu" if spec.on_cpu else "gpu"
+    return (names[0], "", "", "", "") if names else (spec.text("strategy"), spec.text("method"), adapter, where, packed)
 
 
 def trainable(spec: Spec) -> bool:
@@ -82,7 +91,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "id": name, "folder": folder, "target": spec.target.name, "at": at, "on_cpu": True,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
-        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(), "timeout": TIMEOUT,
+        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
+        "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": bool(spec.get("batch.packing.isolate")),
         "bits": has(spec.target.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
@@ -97,5 +107,8 @@ def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"target {spec.target.name}", f"method {spec.text('method')}",
         f"strategy {strategy if many else 'one process'}",
-        f"processes {job['processes']}", *(["adapters"] if kind(spec)[2] else []),
+        f"processes {job['processes']}", *(["adapters"] if spec.lora else []),
+        *(["quantized"] if spec.bits and job["bits"] else []),
+        *(["packed"] if spec.flag("batch.packing") else []), *(["extra trl"] if spec.extra.get("trl") else []),
+        *(["bf16"] if spec.text("precision") == "bf16" else []),
     )  # fmt: skip

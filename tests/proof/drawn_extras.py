@@ -1,7 +1,12 @@
-"""Random `extra` blocks: names that the escape may hold, with values that their types allow."""
+"""Random `extra` blocks: names that the escape may hold, with values that their types allow.
+
+Half of the numbers are usual ones; the others lie where bounds are: at zero, below it, at a bound of the record and
+beyond it, between two whole numbers, far away.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import drawn
@@ -30,7 +35,8 @@ def _config(target: Target, method: str) -> str:
 
 def _trl(draw: Random, target: Target, method: str, name: str) -> str | None:
     known = target.fields(_config(target, method))[name]
-    if name in drawn.TRL:
+    words = _words(known.type)
+    if name in drawn.TRL and (draw.random() < 0.5 or not words & NUMBERS or not drawn.TRL[name]):
         return draw.choice(drawn.TRL[name]) if drawn.TRL[name] else None
     if known.choices:
         return _plain(draw.choice(known.choices))
@@ -44,17 +50,36 @@ def _launched(draw: Random, target: Target, escape: str, name: str) -> str | Non
     choices = record.get("choices")
     if isinstance(choices, list):
         return _plain(draw.choice(choices))
-    return _of_type(draw, str(record["type"]), record.get("default"))
+    bounds = [bound for end in ("low", "above", "high") if isinstance(bound := record.get(end), int | float)]
+    return _of_type(draw, str(record["type"]), record.get("default"), bounds)
 
 
-def _of_type(draw: Random, kind: str, default: object) -> str | None:
-    words = {word.strip() for word in kind.split("|")} - {"None"}
-    if "bool" in words:
+NUMBERS = {"int", "float"}
+WHOLE = (0, 0, -1, -8, 1, 2, 3, 64)
+REAL = (0.0, 0.0, -0.5, -1.0, 1.0, 1.5, 2.0, 0.001, 100.0)
+
+
+def _words(kind: str) -> set[str]:
+    return {word.strip() for word in kind.split("|")} - {"None"}
+
+
+def _of_type(draw: Random, kind: str, default: object, bounds: Sequence[float] = ()) -> str | None:
+    words = _words(kind)
+    if "bool" in words and (not words & NUMBERS or draw.random() < 0.5):
         return draw.choice(("true", "false"))
-    if words & {"int", "float"}:
+    if words & NUMBERS:
         usual = default if isinstance(default, int | float) and not isinstance(default, bool) else 1
-        return _plain(draw.choice((usual, usual, 1 if "int" in words else 0.5)))
+        if draw.random() < 0.5:
+            return _plain(draw.choice((usual, usual, 1 if "int" in words else 0.5)))
+        return _plain(draw.choice(at_bounds(words, bounds)))
     return None
+
+
+def at_bounds(words: set[str], bounds: Sequence[float]) -> tuple[float, ...]:
+    """Numbers at which a library may say no, or should."""
+    real = "float" in words
+    near = [one + step for one in bounds for step in ((0, 0.5, -0.5) if real else (0, 1, -1))]
+    return (*(REAL if real else WHOLE), *((0.5,) if not real else ()), *near)
 
 
 def _plain(value: object) -> str:

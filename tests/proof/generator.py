@@ -7,6 +7,7 @@ a batch that divides), or not, and then anything goes together.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from random import Random
 
 import drawn
@@ -218,7 +219,7 @@ class Draft:
             if not there or (there == ["freeze"]) is not (clause == "freeze"):
                 return
             clause_to = there[0]
-        for row in schema.children(clause):
+        for row in _children(clause):
             if row.pending or row.head or row.path in HAND or not self._fits(row):
                 continue
             if self.chance(drawn.OFTEN.get(row.path, drawn.SELDOM)):
@@ -228,7 +229,7 @@ class Draft:
 
     def _item(self, row: schema.Setting) -> str | None:
         typed = self.value(row)
-        below = [one for one in schema.children(row.path) if not one.pending and self._fits(one)]
+        below = [one for one in _children(row.path) if not one.pending and self._fits(one)]
         if typed is None:
             return None
         if row.kind is not k.FLAG or not below or typed == "false":
@@ -346,6 +347,11 @@ class Draft:
             if lines:
                 self.inside[f"extra {escape}"] = lines
                 self.blocks.append(f"extra {escape}")
+
+
+@cache
+def _children(path: str) -> tuple[schema.Setting, ...]:
+    return tuple(schema.children(path))
 
 
 def _shape(name: str) -> str:

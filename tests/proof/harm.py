@@ -21,6 +21,7 @@ CHANGED = {
     "deepspeed": "the object holds the file's content",
     "gradient_checkpointing": "trl puts it into the model and takes it out of the arguments",
     "gradient_checkpointing_kwargs": "the same",
+    "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
 }
 """Arguments that a trainer may change, and why."""
 
@@ -30,6 +31,7 @@ class Watch:
 
     def __init__(self, scene: Any, trainer: Any) -> None:
         self.scene, self.trainer, self.plan = scene, trainer, scene.plan
+        self.made = {name: look.plain(getattr(trainer.args, name, None)) for name in scene.plan["arguments"]}
         self.losses: list[float] = []
         self.rate = 0.0
         self.before: dict[str, Any] = {}
@@ -117,7 +119,8 @@ class Watch:
             if adapted:
                 allowed |= {"float32"}
             elif quantized:
-                allowed |= {"uint8", "int8", (self.plan["lora"] or {}).get("storage_dtype", "uint8")}
+                # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
+                allowed |= {"uint8", "int8", "float32", (self.plan["lora"] or {}).get("storage_dtype", "uint8")}
             if kind not in allowed:
                 seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
         return [
@@ -130,7 +133,10 @@ class Watch:
         """States of the optimizer are of their weight's type, or float32."""
         optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         kinds = {str(one.dtype).removeprefix("torch.") for one in self.trainer.model.parameters() if one.requires_grad}
-        allowed = {"float32", *(kinds - ({"float16", "bfloat16"} if self.plan["arguments"].get("deepspeed") else set()))}
+        allowed = {
+            "float32",
+            *(kinds - ({"float16", "bfloat16"} if self.plan["arguments"].get("deepspeed") else set())),
+        }
         if str(look.plain(self.trainer.args.optim)).endswith("bit"):
             return []
         seen = set()
@@ -186,7 +192,7 @@ class Watch:
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = look.plain(getattr(self.trainer.args, name))
-            if not look.same(name, stated, seen):
+            if not look.same(name, stated, seen) and not (stated is None and seen == self.made.get(name)):
                 out.append(f"after the step {name} is {seen!r}, and {stated!r} is stated")
         config = self.trainer.model.config
         seen, stated = getattr(config, "_attn_implementation", None), self.plan["model"]["attn_implementation"]

@@ -29,10 +29,10 @@ def problems(scene: Any, trainer: Any) -> list[str]:
     return out
 
 
-def _leaks(scene: Any, trainer: Any, rows: Any, packed: bool) -> str:
+def _leaks(scene: Any, trainer: Any, given: Any, packed: bool) -> str:
     import torch
 
-    batch, ends = _batch(scene, trainer, rows, packed)
+    batch, ends = _batch(scene, trainer, given, packed)
     if batch is None:
         return ""
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
@@ -46,7 +46,9 @@ def _leaks(scene: Any, trainer: Any, rows: Any, packed: bool) -> str:
     exchanged = ids.clone()
     exchanged[0, : ends[0] - 1] = ids[0, : ends[0] - 1] % 900 + 50
     with torch.no_grad(), trainer.compute_loss_context_manager():
-        logits = [model(**{**batch, "input_ids": one, "use_cache": False}).logits[0].float() for one in (ids, exchanged)]
+        logits = [
+            model(**{**batch, "input_ids": one, "use_cache": False}).logits[0].float() for one in (ids, exchanged)
+        ]
     change = (logits[0] - logits[1]).abs()
     behind = float(change[ends[0] : ends[-1]].max())
     return f"a logit of a later document changes by {behind:.3g}" if behind > LEAK else ""

@@ -17,8 +17,12 @@ FLASH = "flash_attention_2"
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """The arguments that stay as they are, or nearly, with their values; and the changes of the plan that go along."""
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
+    for name, most in (("dataloader_num_workers", 2), ("dataloader_prefetch_factor", 4)):
+        if isinstance(values.get(name), int):
+            more[name] = min(values[name], most)
     if run["gpu"] is None:
-        return more
+        values.update(more)
+        return {}
     accumulation = int(values.get("gradient_accumulation_steps") or 1)
     more["gradient_accumulation_steps"] = min(accumulation, MOST)
     if values.get("bf16"):

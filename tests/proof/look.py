@@ -11,6 +11,7 @@ of the libraries is touched.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import json
@@ -285,6 +286,22 @@ TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect"
 """Words of log records that speak of the bundle's own values."""
 
 
+def _remember_yaml() -> None:
+    """Lets `yaml.safe_load` parse equal texts once: half of the time, and launchers' files are often the same."""
+    import yaml
+
+    parse = yaml.safe_load
+    parsed: dict[str | bytes, Any] = {}
+
+    def remembered(stream: Any) -> Any:
+        text = stream if isinstance(stream, str | bytes) else stream.read()
+        if text not in parsed:
+            parsed[text] = parse(text)
+        return copy.deepcopy(parsed[text])
+
+    yaml.safe_load = remembered
+
+
 def many(folders: list[str]) -> dict[str, list[str]]:
     """What deviates in each of many bundles, by folder: `look` in brief, exceptions, and what loggers said of it."""
     import importlib.metadata
@@ -293,6 +310,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     from scene import listening
 
     importlib.metadata.version = functools.cache(importlib.metadata.version)  # a quarter of the time, always the same
+    _remember_yaml()
     answers: dict[str, list[str]] = {}
     for folder in folders:
         with listening() as said:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import selectors
 import signal
 import sys
@@ -86,6 +87,8 @@ def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
         os.dup2(stream, 1)
         os.dup2(stream, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if job.get("memory"):
+            resource.setrlimit(resource.RLIMIT_DATA, (job["memory"] << 30, resource.RLIM_INFINITY))
         place = tempfile.mkdtemp(dir=folder)
         os.chdir(place)
         import scene

@@ -1,0 +1,129 @@
+"""The drawing of a run, in processes of their own: from the number of a spec to its bundle and what is to be asked."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import generator
+from attrs import define, field
+from differential_refusals import Claim
+from differential_steps import kind, trainable
+from lowered import lowered_files, resolved, whole, write
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.grammar.diagnostic import ERROR
+
+BLOCK = 50
+"""Specs that a process draws at a time."""
+UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
+"""What lowering past the checker ends with where the thing that is missing is what the rule says is missing."""
+
+
+@define
+class One:
+    """What became of a drawn spec. `folder` is its bundle, past the checker where `past` names the code."""
+
+    name: str
+    text: str
+    codes: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
+    accepted: bool = False
+    target: str = ""
+    method: str = ""
+    strategy: str = ""
+    written: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    folder: str = ""
+    past: str = ""
+    lone: str = ""
+    crash: str = field(default="")
+
+
+def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> One:
+    """Checks a text and writes its bundle below the place."""
+    out = One(name, text)
+    try:
+        checked = check_text(text.encode(), f"{name}.xp", Workspace(place))
+        out.codes = tuple(sorted({one.code for one in checked.problems if one.severity == ERROR}))
+        if checked.spec is None:
+            _refused(out, place, claims, targets)
+            return out
+        spec = checked.spec
+        warned = [one for one in checked.problems if one.severity == "warning"]
+        told_of = [word for one in warned for word in re.findall(r"`([\w.]+)", f"{one.message} {one.help}")]
+        out.warned = tuple({one.code for one in warned})
+        out.words = frozenset(word.rpartition(".")[2] for word in told_of)
+        out.accepted, out.target = True, spec.target.name
+        if out.target not in targets:
+            return out
+        out.method, out.strategy = spec.text("method"), spec.text("strategy")
+        out.written = tuple(path for path in spec.values if spec.written(path))
+        out.folder = os.path.join(place, "out", name)
+        write(whole(spec), out.folder)
+        out.kind = kind(spec) if trainable(spec) else ()
+    except Exception as error:
+        out.crash = f"{type(error).__name__}: {error}"
+    return out
+
+
+def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
+    """A spec that one code alone refuses: past the checker, where its proofs promise an exception there."""
+    if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
+        return
+    code = out.codes[0]
+    spec = resolved(out.text, place)
+    out.target = spec.target.name
+    claim = claims.get((code, out.target))
+    if claim is None or out.target not in targets or not claim.of(spec):
+        return
+    if not claim.constructs:
+        out.lone = code
+        return
+    folder = os.path.join(place, "past", f"{code}-{out.name}")
+    try:
+        write(lowered_files(spec), folder)
+    except UNLOWERED:
+        return
+    out.past, out.folder = code, folder
+
+
+def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
+    gc.freeze()  # nothing of what is loaded by now is ever garbage
+    names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
+    return [one(name, generator.spec(name), place, claims, targets) for name in names]
+
+
+def drawn(
+    seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
+) -> Iterator[One]:  # fmt: skip
+    """Specs in the order of their numbers, until as many are accepted or the time is over. Raises RuntimeError."""
+    draw = partial(_block, seed=seed, place=place, claims=claims, targets=targets)
+    accepted = number = 0
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=200) as pool:
+        starts = iter(range(0, 50 * max(wanted, BLOCK), BLOCK))
+        waiting = [pool.apply_async(draw, (next(starts),)) for _ in range(2 * jobs)]
+        while accepted < wanted and time.monotonic() < until:
+            if not waiting:
+                raise RuntimeError("the generator draws hardly anything that compiles")
+            for found in waiting.pop(0).get():
+                yield found
+                number += 1
+                accepted += found.accepted
+                if accepted >= wanted:
+                    return
+            waiting += [pool.apply_async(draw, (start,)) for start in [next(starts, -1)] if start >= 0]
+
+
+def counted(specs: list[One]) -> Counter[str]:
+    """Codes of errors, by how many specs have them."""
+    return Counter(code for one in specs for code in one.codes)
