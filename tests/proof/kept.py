@@ -20,6 +20,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     for name, most in (("dataloader_num_workers", 2), ("dataloader_prefetch_factor", 4)):
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
+    if values.get("use_transformers_continuous_batching"):
+        _little_memory()
     if run["gpu"] is None:
         values.update(more)
         return {}
@@ -46,6 +48,14 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if job["zero"] and values.get("deepspeed"):
         more.update(deepspeed=_deepspeed(plan, job, more), use_cpu=False)
     return more
+
+
+def _little_memory() -> None:
+    """Generation in continuous batches takes most of what psutil says there is, and would take it from other runs."""
+    import psutil
+
+    seen = psutil.virtual_memory
+    psutil.virtual_memory = lambda: seen()._replace(total=2 << 30)
 
 
 def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:

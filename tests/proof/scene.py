@@ -317,11 +317,11 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
     if "folders" in job:
         return {"looked": look.many(job["folders"])}
     world = job["processes"]
+    if "load" in way(job) and (world > 1 or job["group"]):
+        with contextlib.suppress(Exception):  # is told by the stage that loads it
+            tiny_models.model(job["family"])  # under zero.Init, or in a second process, nothing would be saved
     if world == 1 and not job["group"]:
         return play(job)
-    if world > 1 and "load" in way(job):
-        with contextlib.suppress(Exception):  # is told by the stage that loads it
-            tiny_models.model(job["family"])  # a process of a group that is not its first would save nothing
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))  # fmt: skip
     _one_cache()

@@ -1,0 +1,140 @@
+"""Silent harm shows in a step: specimens past the checker, each of a class that was once accepted, and legal ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import drawn
+import pytest
+from attrs import frozen
+from differential_steps import step
+from emitted import NEW, OLD, put
+from looker import Looker
+from stacks import interpreter
+
+pytestmark = pytest.mark.slow
+TEMPLATE = 'model(chat_template=file("template.jinja"))'
+GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
+
+
+@frozen
+class Specimen:
+    """Lines of a spec, and what the differential says of its step; nothing, for a legal one."""
+
+    name: str
+    says: str
+    hardware: str
+    data: str
+    lines: tuple[str, ...]
+    precision: str = "fp32"
+    batch: str = ""
+    target: str = NEW
+
+    @property
+    def text(self) -> str:
+        head = f'xpc 1\ntrain "tiny" on "{self.data}.jsonl" for 20 steps\nhardware {self.hardware}\n'
+        head += f"target {self.target}\nprecision {self.precision}\nbatch(gbs=8, micro=2{self.batch})\n"
+        return head + "\n".join([*self.lines, 'save "out"']) + "\n"
+
+
+def one(
+    name: str, says: str, hardware: str, data: str, *lines: str, precision: str = "fp32", batch: str = "",
+    target: str = NEW,
+) -> Specimen:  # fmt: skip
+    return Specimen(name, says, hardware, data, lines, precision, batch, target)
+
+
+GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
+SPECIMENS = (
+    one("packed-evaluation", "packed evaluation rows attend to each other", GPU, "text", "model(attn=sdpa)",
+        "data(holdout=16)", "eval(every=1)", batch=", packing.eval=true"),
+    one("packed-wrapped", "packed training rows attend to each other", GPU, "text", "model(attn=sdpa)",
+        batch=", packing(isolate=mask, strategy=wrapped)"),
+    one("cast-policy", "base weights are bfloat16, and float32 is stated", GPU, "prompt",
+        GRPO.format(rewards="format"), "extra trl {", "  use_transformers_continuous_batching = true", "}",
+        precision="bf16"),
+    one("static-graph", "expect_autograd_hooks_", TWO, "text", "strategy ddp", "extra trl {",
+        "  ddp_static_graph = true", "}"),
+    one("column-of-a-reward", "missing 1 required positional argument: 'solution'", CPU, "prompt",
+        GRPO.format(rewards="[accuracy]"), "extra trl {", "  remove_unused_columns = true", "}"),
+    one("loss-of-nothing", "the loss is 0", CPU, "preference",
+        "method dpo(loss=[sigmoid(weight=0), sft(weight=0)])"),
+    one("evaluation-in-parts-of-0", "modulo by zero", CPU, "text", "data(holdout=25%)", "eval(every=1)",
+        "extra trl {", "  eval_accumulation_steps = 0", "}"),
+    one("temperature-of-0", "the loss is nan", CPU, "preference", "method dpo(loss=discopop)", "extra trl {",
+        "  discopop_tau = 0.0", "}"),
+    one("legal-packed", "", TWO, "text", "model(attn=sdpa)", "strategy ddp", batch=", packing(isolate=mask)"),
+    one("legal-flash", "", GPU, "text", "model(attn=flash2)", precision="bf16", batch=", packing"),
+    one("legal-bits", "", GPU, "messages", "qlora", TEMPLATE, precision="bf16"),
+    one("legal-zero", "", "2 x a100-80gb", "text", "strategy zero3", precision="bf16"),
+    one("legal-pairs", "", TWO, "preference", "strategy ddp", "method dpo"),
+    one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
+    one("old-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
+        "extra trl {", "  jit_mode_eval = true", "}", target=OLD),
+    one("old-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp", "method kto",
+        "extra trl {", "  use_liger_loss = true", "}", target=OLD),
+    one("old-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=OLD),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return put(str(tmp_path_factory.mktemp("harm")), drawn.FILES)
+
+
+@pytest.fixture(scope="module")
+def answers(place: str) -> dict[str, Any]:
+    """What became of the step of each specimen that a target here can run."""
+    found: dict[str, Any] = {}
+    for target in (NEW, OLD):
+        if target == OLD and not os.environ.get("XPC_PYTHON_TRL_0_18"):
+            continue
+        interpreter(target)
+        looker = Looker(target, 1)
+        for specimen in SPECIMENS:
+            if specimen.target == target:
+                looker.send({**step(specimen.name, specimen.text, place, 0)[1], "eager": True, "timeout": 600}, most=40)
+        found.update({answer["id"]: answer for answer in looker.collect()})
+        looker.close()
+    return found
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)
+def test_a_step_tells_what_is_other_than_stated(specimen: Specimen, answers: dict[str, Any]) -> None:
+    if specimen.name not in answers:
+        pytest.skip("no interpreter of the target")
+    answer = answers[specimen.name]
+    raised = answer["raised"]
+    said = [*answer["harms"], *([raised["message"]] if raised else [])]
+    if not specimen.says:
+        assert said == [], answer["output"]
+    else:
+        assert any(re.search(specimen.says, line) for line in said), (said, answer["output"])
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_a_step_that_is_a_sum_instead_of_a_mean_shows(summed: bool) -> None:
+    import torch
+    from harm_loss import Scale
+
+    model = torch.nn.Linear(3, 1)
+    model.config = SimpleNamespace()  # type: ignore[assignment]
+    trainer: Any = SimpleNamespace(
+        model=model, compute_loss=lambda model, given: (model(given["x"]) ** 2).mean(),
+        compute_loss_context_manager=contextlib.nullcontext,
+        accelerator=SimpleNamespace(sync_gradients=True),
+    )  # fmt: skip
+    plan = {"arguments": {}, "method": {"name": "dpo"}, "run": {"zero_stage": 0}, "model": {"dtype": "float32"}}
+    scale = Scale(SimpleNamespace(plan=plan, sharded=False), trainer)
+    for number in range(2):
+        given = {"x": torch.full((4, 3), 1.0 + number)}
+        scale.before(given)
+        loss = trainer.compute_loss(model, given) / (1 if summed else 2)
+        loss.backward()
+        scale.after(float(loss))
+    said = scale.problems()
+    assert [line.split()[2] for line in said] == (["loss", "gradient"] if summed else [])
