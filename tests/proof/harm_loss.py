@@ -66,7 +66,7 @@ class Scale:
                     if part is not None:
                         self.gradient[name] = self.gradient.get(name, 0) + part.double()
         model.train(training)
-        self.total += float(value)
+        self.total += float(value.detach() if hasattr(value, "detach") else value)
         self.count += float(count)
 
     def _tokens(self, given: dict[str, Any]) -> tuple[Any, int]:
