@@ -128,29 +128,32 @@ that are proven by a measured harm, or refuse what cannot be lowered at all, are
 ([rules.md](rules.md)).
 
 A step is taken as the bundle's own program takes it (`runtime/trainer.py`: its trainer, adapters, frozen weights, and
-the registered reward functions, called as they stand), and silent harm is a finding (`tests/proof/harm.py`). Afterwards
-the live trainer is compared with what the bundle states: dtypes of weights, adapters and optimizer states; which weights
-have gradients, and which changed; every argument, read back; the attention; whether the processes hold the same weights;
-the evaluation, where there is one; a loss that is 0 or no number. A token of one document of a packed row is exchanged,
-in training and evaluation rows, and no logit of another document may change. The step's loss and gradient are computed
-a second time: from the tokens of its micro-batches for `sft`, from each micro-batch alone for `dpo`, `orpo`, `kto` and
-`reward`. Numbers in `extra` are drawn at zero, below it, at bounds, beyond them and between whole numbers. A step that
-takes too long is tried again, alone and with three times as long, before it counts.
+the registered reward functions, called as they stand), and silent harm is a finding (`tests/proof/harm.py`).
+Afterwards the live trainer is compared with what the bundle states: dtypes of weights, adapters and optimizer states;
+which weights have gradients, and which changed; every argument, read back; the attention; whether the processes hold
+the same weights; the evaluation, where there is one; a loss that is 0 or no number. A token of one document of a
+packed row is exchanged, in training and evaluation rows, and no logit of another document may change. The step's loss
+and gradient are computed a second time: from the tokens of its micro-batches for `sft`, from each micro-batch alone
+for `dpo`, `orpo`, `kto` and `reward`. Numbers in `extra` are drawn at zero, below it, at bounds, beyond them and
+between whole numbers. A step that takes too long is tried again, alone and with three times as long, before it
+counts.
 
 A machine without GPUs stands in for those of the specs: construction pretends their capability and world size, and a
 step of a spec for GPUs runs on a tiny model of its family with accumulation, bf16, ZeRO and the arithmetic of flash
-attention over packed rows kept, and quantized bases where bitsandbytes is installed; specs for `cpu` and `2 x cpu` run
-as they stand, and FSDP2 over gloo.
+attention over packed rows kept, and quantized bases where bitsandbytes is installed; specs for `cpu` and `2 x cpu`
+run as they stand, and FSDP2 over gloo.
 
 What it still cannot see:
 
-- what only a GPU has: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex attention's
-  backward pass, offloading, context parallelism, memory that does not suffice; more than two processes, FSDP1 and copies
-  of shards; accumulation beyond 4 and a micro-batch other than 2
+- what only a GPU has: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex
+  attention's backward pass, offloading, context parallelism, memory that does not suffice; more than two processes,
+  FSDP1 and copies of shards; accumulation beyond 4 and a micro-batch other than 2
 - quantized bases on trl-0.18, whose stack here has no bitsandbytes
-- what harms after the second step, or in a checkpoint that goes on: other tests look for it ([recovery.md](recovery.md))
-- the scale of the loss of `grpo` and `rloo`, and of others beside dropout, NEFTune, label smoothing, losses other than
-  the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's beside all of ZeRO; packed rows under ZeRO-3 and FSDP
+- what harms after the second step, or in a checkpoint that goes on: other tests look for it
+  ([recovery.md](recovery.md))
+- the scale of the loss of `grpo` and `rloo`, and of others beside dropout, NEFTune, label smoothing, losses other
+  than the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's beside all of ZeRO; packed rows under ZeRO-3 and
+  FSDP
 - real data and real weights: rows are tiny, and rewards are called but their numbers are replaced by ones that differ
 - a spec that several codes refuse, or one whose proofs measure a silent harm, is not looked at past the checker
 """

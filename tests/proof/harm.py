@@ -16,6 +16,7 @@ import look
 
 ADAPTED = ("lora_", "oft_", "modules_to_save", "trainable_tokens")
 """Parts of the names of weights that adapters bring."""
+PACKED = ("Params4bit", "Int8Params")
 HALF = ("bfloat16", "float16")
 CHANGED = {
     "deepspeed": "the object holds the file's content",
@@ -162,7 +163,10 @@ class Watch:
         if wrong or not self.trained:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
         after = self._whole()
-        changed = {name for name in names if name in after and not bool((after[name] == self.before[name]).all())}
+        # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
+        packed = {name for name, one in self.trainer.model.named_parameters() if type(one).__name__ in PACKED}
+        same = {name for name in names if name in after and bool((after[name] == self.before[name]).all())}
+        changed = {name for name in names if name in after and name not in packed} - same
         frozen = changed - self.trained
         if frozen:
             out.append(f"weights changed that are not trained: {sorted(frozen)[:3]}")

@@ -29,7 +29,7 @@ class Scale:
         self.tokens = self.method == "sft"
         zero = scene.plan["run"]["zero_stage"] if values.get("deepspeed") else 0
         self.loss = zero < 3 and not scene.sharded and self._plain(values)
-        self.slope = self.loss and not zero
+        self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
         """Whether nothing random or of another kind goes into the loss."""
@@ -54,7 +54,7 @@ class Scale:
 
         model, trainer = self.trainer.model, self.trainer
         training = model.training
-        model.eval()
+        model.train(self._quantized())  # without a gradient, bitsandbytes packs weights anew where nothing is trained
         weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
         with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(self.slope):
             with trainer.compute_loss_context_manager():
