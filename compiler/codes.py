@@ -97,8 +97,8 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP124": (
         "unknown-columns",
         "error",
-        "The runtime maps rows of messages, conversations (from/value), prompt and completion, or text. Other "
-        "columns are named by `columns`, or the shape by `format`.",
+        "The runtime maps rows of messages, conversations (from/value), prompt and completion, Alpaca's instruction, "
+        "input and output, or text. Other columns are named by `columns`, or the shape by `format`.",
     ),
     "XP125": (
         "no-edition",

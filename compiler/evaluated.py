@@ -8,7 +8,7 @@ from xpc.compiler.convert import convert
 from xpc.compiler.files import Workspace
 from xpc.compiler.items import Evaluated, Row
 from xpc.compiler.load import Loaded
-from xpc.compiler.schema import BY_PATH
+from xpc.compiler.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.sources import find_source
 from xpc.compiler.spec import DataSource, EvalSet, Value
 from xpc.grammar.diagnostic import Diagnostic, Label
@@ -62,7 +62,7 @@ class Sets:
         if block is None and isinstance(node, Ref) and self._is_trained(node):
             return EvalSet(node.name, place, tuple(evolve(one, label=place) for one in self.trained))
         if block is None:
-            return EvalSet(_title(node), place, (self._source(Row(node, place), None, None),))
+            return EvalSet(_title(node), place, (self._source(Row(node, place), None, None, None),))
         assert isinstance(node, Ref)
         if not block.rows:
             self.problems.append(
@@ -73,8 +73,9 @@ class Sets:
                     help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
                 )
             )
-        shape, prompt = (self._said(block, path) for path in ("data.format", "data.prompt"))
-        return EvalSet(node.name, place, tuple(self._source(row, shape, prompt) for row in block.rows), prompt)
+        shape, prompt, context = (self._said(block, path) for path in OF_A_BLOCK)
+        sources = tuple(self._source(row, shape, prompt, context) for row in block.rows)
+        return EvalSet(node.name, place, sources, prompt)
 
     def _is_trained(self, node: Ref) -> bool:
         """Whether a name is that of the `data` block which is trained on."""
@@ -89,16 +90,16 @@ class Sets:
             return None
         return None if value is None else str(value)
 
-    def _source(self, row: Row, shape: str | None, prompt: str | None) -> DataSource:
+    def _source(self, row: Row, shape: str | None, prompt: str | None, context: str | None) -> DataSource:
         """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
         method = self._text("method") or "sft"
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if prompt is None and not known and not row.items:
-            prompt = self._text("data.prompt")
-        source, found = find_source(row, shape, self.workspace, method, prompt)
+            prompt, context = self._text("data.prompt"), context or self._text("data.context")
+        source, found = find_source(row, shape, self.workspace, method, prompt, context)
         first = self.trained[0]
         if shape is None and not known and source.found is None:
-            again, other = find_source(row, first.shape, self.workspace, method, prompt)
+            again, other = find_source(row, first.wording or first.shape, self.workspace, method, prompt, context)
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
             )

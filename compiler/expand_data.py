@@ -91,7 +91,7 @@ class DataBlocks(Collector):
                     f"`{path[5:]}` belongs to the data that is trained on",
                     item.label.span,
                     f"`{title.name}` is evaluated on",
-                    help="of a block that is evaluated on, `format` and `prompt` can be written; leave this out",
+                    help="of a block that is evaluated on, `format`, `prompt` and `context` can be written; leave this out",
                 )
         whole.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
 
@@ -132,7 +132,7 @@ class DataBlocks(Collector):
                     f"`{text}` is not a setting of a source",
                     part.span if name is None else name.span,
                     f"did you mean `{near}`?" if near else "",
-                    help=f"write `{near}`" if near else "a source has `columns` and `take`",
+                    help=f"write `{near}`" if near else "a source has `columns`, `context` and `take`",
                     edit=near,
                 )
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))

@@ -299,7 +299,8 @@ CHOICES: dict[str, dict[str, str]] = {
     "data.format": {
         "messages": "chatml; openai; chat; conversational; chat template",
         "conversations": "sharegpt; vicuna; from value",
-        "prompt_completion": "alpaca; completion; instruction; prompt; input output; prompt response; instruct",
+        "prompt_completion": "completion; prompt; prompt response",
+        "alpaca": "instruction; input output; instruct; instruction input output",
         "text": "plain; raw; pretrain; pretraining; language modeling; lm",
         "preference": "dpo; chosen rejected; paired; pairwise; pairs",
     },

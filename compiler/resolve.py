@@ -320,10 +320,12 @@ class _Resolver:
                     )
                 )
         explained = explained or (loaded.broken and self._begins_block(node))
-        shape, column, method = (self._text(path) for path in ("data.format", "data.prompt", "method"))
+        shape, column, method, context = (
+            self._text(path) for path in ("data.format", "data.prompt", "method", "data.context")
+        )
         sources: list[DataSource] = []
         for row in rows:
-            source, problems = find_source(row, shape, self.workspace, method or "sft", column)
+            source, problems = find_source(row, shape, self.workspace, method or "sft", column, context)
             sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]

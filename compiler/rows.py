@@ -124,6 +124,8 @@ def first_wrong(source: DataSource) -> tuple[int, str] | None:
 def wrong_shape(source: DataSource, row: Row) -> str | None:
     """What keeps a row from being read as its shape, in the runtime's sense, or None."""
     values = [row.get(name) for name in columns(source)]
+    if len(values) < len(SHAPES.get(source.shape, ())):
+        return None  # too few are named, which XP124 says
     if source.shape == "conversations":
         return _wrong_turns(values[0], "from", columns(source)[0])
     if source.shape == "messages":
@@ -133,6 +135,9 @@ def wrong_shape(source: DataSource, row: Row) -> str | None:
     names = columns(source)
     if source.shape == "unpaired" and not isinstance(values[-1], int):
         return f"`{names[-1]}` is not true or false"
+    beside = row.get(source.context) if source.context is not None else None
+    if beside is not None and not isinstance(beside, str):
+        return f"`{source.context}` is not text"
     if source.shape == "prompt_completion":
         if isinstance(values[0], str):
             return None if isinstance(values[1], str) else f"`{names[1]}` is not text"

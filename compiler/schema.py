@@ -95,9 +95,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.unique", k.FLAG, "leave out rows that are the same as an earlier one", inner=True),
     Setting("data.min_tokens", k.TOKENS, "leave out rows that have fewer tokens", low=1, inner=True, methods=SFT),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
-            choices=("messages", "conversations", "prompt_completion", "text", "preference", "unpaired", "prompt")),
+            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
+                     "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
     Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),
+    Setting("data.context", k.NAME, "column whose text follows the prompt after an empty line, where it has any",
+            inner=True),
     # method
     Setting("method", k.CHOICE, "what is trained for", default="sft", head=True,
             choices=METHODS),
@@ -344,10 +347,11 @@ CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
 EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
     "columns": Setting("data.columns", k.NAMES, "columns that are read"),
+    "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used, after a seeded shuffle", low=0),
 }
 """What a row of a `data` block may say about its source."""
-OF_A_BLOCK = ("data.format", "data.prompt")
+OF_A_BLOCK = ("data.format", "data.prompt", "data.context")
 """What a `data` block that is evaluated on may say beside its sources."""
 
 

@@ -27,8 +27,49 @@ METHOD_SHAPES = {
 }
 """The shapes that a method trains on, the usual one first."""
 
+ALPACA = ("instruction", "output")
+"""Columns of Alpaca's rows, which are prompts with completions in published words; beside them `input` may stand."""
+INPUT = "input"
+
 KEPT = ("tools", "chat_template_kwargs")
 """Columns beside the shape's own that the trainer reads as they are."""
+
+
+def columns_of(
+    source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
+) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with the columns of its shape: those of the spec, where it names any."""
+    problems: list[Diagnostic] = []
+    if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
+        source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
+    if columns is not None:
+        problems += wrong_columns(source, columns)
+        source = evolve(source, columns=columns, only=True)
+        if source.wording is not None and len(columns) in (2, 3):
+            source = as_alpaca(source, columns)
+    elif prompt is not None:
+        source, wrong = with_prompt(source, prompt)
+        problems += wrong
+    if context is not None:
+        source, wrong = with_context(source, context)
+        problems += wrong
+    return source, problems
+
+
+def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
+    """The source with these columns: instruction and output, or with the input between them."""
+    asked, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
+    return evolve(source, shape="prompt_completion", columns=(asked, answer), context=context, wording="alpaca")
+
+
+def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with a column whose text follows the prompt."""
+    named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
+    if SHAPES[source.shape][0] == "prompt" or (source.shape == "preference" and named):
+        return evolve(source, context=context), []
+    message = f"rows of {source.shape} have no prompt column that a context could follow"
+    help = "leave `context` out, or name the prompt's column: `prompt = question`"
+    return source, [report("XP124", message, source.label, help=help)]
 
 
 def in_words(shape: str) -> str:
@@ -43,7 +84,8 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
     if source.shape == "preference":
         return evolve(source, columns=(prompt, *(source.columns or need)[-2:])), []
     if need[0] == "prompt":
-        return evolve(source, columns=(prompt, *(source.columns or need)[1:]), context=None), []
+        context = source.context if source.wording else None
+        return evolve(source, columns=(prompt, *(source.columns or need)[1:]), context=context), []
     return source, [
         report(
             "XP124",
@@ -58,6 +100,8 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     """The finding where `columns` names another number of columns than the shape has."""
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
+    if source.wording is not None:
+        return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
     more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)  # its prompt; columns that rewards read
     if not need or len(need) <= len(given) <= len(need) + more:
         return []
@@ -70,3 +114,9 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
             help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
         )
     ]
+
+
+def _not_alpaca(source: DataSource, given: int) -> Diagnostic:
+    message = f"rows of alpaca have an instruction, perhaps an input, and an output, and {given} columns are named"
+    help = "write `columns = [instruction, input, output]` with the dataset's own names, or another `format`"
+    return report("XP124", message, source.label, help=help)

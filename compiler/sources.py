@@ -12,7 +12,7 @@ from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
-from xpc.compiler.shapes import METHOD_SHAPES, SHAPES, in_words, with_prompt, wrong_columns
+from xpc.compiler.shapes import ALPACA, INPUT, METHOD_SHAPES, SHAPES, columns_of, in_words
 from xpc.compiler.spec import DataSource, Model
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -192,12 +192,17 @@ def _no_facts(label: Label, why: str, help: str) -> tuple[None, dict[str, object
 
 
 def find_source(
-    row: Row, shape: str | None, workspace: Workspace, method: str = "sft", prompt: str | None = None
+    row: Row,
+    shape: str | None,
+    workspace: Workspace,
+    method: str = "sft",
+    prompt: str | None = None,
+    context: str | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
-    `shape` is `data { format = ... }` and `prompt` its prompt column, when written. Reinforcement reads nothing but the
-    prompt, so there a prompt column is the shape.
+    `shape` is `data { format = ... }`, `prompt` and `context` its columns of that name, when written. Reinforcement
+    reads nothing but the prompt, so there a prompt column is the shape.
     """
     if shape is None and prompt is not None and METHOD_SHAPES[method] == ("prompt",):
         shape = "prompt"
@@ -218,16 +223,13 @@ def find_source(
             settings[item.path] = value
     node = row.ref
     if isinstance(node, String):
-        source, more = _local(node, row.label, shape, workspace, method)
+        source, more = _local(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
     else:
-        source, more = _remote(node, row.label, shape, method)
-    columns, take = settings.get("columns"), settings.get("take")
-    if isinstance(columns, tuple):
-        source = evolve(source, columns=columns, only=True)
-        problems += wrong_columns(source, columns)
-    elif prompt is not None:
-        source, wrong = with_prompt(source, prompt)
-        problems += wrong
+        source, more = _remote(node, row.label, "prompt_completion" if shape == "alpaca" else shape, method)
+    columns, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
+    named = columns if isinstance(columns, tuple) else None
+    source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else context)
+    problems += wrong
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     return source, problems + more
@@ -332,7 +334,9 @@ def _local(
     if shape is None and columns is not None:
         order = SHAPES if method == "sft" else (*METHOD_SHAPES[method], *SHAPES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
-        if found is None:
+        if found is None and set(ALPACA) <= set(columns):
+            source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
+        elif found is None:
             listed, columns = ", ".join(columns[:8]) or "none", None
             problems.append(
                 report(
@@ -341,7 +345,7 @@ def _local(
                     label,
                     related=(),
                     help=f"its columns are {listed}; a row holds messages, conversations, "
-                    "prompt and completion, or text"
+                    "prompt and completion, instruction and output, or text"
                     if method == "sft"
                     else f"its columns are {listed}; a row for {method} holds "
                     + ", or ".join(" and ".join(SHAPES[one]) for one in METHOD_SHAPES[method]),

@@ -51,7 +51,7 @@ class DataSource:
 
     `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
     are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
-    bundle.
+    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both.
     """
 
     id: str | None
@@ -71,6 +71,7 @@ class DataSource:
     found: tuple[str, ...] | None = None
     rows: int | None = None
     context: str | None = None
+    wording: str | None = None
 
     @property
     def name(self) -> str:

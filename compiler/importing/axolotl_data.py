@@ -157,6 +157,8 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         turns = role in ("from", "speaker") or word.startswith("sharegpt")
         shape = "conversations" if turns else "messages"
         return shape, (name,) if (name,) != SHAPES[shape] else ()
+    if word == "alpaca":
+        return "alpaca", ()
     if word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.warn(place, "the rows have instruction, input and output: the spec reads instruction and output, without "
                    "axolotl's words around them and without `input`", "`--data` names rows of messages")  # fmt: skip
@@ -253,7 +255,11 @@ def _mask(draft: Draft, named: Entries) -> None:
     entry = named.get("train_on_inputs")
     whole = entry is not None and boolean(entry) is True
     shape = draft.settings["data.format"].text if draft.has("data.format") else METHOD_SHAPES[draft.method][0]
-    path = {"prompt_completion": "method.completion_only", "text": ""}.get(shape, "method.assistant_only")
+    path = {
+        "prompt_completion": "method.completion_only",
+        "alpaca": "method.completion_only",
+        "text": "",
+    }.get(shape, "method.assistant_only")
     if draft.method != "sft" or not path:
         if entry is not None:
             draft.note(entry, "there are no answers apart" if not path else f"{draft.method} does not read it")

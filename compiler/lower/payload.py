@@ -82,6 +82,7 @@ def _source(source: DataSource) -> Json:
         "columns": None if source.columns is None else list(source.columns),
         "only": source.only,
         "context": source.context,
+        "wording": source.wording,
         "take": _rows(source.take),
     }
 

@@ -106,7 +106,7 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
 
 def _data(spec: Spec) -> list[str]:
     out = [f"data {_corpus(spec)} {{", *_sources(spec.data)]
-    shapes = {source.shape for source in spec.data}
+    shapes = {source.wording or source.shape for source in spec.data}
     if "data.format" not in spec.values and len(shapes) == 1:
         out.append(f"  format = {next(iter(shapes))}  # registry, or the first row")
     for row in TABLE:
@@ -129,7 +129,11 @@ def _sources(sources: tuple[DataSource, ...]) -> list[str]:
     for source in sources:
         inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
         if source.only and source.columns is not None:
-            inside.append("columns = [" + ", ".join(quoted(name) for name in source.columns) + "]")
+            asked, *rest = source.columns
+            between = [source.context] if source.wording and source.context else []
+            inside.append("columns = [" + ", ".join(quoted(name) for name in (asked, *between, *rest)) + "]")
+        if source.context is not None and source.wording is None:
+            inside.append(f"context = {quoted(source.context)}")
         ref = _ref(source)
         out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]
     return out
@@ -137,7 +141,7 @@ def _sources(sources: tuple[DataSource, ...]) -> list[str]:
 
 def _evaluated(one: EvalSet) -> list[str]:
     """A block of rows that `eval` names."""
-    shapes = {source.shape for source in one.sources}
+    shapes = {source.wording or source.shape for source in one.sources}
     shape = [f"  format = {next(iter(shapes))}"] if len(shapes) == 1 else []
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
     return [f"data {one.name} {{", *_sources(one.sources), *shape, *prompt, "}", ""]

@@ -43,7 +43,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     for source in spec.sources:
         if source.found is None or source.content is None:
             continue
-        for name in rows.columns(source):
+        context = () if source.context is None or source.wording is not None else (source.context,)
+        for name in (*rows.columns(source), *context):
             if name in source.found or any(
                 json.dumps(name, ensure_ascii=ascii).encode() in source.content for ascii in (True, False)
             ):

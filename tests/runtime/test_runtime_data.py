@@ -118,6 +118,28 @@ def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None
     row = {"instruction": "Add.", "input": "1 2", "output": "3"}
     assert shapes.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
     assert shapes.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
+    with pytest.raises(RunError, match="x, row 3: the input is int, and should be text"):
+        shapes.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
+
+
+def test_a_context_follows_the_prompt_of_every_shape() -> None:
+    def asked(shape: str, row: dict[str, object], **more: object) -> object:
+        one = source("x", shape, context="about")
+        return shapes.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
+
+    pair = {"prompt": "Who?", "chosen": " he", "rejected": " she"}
+    assert asked("preference", pair) == "Who?\n\nA."
+    assert asked("unpaired", {"prompt": "Who?", "completion": "he", "label": True}) == "Who?\n\nA."
+    assert asked("prompt", {"prompt": "Who?"}) == [{"role": "user", "content": "Who?\n\nA."}]
+    with pytest.raises(RunError, match="follows a prompt that is a text"):
+        asked("prompt", {"prompt": [{"role": "user", "content": "Who?"}]})
+
+
+def test_the_input_of_alpaca_may_be_no_column() -> None:
+    alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input", wording="alpaca")
+    assert sources.missing_columns(alpaca, ["instruction", "output"]) is None
+    made = shapes.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
+    assert made["prompt"].endswith("### Instruction:\nGreet {input}.\n\n### Response:\n")
 
 
 def test_a_missing_column_is_told_with_what_there_is() -> None:

@@ -182,6 +182,87 @@ def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: S
     assert (seen["padding trained"], seen["cache"]) == (0, False)
 
 
+TOKENS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from trainer.bundle import read
+from trainer.data import build
+from trainer import model
+from trainer.state import trainer_class
+from trl import SFTConfig
+bundle = read(sys.argv[1])
+tokenizer = model.load_tokenizer(bundle)
+rows, _ = build(bundle, tokenizer)
+trainer = trainer_class(bundle.config)(
+    model=model.load_model(bundle, tokenizer), args=SFTConfig(**bundle.arguments), train_dataset=rows,
+    processing_class=tokenizer,
+)
+seen = []
+for batch in trainer.get_train_dataloader():
+    for ids, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"].bool()):
+        ids, labels = ids[mask].tolist(), labels[mask].tolist()
+        trained = [one for one in labels if one != -100]
+        assert labels[len(labels) - len(trained):] == trained
+        text = tokenizer.decode(ids)
+        assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids
+        seen.append([text, tokenizer.decode(trained)])
+print(json.dumps([tokenizer.eos_token, seen]))
+"""
+
+
+def alpaca(instruction: str, more: str) -> str:
+    """The prompts of Stanford's Alpaca, written out."""
+    if more:
+        return (
+            "Below is an instruction that describes a task, paired with an input that provides further context. "
+            "Write a response that appropriately completes the request.\n\n"
+            f"### Instruction:\n{instruction}\n\n### Input:\n{more}\n\n### Response:\n"
+        )
+    return (
+        "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+        f"### Instruction:\n{instruction}\n\n### Response:\n"
+    )
+
+
+ASKED = [("Add.", "1 2", "3"), ("Greet {input}.", "", "Hi"), ("Say it.", "{instruction}", "it"), ("Greet.", None, "Ho")]
+WORDED = {
+    "alpaca": ("", ("instruction", "input", "output"), alpaca),
+    "named": (
+        "data { format = alpaca, prompt = asked, context = about }", ("asked", "about", "output"), alpaca,
+    ),
+    "context": (
+        "data { format = prompt_completion, prompt = question, context = passage }",
+        ("question", "passage", "completion"),
+        lambda asked, more: f"{asked}\n\n{more}" if more else asked,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("how", WORDED)
+def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
+    """What the compiler makes of a file with an instruction, an input and an output, down to the tokens of the loss."""
+    from xpc.compiler.files import Workspace
+    from xpc.compiler.pipeline import compile_text
+
+    line, names, words = WORDED[how]
+    folder, cwd, _, facts = bundle(tmp_path, stacks, target)
+    rows = [dict(zip(names, row, strict=True)) for row in ASKED]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = (
+        f'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 1 steps\nhardware cpu\nbatch {{ gbs = 4, micro = 4 }}\n{line}\n'
+    )
+    files, found = compile_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
+    assert files is not None, found.problems
+    facts["data"]["sources"] = json.loads(files["trainer_args.json"])["data"]["sources"]
+    facts["data"]["sources"][0].update(path=str(tmp_path / "rows.jsonl"), bundled=None)
+    facts["arguments"]["max_length"] = 1024
+    write(folder, facts)
+    end, seen = json.loads(stacks.program(target, TOKENS, folder, cwd, folder).splitlines()[-1])
+    expected = [[words(asked, more) + answer + end, answer + end] for asked, more, answer in ASKED]
+    assert sorted(seen) == sorted(expected)
+
+
 WHOLE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
