@@ -188,7 +188,7 @@ sys.path.insert(0, sys.argv[1])
 from trainer.bundle import read
 from trainer.data import build
 from trainer import model
-from trainer.state import trainer_class
+from trainer.trainer import trainer_class
 from trl import SFTConfig
 bundle = read(sys.argv[1])
 tokenizer = model.load_tokenizer(bundle)
