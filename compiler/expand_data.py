@@ -91,7 +91,7 @@ class DataBlocks(Collector):
                     f"`{path[5:]}` belongs to the data that is trained on",
                     item.label.span,
                     f"`{title.name}` is evaluated on",
-                    help="of a block that is evaluated on, `format`, `prompt` and `context` can be written; leave this out",
+                    help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
                 )
         whole.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
 

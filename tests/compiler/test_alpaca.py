@@ -98,3 +98,16 @@ def test_what_a_bundle_writes_out_reads_back(folder):
             assert (one.shape, one.columns, one.context, one.wording) == (
                 other.shape, other.columns, other.context, other.wording,
             )  # fmt: skip
+
+
+def test_a_set_to_evaluate_on_has_the_words_too(folder):
+    held = data('"asked.jsonl" { columns = [question, passage, answer] }', "format = alpaca", name="held")
+    for lines in ((held, "eval(data=held, every=epoch)"), ('eval(data="rows.jsonl", every=epoch)',)):
+        text = spec(*lines, train=FILE)
+        files, found = compile_text(text.encode(), "t.xp", Workspace(folder))
+        assert files is not None, shown(found)
+        (one,) = found.spec.evaluated
+        assert one.sources[0].wording == "alpaca"
+        again = check_text(files["spec.xp"], "spec.xp", Workspace(folder))
+        assert again.spec is not None, shown(again)
+        assert again.spec.evaluated[0].sources[0].context == one.sources[0].context
