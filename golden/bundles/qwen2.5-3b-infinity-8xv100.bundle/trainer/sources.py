@@ -117,7 +117,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
 def missing_columns(source: Mapping[str, Any], present: Sequence[str]) -> str | None:
     """A sentence when the dataset lacks a column that the shape uses, or that the source names."""
-    named = [source["context"]] if source.get("context") else []
+    named = [source["context"]] if source.get("context") and not source.get("wording") else []
     named += [one for one in source["columns"] or () if one not in KEPT]
     wanted = dict.fromkeys([*mapping(source, present).values(), *named])
     lacking = [one for one in wanted if one not in present]

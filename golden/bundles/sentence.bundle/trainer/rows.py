@@ -15,6 +15,17 @@ ROLES = {
 }  # fmt: skip
 """Speakers of from/value conversations (ShareGPT and its kin) as the roles of chat templates."""
 
+ALPACA = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n### Response:\n"
+)
+ALPACA_WITH_INPUT = (
+    "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+    "response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
+)
+"""The words around Alpaca's rows, as they stand in the column ``text`` of tatsu-lab/alpaca."""
+
 
 def to_row(
     source: Mapping[str, Any],
@@ -30,11 +41,13 @@ def to_row(
 
     - text: ``text`` (the name of the text column);
     - messages, conversations: ``messages``;
-    - prompt_completion: ``prompt`` and ``completion``;
+    - prompt_completion: ``prompt`` and ``completion``; in the words of Alpaca where the source says so (``wording``);
     - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model the whole ``chosen`` and ``rejected``;
     - unpaired: ``prompt``, ``completion`` and ``label``;
     - prompt: ``prompt``; a text becomes the turn of a user where the tokenizer has a chat template (``chat``), as in
       Open-R1's grpo.py, for an instruct model has no other way to be asked.
+
+    The text of the column ``context`` follows a prompt that is a text, where the row has any.
 
     The system prompt goes before every conversation that has none. A turn without content (null) is an empty one: a
     chat template would write the word "None" for it. Raises RunError with the row's number (from 0) when the row does
@@ -42,10 +55,12 @@ def to_row(
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     values = {role: row[column] for role, column in mapping(source, list(row)).items()}
+    if source.get("context") or source.get("wording"):
+        values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)
     if shape == "text":
         return {text: _string(values["text"], where, "text")}
     if shape == "prompt_completion":
-        return _pair(values, row.get(source["context"]) if source.get("context") else None, where, system)
+        return _pair(values, where, system)
     if shape == "preference":
         return _preference(values, where, system, whole=method == "reward")
     if shape == "unpaired":
@@ -56,11 +71,24 @@ def to_row(
     return {"messages": _with_system(turns, system)}
 
 
-def _pair(values: Mapping[str, Any], context: Any, where: str, system: str | None) -> dict[str, Any]:
+def _asked_about(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
+    """The prompt with what stands in the column beside it, in published words or after an empty line."""
+    if context is not None and not isinstance(context, str):
+        raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
+    if source.get("wording") == "alpaca":
+        asked = _string(prompt, where, "instruction")
+        return (
+            ALPACA_WITH_INPUT.format(instruction=asked, input=context) if context else ALPACA.format(instruction=asked)
+        )
+    if context and not isinstance(prompt, str):
+        raise RunError(f"{where}: a context follows a prompt that is a text, and this one is none")
+    return f"{prompt}\n\n{context}" if context else prompt
+
+
+def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
     prompt, completion = values["prompt"], values["completion"]
     if isinstance(prompt, str):
-        asked = f"{prompt}\n\n{context}" if context else prompt
-        return {"prompt": asked, "completion": _string(completion, where, "completion")}
+        return {"prompt": prompt, "completion": _string(completion, where, "completion")}
     return {"prompt": _with_system(_messages(prompt, where), system), "completion": _messages(completion, where)}
 
 
