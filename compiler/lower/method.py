@@ -95,12 +95,27 @@ def lora_section(spec: Spec) -> Json:
         "dropout": spec.real("lora.dropout"),
         "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
         "modules_to_save": list(saved) or None,
+        "adapter_dtype": _adapter_dtype(spec),
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
     }
+
+
+def _adapter_dtype(spec: Spec) -> str:
+    """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
+
+    TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
+    bf16 alone. Over a base of its own type, ZeRO-3 gathers weights of one type only, and TRL 1.16 gives them the base's.
+    """
+    facts = spec.target.facts
+    methods, own = facts["quantized_adapters_bf16"], facts["zero3_adapters_as_base"] is True
+    assert isinstance(methods, list)
+    if spec.bits is None:
+        return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
+    return "bfloat16" if spec.text("precision") == "bf16" and spec.get("method") in methods else "float32"
 
 
 def _shape(spec: Spec) -> dict[str, Json]:

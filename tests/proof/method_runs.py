@@ -234,6 +234,13 @@ def tensors(path: str) -> dict[str, bytes]:
     }  # fmt: skip
 
 
+def types(path: str) -> set[str]:
+    """The types of the tensors of a safetensors file, by its header."""
+    with open(path, "rb") as handle:
+        header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
+    return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+
+
 def finite(weights: Mapping[str, bytes]) -> bool:
     """Whether every float32 is a number."""
     return all(math.isfinite(value) for data in weights.values() for value in array("f", data))

@@ -111,7 +111,7 @@ def launch(folder: str, cwd: str, python: str = sys.executable) -> subprocess.Co
 
 LORA: dict[str, Any] = {
     "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
-    "embedding_lr": None, "rank": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "bits": None,
-    "compute_dtype": "bfloat16", "storage_dtype": "bfloat16", "double_quant": True, "quant_type": "nf4",
+    "embedding_lr": None, "rank": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "adapter_dtype": "float32",
+    "bits": None, "compute_dtype": "bfloat16", "storage_dtype": "bfloat16", "double_quant": True, "quant_type": "nf4",
 }  # fmt: skip
 """The `lora` section of trainer_args.json, for adapters beside a base of its own type."""
