@@ -7,6 +7,7 @@ asked for.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "encoder_decoder",
     "facts_from_config",
     "families",
+    "family_named",
     "find_dataset",
     "find_family",
     "find_gpu",
@@ -83,6 +85,17 @@ def find_family(model_type: str) -> Family | None:
     """Return what the target's stack can do with this `model_type`, or None for one that is not in the table."""
     row = _row(_table("families"), model_type)
     return None if row is None else Family(**row)
+
+
+def family_named(id: str) -> str | None:
+    """Return the `model_type` that the last part of a hub id spells, `Falcon-H1-7B` for one; None where none does.
+
+    The words of the name are compared with those of the family, joined: `gpt-oss-20b` is gpt_oss. The longest wins.
+    """
+    words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
+    spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
+    found = [one for one in families() if one.removesuffix("_text").replace("_", "") in spelled]
+    return max(found, key=len, default=None)
 
 
 def encoder_decoder(name: str) -> str | None:

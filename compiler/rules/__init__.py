@@ -21,6 +21,7 @@ FEW = 2**16
 """Rows that a batch may be larger than."""
 LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 """Schedules that not every strategy, target or run can have."""
+PACKED = ("batch.packing", "batch.packing.eval", "batch.padding_free")
 TRACKING = ("track", "track.name", "track.project")
 OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
 SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale", "factor", "patience")
@@ -70,7 +71,7 @@ GROUPS: tuple[Group, ...] = (
     Group("schedule", lambda spec: spec.get("schedule") in LATER or _has(spec, "schedule", SCHEDULE)),
     Group("precision"),
     Group("attention"),
-    Group("packing", lambda spec: spec.flag("batch.packing") or spec.flag("batch.padding_free")),
+    Group("packing", lambda spec: any(map(spec.flag, PACKED))),
     Group("kernels"),
     Group("sharding"),
     Group("context", lambda spec: spec.get("strategy.context_parallel") is not None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.families import FLASH, family, has_attention, listed
+from xpc.compiler.rules.families import FLASH, by_name, has_attention, listed, supposed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
@@ -60,11 +60,11 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     """Not every family implements every attention; transformers refuses at load, minutes after the launch.
 
     gpt_oss declares flash attention and is sent on to a kernel of the Hub, for which a bundle has no package; gemma2
-    under transformers 4.52 loads sdpa, which leaves out its soft cap without a word (logits off by 2.5). Source:
-    transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
+    under transformers 4.52 loads sdpa, which leaves out its soft cap without a word (logits off by 2.5). Of a model
+    that is not in the registry the family is read off its name, `openai/gpt-oss-20b` for one. Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; executed.
     """
-    known, attn = family(spec), spec.text("model.attn")
+    known, attn = supposed(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):
         return
     place = spec.place("model.attn")
@@ -72,7 +72,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         place,
         f"{known.model_type} has no {attn} attention" + ("" if known.sdpa or attn != "sdpa" else " that is right"),
-        f"write `attn = {legal}`",
+        f"write `attn = {legal}`{by_name(spec)}",
         (spec.model.label,),
         word.replace(attn, legal) if spec.written("model.attn") else None,
     )
@@ -91,6 +91,25 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
             "flex attention cannot train on the CPU",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the hardware"),),
+            typed(place).replace("flex", legal),
+        )
+
+
+@rule("XP336", "flex-before-volta")
+def flex_before_volta(spec: Spec) -> Iterator[Finding]:
+    """Flex attention is compiled by torch, whose compiler makes kernels for GPUs of compute capability 7.0 or later.
+
+    Today: GPUTooOldForTriton at the first step. Source: transformers 5.23 and 4.52.3 `integrations/flex_attention.py`
+    (`torch.compile`), torch 2.13 `_dynamo/device_interface.py`.
+    """
+    gpu = spec.hardware.gpu
+    if spec.text("model.attn") == "flex" and gpu is not None and gpu.capability < (7, 0):
+        place, legal = spec.place("model.attn", f"{gpu.name} has compute capability 6.x"), _legal(spec)
+        yield Finding(
+            place,
+            f"flex attention on {gpu.name}",
+            f"write `attn = {legal}`",
+            (spec.label("hardware", "the GPU"),),
             typed(place).replace("flex", legal),
         )
 
@@ -198,6 +217,7 @@ RULES = (
     flash_hardware,
     attention_family,
     flex_on_cpu,
+    flex_before_volta,
     past_the_context,
     attention_target,
     flash3_dropout,

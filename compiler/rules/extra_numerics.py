@@ -225,7 +225,28 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP325", "narrowed-by-generation")
+def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
+    """Continuous batching casts the trained model itself to the precision before it generates, and never casts it back.
+
+    From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and fp16
+    ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its float32
+    copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
+    `rloo_trainer.py` (`use_transformers_continuous_batching`); executed.
+    """
+    name, precision = "use_transformers_continuous_batching", spec.text("precision")
+    if _trl(spec, name) is not True or spec.flag("method.vllm") or precision == "fp32":
+        return
+    yield Finding(
+        spec.extra_place("trl", name, f"casts the weights to {precision}"),
+        f"continuous batching would train {precision} weights",
+        f"leave `{name}` out, or write `precision fp32`",
+        (spec.label("precision", "the precision"), spec.label("model.dtype", "what the weights should be")),
+    )
+
+
 RULES = (
+    narrowed_by_generation,
     half_evaluation,
     smoothing_of_another_method,
     smoothed_loss_not_divided,

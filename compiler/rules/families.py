@@ -18,16 +18,36 @@ def family(spec: Spec) -> Family | None:
     return None if spec.model.model_type is None else registry.find_family(spec.model.model_type)
 
 
+def supposed(spec: Spec) -> Family | None:
+    """The family, or the one that the model's name on the hub spells where nothing else is known; None for neither.
+
+    A name is reason enough to refuse what that family cannot do, and never reason to allow anything.
+    """
+    if spec.model.model_type is not None or spec.model.id is None:
+        return family(spec)
+    name = registry.family_named(spec.model.id)
+    return None if name is None else registry.find_family(name)
+
+
+def by_name(spec: Spec) -> str:
+    """What a help adds where the family was read off a name: how to say what the model really is."""
+    return "" if family(spec) is not None else '; `config = file("config.json")` in `model` says otherwise where the name misleads'
+
+
 def listed(spec: Spec, fact: str) -> bool:
     """Whether the model's family stands in a list of the target's facts."""
+    return _in_list(spec, fact, spec.model.model_type)
+
+
+def _in_list(spec: Spec, fact: str, model_type: str | None) -> bool:
     names = spec.target.facts[fact]
     assert isinstance(names, list)
-    return spec.model.model_type in names
+    return model_type in names
 
 
 def has_attention(spec: Spec, attn: str) -> bool:
     """Whether the model's family has an attention on this target; unknown families may have all of them."""
-    known, lacks = family(spec), spec.target.facts["family_lacks"]
+    known, lacks = supposed(spec), spec.target.facts["family_lacks"]
     if known is None:
         return True
     assert isinstance(lacks, Mapping)
@@ -45,8 +65,13 @@ def mask_is_exact(spec: Spec) -> bool:
 
 def flash_is_exact(spec: Spec) -> bool:
     """Whether flash attention keeps documents of this model apart; unknown families get the benefit of the doubt."""
-    known = family(spec)
-    return not listed(spec, "flash_mixes") and (known is None or known.packing not in OWN_STATE)
+    known = supposed(spec)
+    return known is None or not (mixes(spec, known) or known.packing in OWN_STATE)
+
+
+def mixes(spec: Spec, known: Family) -> bool:
+    """Whether flash attention of the family does not look at position ids."""
+    return _in_list(spec, "flash_mixes", known.model_type)
 
 
 def runs_flash(spec: Spec) -> bool:

@@ -39,6 +39,23 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP339", "liger-before-volta", "warning")
+def liger_before_volta(spec: Spec) -> Iterator[Finding]:
+    """Nobody tests Triton, which Liger's kernels are written in, on GPUs of compute capability below 7.0.
+
+    Its compiler still makes code for 6.0 of Liger's norm, rotation and gated MLP, in fp32 and fp16 (Triton 3.9,
+    liger-kernel 0.8.5; executed for the target, without the GPU). torch refuses Triton there altogether.
+    """
+    gpu = spec.hardware.gpu
+    if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
+        yield Finding(
+            spec.place("memory.liger", f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"),
+            f"liger on {gpu.name}, which Triton is not tested on",
+            "leave `liger` out",
+            (spec.label("hardware", "the GPU"),),
+        )
+
+
 @rule("XP332", "offload-activations-on-cpu")
 def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
     """Activations can be moved to host memory only from a GPU; TRL fails while it builds the trainer.
@@ -72,4 +89,4 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (liger_on_cpu, liger_without_family, offload_activations_on_cpu, optimizer_without_gpu)
+RULES = (liger_on_cpu, liger_without_family, liger_before_volta, offload_activations_on_cpu, optimizer_without_gpu)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.registry import Family
 from xpc.compiler.rules.families import (
     FLASH,
     OWN_STATE,
+    by_name,
     family,
     flash_is_exact,
-    listed,
     mask_is_exact,
+    mixes,
     rows_have_bounds,
     runs_flash,
+    supposed,
 )
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
@@ -32,10 +35,11 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     attn = spec.text("model.attn")
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
-    ways = []
-    if mask_is_exact(spec):
-        ways.append("`packing(isolate=mask)`, which is exact here and costs attention over the whole row")
-    if runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec):
+    ways, cut = [], not rows_have_bounds(spec)
+    mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
+    if mask_is_exact(spec) and (not cut or bounded(spec)):
+        ways.append(f"`{mask}`, which is exact here and costs attention over the whole row")
+    if runs_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
     word = typed(place)
@@ -44,8 +48,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
         "packing without flash attention",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
-        "packing(isolate=mask)" if mask_is_exact(spec) and word == "packing" else None,
+        mask if mask_is_exact(spec) and not cut and word == "packing" else None,
     )
+
+
+def bounded(spec: Spec) -> str | None:
+    """A packing of the target that keeps the ends of documents, or None where it only cuts a stream."""
+    return next((name for name in spec.target.packing if name != "wrapped"), None)
 
 
 @rule("XP311", "mask-not-exact")
@@ -55,7 +64,9 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     Families that ignore position ids or carry a state leak from one document into the next without a message: logits
     of the later documents were off by as much as the logits are large (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba,
     jamba). Hybrids with short convolutions raise ValueError at the first forward pass without causal-conv1d, which no
-    bundle installs. Source: transformers 5.23 `masking_utils.py`; executed on every family of the registry.
+    bundle installs. `wrapped` cuts a stream into rows and forgets where documents end, so there is nothing to build a
+    mask of. Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; executed on every family of the
+    registry.
     """
     if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
         return
@@ -67,6 +78,16 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             "leave `isolate` out",
             (spec.label("model.attn", "the attention"),),
         )
+    elif mask_is_exact(spec) and not rows_have_bounds(spec):
+        best = bounded(spec)
+        assert best is not None  # a target with an exact mask has one
+        yield Finding(
+            spec.place("batch.packing.strategy", "cuts a stream, and forgets where documents end"),
+            "`isolate = mask` has nothing to tell documents apart by",
+            f"write `strategy = {best}`",
+            (place,),
+            f"strategy = {best}",
+        )
     elif not mask_is_exact(spec):
         known = family(spec)
         if spec.target.facts["isolate_mask"] is not True:
@@ -76,7 +97,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         elif known.packing == "unaware":
             why = f"that of {known.model_type} ignores position ids"
         else:
-            why = _own_state(spec)
+            why = _own_state(spec, known)
         flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
         yield Finding(
             place,
@@ -90,9 +111,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _own_state(spec: Spec) -> str:
-    known = family(spec)
-    assert known is not None
+def _own_state(spec: Spec, known: Family) -> str:
     if known.packing == "kernel" and spec.target.facts["isolate_mask"] is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d for it"
     return f"{known.model_type} carries a state from one document into the next"
@@ -106,7 +125,9 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; executed.
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
-        best = next((name for name in spec.target.packing if name != "wrapped"), None)
+        best = bounded(spec)
+        if spec.get("batch.packing.isolate") == "mask" and mask_is_exact(spec) and spec.text("model.attn") not in FLASH:
+            return  # an error already
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
@@ -136,6 +157,27 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
             f"write `strategy = {legal[0]}`",
             (spec.label("target", "the target"),),
             f"strategy = {legal[0]}",
+        )
+
+
+@rule("XP324", "evaluation-rows-packed-alone")
+def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
+    """`packing.eval` without `packing` packs the evaluation's rows and says nowhere where their documents end.
+
+    Documents attend to each other with every attention, flash as well: positions are handed on by the collator of
+    packed training, which is not there. The loss of an evaluation was 6.9352 instead of 6.9291, without a message.
+    Beside `padding_free` the collator is there. Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing`
+    alone), 0.18 the same; executed.
+    """
+    if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
+        return
+    keeps = spec.flag("batch.padding_free") and spec.target.facts["bfd_forces_padding_free"] is True
+    if not keeps:
+        yield Finding(
+            spec.place("batch.packing.eval", "documents of the evaluation see each other"),
+            "`packing.eval` without `packing` does not keep documents apart",
+            "leave `packing.eval` out, or pack the rows of the training as well",
+            (spec.label("batch.packing", "training rows are not packed"),),
         )
 
 
@@ -181,22 +223,23 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     Some families call the plain kernel (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe),
     recurrent layers run on into the next document (jamba, recurrent_gemma), both silently. Hybrids with short
     convolutions (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16,
-    because no bundle installs causal-conv1d. Source: transformers 5.23 and 4.52.3; executed with the arithmetic of the
+    because no bundle installs causal-conv1d. Of a model that is not in the registry the family is read off its name
+    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). Source: transformers 5.23 and 4.52.3; executed with the arithmetic of the
     kernel written in torch.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
         return
-    known = family(spec)
+    known = supposed(spec)
     assert known is not None
     name = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
-    plain = listed(spec, "flash_mixes") and known.packing not in OWN_STATE
-    why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec)
+    plain = mixes(spec, known) and known.packing not in OWN_STATE
+    why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),
         f"{attn} does not keep documents apart: {why}",
-        " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"]),
+        " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"]) + by_name(spec),
         (spec.model.label, spec.label("model.attn", "the attention")),
     )
 
@@ -260,6 +303,7 @@ RULES = (
     mask_not_exact,
     wrapped_packing,
     packing_strategy,
+    evaluation_packed_alone,
     padding_free_with_length,
     padding_free_without_flash,
     flash_does_not_isolate,

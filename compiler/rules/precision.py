@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
+SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
+"""Keys of DeepSpeed's that name the type of sums and of messages."""
+BF16 = ("bf16", "bfloat16", "torch.bfloat16")
+
 
 @rule("XP301", "bf16-before-ampere")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     """bf16 needs a GPU of compute capability 8.0 (Ampere) or later.
 
     Nothing is raised today: torch counts software emulation as support, so a V100 trains, emulated and very slowly.
-    Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`.
+    DeepSpeed sums and sends gradients in bf16 where `extra deepspeed` says so. Adapters, weights and bases that a library
+    would make bf16 by itself are kept by the bundle's runtime in the type that it states. Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`.
     """
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):
@@ -37,6 +42,31 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
             "write `dtype = fp32`",
             related,
             "dtype = fp32",
+        )
+    for name in SUMMED_IN:
+        if spec.zero_stage and str(spec.extra_value("deepspeed", name)).lower() in BF16:
+            yield Finding(
+                spec.extra_place("deepspeed", name, fact),
+                f"gradients in bf16 on {gpu.name}, which is older than Ampere",
+                f"leave `{name}` out",
+                related,
+            )
+
+
+@rule("XP323", "bf16-positions-before-ampere")
+def bf16_positions(spec: Spec) -> Iterator[Finding]:
+    """The first Falcon models (falcon-rw) have ALiBi, whose slopes transformers multiplies in bf16 in every precision.
+
+    Nothing is raised today. Source: transformers 5.23 and 4.52.3 `modeling_falcon.py` (`build_alibi_tensor`); executed.
+    """
+    gpu = spec.hardware.gpu
+    alibi = spec.model.model_type == "falcon" and spec.model.config.get("alibi") is True
+    if alibi and gpu is not None and gpu.capability < (8, 0):
+        yield Finding(
+            spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}; bf16 needs 8.0"),
+            f"falcon with ALiBi computes its positions in bf16, and {gpu.name} is older than Ampere",
+            "write `hardware` of compute capability 8.0 or later, such as a100-40gb",
+            (spec.model.label,),
         )
 
 
@@ -187,6 +217,7 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 RULES = (
     bf16_before_ampere,
+    bf16_positions,
     tf32_before_ampere,
     fp16_on_cpu,
     fp16_weights,

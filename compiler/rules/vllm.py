@@ -27,6 +27,25 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP337", "vllm-on-an-old-gpu")
+def vllm_capability(spec: Spec) -> Iterator[Finding]:
+    """vLLM's wheels have kernels for GPUs of compute capability 7.5 or later (vLLM 0.21), 7.0 before that.
+
+    Today: "no kernel image is available" when vLLM starts, after the model is loaded. Source: vLLM's installation
+    page, `docs/getting_started/installation/gpu.cuda.inc.md`.
+    """
+    gpu, needs = spec.hardware.gpu, spec.target.facts["vllm_capability"]
+    assert isinstance(needs, list)
+    if gpu is not None and _colocated(spec) and list(gpu.capability) < needs:
+        has = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
+        yield Finding(
+            spec.place("method.vllm", f"{has}, vLLM {spec.target.facts['vllm']} needs {needs[0]}.{needs[1]}"),
+            f"vLLM on {gpu.name}",
+            "leave `vllm` out: transformers generates",
+            (spec.label("hardware", "the GPU"),),
+        )
+
+
 @rule("XP681", "vllm-groups-do-not-divide")
 def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     """A colocated vLLM that spans several GPUs takes them from the training processes, in groups of one size.
@@ -104,4 +123,4 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
             )
 
 
-RULES = (vllm_on_cpu, tensor_parallel, eight_bits, too_short, another_mode)
+RULES = (vllm_on_cpu, vllm_capability, tensor_parallel, eight_bits, too_short, another_mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from case_support import Case, on_cpu, spec, trained
-from cases_numerics import VOLTA, extra
+from cases_numerics import PASCAL, VOLTA, extra
 from compile_support import CONFIG
 
 MASK = "gbs=128 micro=8 packing(isolate=mask)"
@@ -71,6 +71,17 @@ ATTENTION: tuple[Case, ...] = (
         family("nemotron"),
         variant="older-target",
     ),
+    Case(
+        "XP315",
+        spec("model(attn=flash2)", train="openai/gpt-oss-20b on alpaca for 3 epochs"),
+        spec("model(attn=eager)", train="openai/gpt-oss-20b on alpaca for 3 epochs"),
+        variant="by-name",
+    ),
+    Case(
+        "XP336",
+        spec("model(attn=flex)", hardware=PASCAL, precision="fp32"),
+        spec("model(attn=flex)", hardware=VOLTA, precision="fp32"),
+    ),
     Case("XP316", on_cpu("model(attn=flex)"), on_cpu("model(attn=sdpa)")),
     Case("XP319", spec(batch="gbs=128 micro=16 seq=64Ki"), spec(batch="gbs=128 micro=16 seq=32Ki")),
     Case("XP340", spec("model(attn=flash3)", "target trl-0.18"), spec("model(attn=flash2)", "target trl-0.18")),
@@ -128,9 +139,15 @@ PACKING: tuple[Case, ...] = (
     Case("XP311", of(batch=MASK), of(), family("qwen3_next"), variant="short-convolutions"),
     Case("XP311", of(batch=MASK), of("model(attn=flash2)", batch=PACKED), family("afmoe"), variant="unaware"),
     Case(
-        "XP312",
-        spec(batch="gbs=128 micro=16 packing(strategy=wrapped, isolate=mask)"),
+        "XP311",
+        spec(batch="gbs=128 micro=8 packing(strategy=wrapped, isolate=mask)"),
         spec(batch="gbs=128 micro=8 packing(strategy=bfd, isolate=mask)"),
+        variant="wrapped",
+    ),
+    Case(
+        "XP312",
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=wrapped)"),
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=bfd)"),
     ),
     Case(
         "XP312",
@@ -148,6 +165,22 @@ PACKING: tuple[Case, ...] = (
         "XP313",
         spec(batch="gbs=128 micro=8 packing(strategy=ffd, isolate=mask)"),
         spec(batch="gbs=128 micro=8 packing(strategy=bfd, isolate=mask)"),
+    ),
+    Case(
+        "XP324",
+        spec("eval(every=epoch)", "data(holdout=16)", batch="gbs=128 micro=8 packing.eval=true"),
+        spec("eval(every=epoch)", "data(holdout=16)", batch="gbs=128 micro=8 packing(eval=true, isolate=mask)"),
+    ),
+    Case(
+        "XP324",
+        spec("model(attn=flash2)", "eval(every=epoch)", "data(holdout=16)", batch="gbs=128 micro=8 packing.eval=true"),
+        spec(
+            "model(attn=flash2)",
+            "eval(every=epoch)",
+            "data(holdout=16)",
+            batch="gbs=128 micro=8 padding_free packing.eval=true",
+        ),
+        variant="flash",
     ),
     Case("XP317", spec(batch="gbs=128 micro=16 padding_free seq=2048"), spec(batch="gbs=128 micro=16 padding_free")),
     Case(
@@ -175,6 +208,12 @@ PACKING: tuple[Case, ...] = (
         of("model(attn=flash2)", "target trl-1.16", batch="gbs=128 micro=16 padding_free"),
         family("cohere2"),
         variant="older-target",
+    ),
+    Case(
+        "XP320",
+        spec("model(attn=flash2)", train="ai21labs/Jamba-v0.1 on alpaca for 3 epochs", batch=PACKED),
+        spec("model(attn=flash2)", train="ai21labs/Jamba-v0.1 on alpaca for 3 epochs"),
+        variant="by-name",
     ),
     Case(
         "XP321",

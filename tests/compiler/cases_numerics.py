@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 from case_support import Case, on_cpu, spec, trained
 
 PASCAL = "8 x p100-16gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
 VOLTA = "8 x v100-32gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
+
+FALCON = {
+    "model_type": "falcon", "alibi": True, "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 32,
+    "vocab_size": 50304, "multi_query": False, "parallel_attn": False, "bias": True, "new_decoder_architecture": False,
+}  # fmt: skip
+"""The configuration of falcon-rw-1b."""
 
 
 def extra(*lines: str, block: str = "trl") -> tuple[str, ...]:
@@ -20,6 +28,24 @@ PRECISION: tuple[Case, ...] = (
         spec("model(dtype=bf16)", hardware="8 x t4", precision="fp16"),
         spec(hardware="8 x t4", precision="fp16"),
         variant="weights",
+    ),
+    Case(
+        "XP301",
+        spec(*extra('communication_data_type = "bf16"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        spec(*extra('communication_data_type = "fp32"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        variant="messages",
+    ),
+    Case(
+        "XP301",
+        spec(*extra('data_types.grad_accum_dtype = "bf16"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        spec(*extra('data_types.grad_accum_dtype = "fp32"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        variant="sums",
+    ),
+    Case(
+        "XP323",
+        spec(train='"model" on alpaca for 3 epochs', hardware="8 x t4", precision="fp32", batch="gbs=128 micro=8"),
+        spec(train='"model" on alpaca for 3 epochs', hardware="8 x a10", precision="fp32", batch="gbs=128 micro=8"),
+        {"model/config.json": json.dumps(FALCON)},
     ),
     Case("XP302", spec(hardware="8 x t4", precision="fp32 tf32"), spec(hardware="8 x t4", precision="fp32")),
     Case("XP303", on_cpu(precision="fp16"), on_cpu(precision="fp32")),
@@ -74,6 +100,11 @@ PRECISION: tuple[Case, ...] = (
 KERNELS: tuple[Case, ...] = (
     Case("XP330", on_cpu("memory(liger)"), on_cpu()),
     Case("XP331", spec("memory(liger)", train=trained("gpt2 on alpaca")), spec(train=trained("gpt2 on alpaca"))),
+    Case(
+        "XP339",
+        spec("memory(liger)", hardware=PASCAL, precision="fp32"),
+        spec("memory(liger)", hardware=VOLTA, precision="fp32"),
+    ),
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),
     Case(
         "XP334",

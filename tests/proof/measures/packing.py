@@ -38,7 +38,12 @@ def cached(scene: Any) -> dict[str, Any]:
     return leak(scene)
 
 
-def attends(scene: Any) -> dict[str, Any]:
+def evaluated(scene: Any) -> dict[str, Any]:
+    """What documents of the first batch of an evaluation see of one another, as `attends` has it."""
+    return attends(scene, "get_eval_dataloader")
+
+
+def attends(scene: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
     """What documents of the trainer's own first batch see of one another.
 
     Rows are texts that end with the end token. The tokens of the first document are exchanged: nothing behind its end
@@ -51,7 +56,7 @@ def attends(scene: Any) -> dict[str, Any]:
     for weights in model.parameters():
         if weights.dim() > 1:
             torch.nn.init.normal_(weights, std=0.1)
-    batch = next(iter(scene.trainer.get_train_dataloader()))
+    batch = next(iter(getattr(scene.trainer, batches)()))
     batch = {name: value for name, value in batch.items() if name != "labels"}
     ids = batch["input_ids"]
     real = (

@@ -73,3 +73,48 @@ def downcast(scene: Any) -> dict[str, Any]:
         stated = "downcast_bf16: true" in handle.read()
     exported = scene.launched["environment"].get("ACCELERATE_DOWNCAST_BF16")
     return {"stated": stated, "exported": exported}
+
+
+def messages(scene: Any) -> dict[str, Any]:
+    """The types that DeepSpeed would send and sum gradients in, as it reads deepspeed.json."""
+    import json
+    import os
+
+    from deepspeed.runtime.config import DtypeEnum, get_communication_data_type
+
+    with open(os.path.join(scene.folder, "deepspeed.json"), encoding="utf-8") as handle:
+        stated = json.load(handle)
+    sums = stated.get("data_types", {}).get("grad_accum_dtype")
+    found = {get_communication_data_type(stated), None if sums is None else DtypeEnum(sums).value}
+    return {"bf16": any("bfloat16" in str(one) for one in found)}
+
+
+def alibi(scene: Any) -> dict[str, Any]:
+    """Whether Falcon's ALiBi is rounded to bf16 in a float32 run, and whether the spec's GPU has bf16."""
+    import torch
+    from transformers.models.falcon.modeling_falcon import build_alibi_tensor
+
+    found = build_alibi_tensor(torch.ones(1, 300, dtype=torch.long), 12, torch.float32)
+    slope = found[:, 0, 1:2].double()
+    exact = slope * torch.arange(300)
+    rounded = bool(((found[:, 0].double() - exact).abs() > 1e-6 * exact.abs()).any())
+    return {"rounded": rounded, "ampere": tuple(scene.plan["run"]["gpu"]["capability"]) >= (8, 0)}
+
+
+def kept(scene: Any) -> dict[str, Any]:
+    """The types of the trained weights and of the rotary frequencies, before a round of generation and after it.
+
+    What generates is replaced, it takes half a minute on a CPU; the cast is the trainer's own, on the way to it.
+    """
+    trainer = scene.trainer
+
+    def types() -> dict[str, list[str]]:
+        frequencies = {str(one.dtype) for name, one in trainer.model.named_buffers() if "inv_freq" in name}
+        weights = {str(one.dtype) for one in trainer.model.parameters()}
+        return {"weights": sorted(weights), "frequencies": sorted(frequencies)}
+
+    trainer.model_wrapped = trainer.model
+    trainer.model.generate_batch = lambda *_, **__: {}
+    before = types()
+    trainer._generate_single_turn([[3, 4, 5]], None, {}, 2)
+    return {"before": before, "after": types(), "narrowed": types() != before}

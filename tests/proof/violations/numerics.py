@@ -14,9 +14,17 @@ TEXT: dict[str, Any] = {"shape": "text"}
 """Rows that end with the end token, by which the measures tell documents apart."""
 
 
-def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str = "fp32") -> str:
+GRPO = "method grpo(rewards=[accuracy], generations=2, max_completion=8)"
+PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
+
+
+def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str = "fp32", **others: str) -> str:
     """A spec of the CPU that a proof runs as it stands."""
-    return spec(*more, hardware=hardware, strategy=strategy, precision=precision, batch="gbs=4 micro=2")
+    others.setdefault("batch", "gbs=4 micro=2")
+    return spec(*more, hardware=hardware, strategy=strategy, precision=precision, **others)
+
+
+EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
 def more(*lines: str) -> str:
@@ -26,6 +34,13 @@ def more(*lines: str) -> str:
 
 PRECISION: tuple[Proof, ...] = (
     Proof("P01", "XP301", needs="a GPU of compute capability 7.x, which computes bf16 emulated and says nothing"),
+    Proof("P01", "XP301", case="XP301-messages", measure="precision.messages", expect={"bf16": True}, variant="messages"),
+    Proof("P01", "XP301", case="XP301-sums", measure="precision.messages", expect={"bf16": True}, variant="sums"),
+    Proof("P", "XP323", measure="precision.alibi", expect={"rounded": True, "ampere": False}),
+    Proof("P", "XP325", at="init", shape="prompt", measure="precision.kept",
+          text=cpu(more("use_transformers_continuous_batching = true"), GRPO, precision="bf16", train=PROMPTS),
+          legal=cpu(more("use_transformers_continuous_batching = true"), GRPO, train=PROMPTS),
+          expect={"narrowed": True}),
     Proof("P02", "XP306", text=cpu(strategy="zero2", precision="bf16"), legal=cpu(precision="bf16"), raises="ValueError",
           match="support bf16/gpu"),
     Proof("P04", "XP350", case="XP350-both", raises="ValueError", match="for full eval, but not both"),
@@ -75,6 +90,14 @@ PACKING: tuple[Proof, ...] = (
     Proof("A", "XP320", target="trl-0.18", measure="packing.flash", family="cohere2", legal_family="cohere",
           text=of("model(attn=flash2)", batch="gbs=128 micro=16 padding_free"), files=family("cohere2"),
           legal=of("model(attn=flash2)"), expect=lambda seen: seen["later"] > 1e-2, variant="older-target"),
+    Proof("A05", "XP311", case="XP311-wrapped", at="init", measure="packing.attends", expect={"leaks": True},
+          variant="wrapped", **TEXT),
+    Proof("A", "XP320", case="XP320-by-name", at="init", family="jamba", measure="packing.attends",
+          expect={"leaks": True}, variant="by-name", **TEXT),
+    Proof("A", "XP324", at="init", measure="packing.evaluated", expect={"leaks": True}, text=EVALUATED.format("packing.eval=true"),
+          legal=EVALUATED.format("packing(eval=true, isolate=mask)"), **TEXT),
+    Proof("A", "XP324", at="init", measure="packing.evaluated", expect={"leaks": True}, target="trl-0.18",
+          text=EVALUATED.format("packing.eval=true"), legal=EVALUATED.format("packing.eval=false"), variant="0.18", **TEXT),
     Proof("A05", "XP312", at="init", measure="packing.attends", expect={"leaks": True}, **TEXT),
     Proof("A06", "XP312", case="XP312-flattened", at="init", warns="padding_free=True.*'wrapped' packing strategy"),
     Proof("A07", "XP120", case="XP120-use-cache", at="load", measure="packing.cached", arguments={"use_cache": True},
@@ -108,6 +131,9 @@ ATTENTION: tuple[Proof, ...] = (
     Proof("A27", "XP104", case="XP104-unknown-kernel", at="load", legal=spec(), onto="legal",
           payload={"model.attn_implementation": "someone/attention"}, raises="Exception", match="kernels-community|kernels"),
     Proof("A28", "XP315", at="load", raises="ValueError", match="scaled_dot_product_attention"),
+    Proof("A30", "XP315", case="XP315-by-name", at="load", family="gpt_oss", raises="ImportError", match="kernels",
+          variant="by-name", **KEPT),
+    Proof("A33", "XP336", needs="a GPU of compute capability 6.x"),
     Proof("A29", "XP315", case="XP315-flex", at="load", raises="ValueError", match="flex_attention", **KEPT),
     Proof("A30", "XP315", case="XP315-of-the-hub", at="load", family="gpt_oss", raises="ImportError", match="kernels", **KEPT),
     Proof("A31", "XP315", case="XP315-soft-cap", measure="attention.soft_cap", expect=lambda seen: seen["error"] > 0.05),
@@ -132,6 +158,7 @@ KERNELS: tuple[Proof, ...] = (
     Proof("K01", "XP120", case="XP120-liger", at="init", arguments={"use_liger_kernel": True}, onto="legal",
           warns="use_liger_kernel=True.*deprecated"),
     Proof("K03", "XP331", at="load", measure="kernels.patched", legal=spec("memory(liger)"), expect={"patched": 0}),
+    Proof("K", "XP339", needs="a GPU of compute capability 6.x"),
     Proof("K07", "XP330", at="load", text=cpu("memory(liger)"), legal=cpu(), measure="kernels.liger_step",
           raises="RuntimeError", match="driver"),
     Proof("K13", "XP120", case="XP120-chunked-nll", arguments={"loss_type": "chunked_nll"}, onto="legal",

@@ -8,6 +8,7 @@ from prove import Proof
 GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
 
 PROOFS: tuple[Proof, ...] = (
+    Proof("G", "XP337", needs="a GPU of compute capability 7.0 and vllm"),
     Proof("G01", "XP660", raises="ValueError", match="divisible by num_generations"),
     Proof("G01", "XP660", target="trl-0.18", raises="ValueError", match="evenly divisible", variant="0.18"),
     Proof("G01", "XP660", case="XP660-default", raises="ValueError", match="divisible by num_generations", variant="rloo"),
