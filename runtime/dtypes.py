@@ -5,9 +5,10 @@ What narrows weights unasked (read in trl 1.16 and 0.18, transformers 5.23 and 4
 - trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well
   (sft_trainer.py, and the trainers of dpo, kto, grpo, rloo and reward);
 - a base that was quantized before and saved computes in the type that its config.json names, mostly bfloat16;
-- some layers make weights of their own in bfloat16 (XIELUActivation of Apertus), and mxfp4 is unpacked to it.
+- weights of mxfp4 are unpacked to bfloat16, and code that comes with a model may make what it likes.
 
-GPUs before Ampere have no bfloat16, and under fp16 the gradient scaler cannot take such gradients.
+A base of 8 bits multiplies in float16 whatever it is told (bitsandbytes 0.50 `MatMul8bitLt`); nothing of that is
+kept. GPUs before Ampere have no bfloat16, and under fp16 the gradient scaler cannot take such gradients.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def settle(bundle: Bundle, model: Any) -> None:
         if getattr(module, "compute_dtype", None) == torch.bfloat16:
             module.compute_dtype = computed
         state = getattr(getattr(module, "weight", None), "quant_state", None)
-        if getattr(state, "dtype", None) == torch.bfloat16:
+        if state is not None and state.dtype == torch.bfloat16:
             state.dtype = computed
     packed = {id(weight) for weight in model.parameters() if hasattr(weight, "quant_state")}
     for tensor in (*model.parameters(), *model.buffers()):

@@ -81,8 +81,8 @@ class Ours:
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights come back in the type that they are trained in: peft loads adapters as float32.
 
-        trl 1.16 trains those over a quantized base in bfloat16 where the precision is bf16, and a run that goes on would
-        train others.
+        Those over a quantized base are trained in bfloat16 where trl 1.16 and the precision say so, and a run that goes
+        on would train others.
         """
         kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
         super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]

@@ -108,7 +108,7 @@ def _adapter_dtype(spec: Spec) -> str:
     """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
 
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
-    bf16 alone. Over a base of its own type, ZeRO-3 gathers weights of one type only, and TRL 1.16 gives them the base's.
+    bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
     """
     facts = spec.target.facts
     methods, own = facts["quantized_adapters_bf16"], facts["zero3_adapters_as_base"] is True

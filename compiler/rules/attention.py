@@ -61,8 +61,9 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
 
     gpt_oss declares flash attention and is sent on to a kernel of the Hub, for which a bundle has no package; gemma2
     under transformers 4.52 loads sdpa, which leaves out its soft cap without a word (logits off by 2.5). Of a model
-    that is not in the registry the family is read off its name, `openai/gpt-oss-20b` for one. Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
-    `modeling_utils.py`; executed.
+    that is not in the registry the family is read off its name, `openai/gpt-oss-20b` for one. Source: transformers 5.23
+    and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family, `modeling_utils.py`;
+    executed.
     """
     known, attn = supposed(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):

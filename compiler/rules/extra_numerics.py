@@ -229,9 +229,9 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
     """Continuous batching casts the trained model itself to the precision before it generates, and never casts it back.
 
-    From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and fp16
-    ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its float32
-    copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
+    From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and
+    fp16 ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its
+    float32 copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
     `rloo_trainer.py` (`use_transformers_continuous_batching`); executed.
     """
     name, precision = "use_transformers_continuous_batching", spec.text("precision")

@@ -31,7 +31,9 @@ def supposed(spec: Spec) -> Family | None:
 
 def by_name(spec: Spec) -> str:
     """What a help adds where the family was read off a name: how to say what the model really is."""
-    return "" if family(spec) is not None else '; `config = file("config.json")` in `model` says otherwise where the name misleads'
+    if family(spec) is not None:
+        return ""
+    return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
 
 
 def listed(spec: Spec, fact: str) -> bool:

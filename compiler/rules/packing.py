@@ -166,8 +166,8 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 
     Documents attend to each other with every attention, flash as well: positions are handed on by the collator of
     packed training, which is not there. The loss of an evaluation was 6.9352 instead of 6.9291, without a message.
-    Beside `padding_free` the collator is there. Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing`
-    alone), 0.18 the same; executed.
+    Beside `padding_free` the collator is there. Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows
+    `packing` alone), 0.18 the same; executed.
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
@@ -224,8 +224,8 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     recurrent layers run on into the next document (jamba, recurrent_gemma), both silently. Hybrids with short
     convolutions (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16,
     because no bundle installs causal-conv1d. Of a model that is not in the registry the family is read off its name
-    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). Source: transformers 5.23 and 4.52.3; executed with the arithmetic of the
-    kernel written in torch.
+    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). Source: transformers 5.23 and 4.52.3; executed with the arithmetic
+    of the kernel written in torch.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):

@@ -17,8 +17,10 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     """bf16 needs a GPU of compute capability 8.0 (Ampere) or later.
 
     Nothing is raised today: torch counts software emulation as support, so a V100 trains, emulated and very slowly.
-    DeepSpeed sums and sends gradients in bf16 where `extra deepspeed` says so. Adapters, weights and bases that a library
-    would make bf16 by itself are kept by the bundle's runtime in the type that it states. Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`.
+    DeepSpeed sums and sends gradients in bf16 where `extra deepspeed` says so. Adapters, weights and bases that a
+    library would make bf16 by itself are kept by the bundle's runtime in the type that it states. Source: torch 2.13
+    `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`; deepspeed 0.19.8 and
+    0.16.8 `runtime/config.py`.
     """
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):

@@ -36,7 +36,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     """
     gpu, needs = spec.hardware.gpu, spec.target.facts["vllm_capability"]
     assert isinstance(needs, list)
-    if gpu is not None and _colocated(spec) and list(gpu.capability) < needs:
+    if gpu is not None and _colocated(spec) and gpu.capability < tuple(int(str(one)) for one in needs):
         has = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
         yield Finding(
             spec.place("method.vllm", f"{has}, vLLM {spec.target.facts['vllm']} needs {needs[0]}.{needs[1]}"),

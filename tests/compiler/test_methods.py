@@ -333,7 +333,7 @@ def test_lora_has_trls_defaults() -> None:
     assert plan("lora")["lora"] == {
         "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
         "embedding_lr": None, "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear", "bits": None,
-        "compute_dtype": "bfloat16", "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
+        "adapter_dtype": "float32", "compute_dtype": "bfloat16", "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
     }  # fmt: skip
     assert plan()["lora"] is None
     assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
@@ -342,6 +342,25 @@ def test_lora_has_trls_defaults() -> None:
     ]
     assert "peft==0.21.2" in compiled(spec("lora"))["requirements.txt"].decode().splitlines()
     assert "peft" not in compiled(spec())["requirements.txt"].decode()
+
+
+@pytest.mark.parametrize(
+    ("adapter", "precision", "strategy", "target", "stated"),
+    [
+        ("qlora", "fp32", "ddp", "trl-1.16", "float32"),
+        ("qlora", "fp16", "ddp", "trl-1.16", "float32"),
+        ("lora(bits=8)", "fp16", "zero2", "trl-1.16", "float32"),
+        ("qlora", "bf16", "ddp", "trl-1.16", "bfloat16"),
+        ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
+        ("lora", "bf16", "zero2", "trl-1.16", "float32"),
+        ("lora", "bf16", "zero3", "trl-1.16", "float32"),
+        ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
+        ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
+    ],
+)
+def test_the_type_of_adapters_is_stated(adapter: str, precision: str, strategy: str, target: str, stated: str) -> None:
+    found = plan(adapter, target=target, precision=precision, strategy=strategy)
+    assert found["lora"]["adapter_dtype"] == stated
 
 
 def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:

@@ -1,0 +1,106 @@
+"""Weights in the types that a bundle states: rounded adapters, bases of other types, and what cannot be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runtime_bundles import LORA, plan, source, write
+
+from xpc.runtime import bundle as bundles
+from xpc.runtime import dtypes
+from xpc.runtime.errors import RunError
+
+pytestmark = pytest.mark.slow
+
+
+def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> bundles.Bundle:
+    """A bundle with adapters over 4 bits."""
+    facts = plan("trl-1.16", "tiny", [source("rows.jsonl")])
+    facts["lora"] = {**LORA, "bits": 4}
+    facts["model"]["dtype"] = dtype
+    facts["arguments"].update(bf16=False, fp16=False)
+    facts["arguments"].update(changes)
+    return bundles.read(write(str(tmp_path / "made.bundle"), facts))
+
+
+def small(**more: Any) -> Any:
+    """A model of two layers, with weights drawn by a seed."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    return Qwen2ForCausalLM(Qwen2Config(**sizes, **heads, **more))
+
+
+def rounded(model: Any) -> None:
+    """What trl 1.16 does to a model over a quantized base (sft_trainer.py, "When using QLoRA")."""
+    import torch
+
+    for name, weight in model.named_parameters():
+        if weight.requires_grad and "lora_magnitude_vector" not in name:
+            weight.data = weight.data.to(torch.bfloat16)
+
+
+@pytest.mark.parametrize("kept_in", ["float32", "bfloat16"])
+def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Path, kept_in: str) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    bundle = made(tmp_path)
+    assert bundle.lora is not None
+    bundle.lora["adapter_dtype"] = kept_in
+    module = SimpleNamespace(get_peft_model=get_peft_model)
+    config = LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
+    with dtypes.unrounded(bundle, module) as kept:
+        model = module.get_peft_model(small(), config)
+        first = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+        rounded(model)
+    assert module.get_peft_model is get_peft_model
+    dtypes.restore(model, kept)
+    weights = dict(model.named_parameters())
+    assert any("modules_to_save" in name for name in first)  # weights of the base, which rounding would change
+    assert {weights[name].dtype for name in first} == {getattr(torch, kept_in)}
+    assert all(torch.equal(weights[name], first[name]) for name in first) is (kept_in == "float32")
+
+
+@pytest.mark.parametrize(("fp16", "computed"), [(False, "float32"), (True, "float16")])
+def test_a_base_that_was_quantized_before_computes_in_the_precision(tmp_path: Path, fp16: bool, computed: str) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    plain, packed = str(tmp_path / "plain"), str(tmp_path / "packed")
+    small().to(torch.bfloat16).save_pretrained(plain)
+    four = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_quant_type="nf4")
+    AutoModelForCausalLM.from_pretrained(plain, dtype=torch.bfloat16, quantization_config=four).save_pretrained(packed)
+    model = AutoModelForCausalLM.from_pretrained(packed, dtype=torch.float32)
+    layer = model.model.layers[0].mlp.up_proj
+    assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (torch.bfloat16, torch.bfloat16)
+    codes = layer.weight.data.clone()
+    bundle = made(tmp_path, fp16=fp16)
+    dtypes.settle(bundle, model)
+    stated = getattr(torch, computed)
+    assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (stated, stated)
+    assert layer.weight.dtype == torch.uint8
+    assert torch.equal(layer.weight.data, codes)
+    assert torch.bfloat16 not in {one.dtype for one in (*model.parameters(), *model.buffers())}
+    dtypes.check(bundle, model)
+    if not fp16:
+        assert model(input_ids=torch.arange(1, 20)[None]).logits.dtype == torch.float32
+
+
+def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) -> None:
+    import torch
+
+    model = small()
+    model.lm_head.weight.data = model.lm_head.weight.data.to(torch.bfloat16)
+    with pytest.raises(RunError, match="lm_head.weight is bfloat16, and this bundle trains in float32 without bf16"):
+        dtypes.check(made(tmp_path / "fp32"), small(), model)
+    dtypes.check(made(tmp_path / "bf16", bf16=True), model)
+    dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
+    dtypes.settle(made(tmp_path / "settled"), model)
+    dtypes.check(made(tmp_path / "again"), model)
