@@ -95,7 +95,7 @@ def lora_section(spec: Spec) -> Json:
         "dropout": spec.real("lora.dropout"),
         "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
         "modules_to_save": list(saved) or None,
-        "adapter_dtype": _adapter_dtype(spec),
+        "adapter_dtype": _adapter_dtype(spec, sharded),
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
@@ -104,8 +104,10 @@ def lora_section(spec: Spec) -> Json:
     }
 
 
-def _adapter_dtype(spec: Spec) -> str:
+def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
+
+    None where TRL 0.18 decides it at the launch, by where the packed weights lie (sft, 4 bits that are sharded).
 
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
@@ -115,6 +117,8 @@ def _adapter_dtype(spec: Spec) -> str:
     assert isinstance(methods, list)
     if spec.bits is None:
         return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
+    if sharded and spec.bits == 4 and not own and spec.get("method") == "sft":
+        return None
     return "bfloat16" if spec.text("precision") == "bf16" and spec.get("method") in methods else "float32"
 
 

@@ -98,7 +98,7 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
 
     model = small()
     model.lm_head.weight.data = model.lm_head.weight.data.to(torch.bfloat16)
-    with pytest.raises(RunError, match="lm_head.weight is bfloat16, and this bundle trains in float32 without bf16"):
+    with pytest.raises(RunError, match=r"lm_head\.weight is bfloat16, and this bundle trains in float32 without bf16"):
         dtypes.check(made(tmp_path / "fp32"), small(), model)
     dtypes.check(made(tmp_path / "bf16", bf16=True), model)
     dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
