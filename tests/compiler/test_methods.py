@@ -333,7 +333,8 @@ def test_lora_has_trls_defaults() -> None:
     assert plan("lora")["lora"] == {
         "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
         "embedding_lr": None, "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear",
-        "bits": None, "adapter_dtype": "float32", "compute_dtype": "bfloat16", "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
+        "bits": None, "adapter_dtype": "float32", "compute_dtype": "bfloat16",
+        "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
     }  # fmt: skip
     assert plan()["lora"] is None
     assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
