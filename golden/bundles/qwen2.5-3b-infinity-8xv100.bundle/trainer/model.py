@@ -69,6 +69,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+    from .dtypes import settle
     from .lora import quantization
 
     plan = bundle.model
@@ -93,6 +94,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
                 f"{_where(bundle)} has no weights in safetensors; `model {{ pickle }}` in the spec allows pickled ones"
             ) from error
         raise RunError(f"cannot load {_where(bundle)}: {_first_line(error)}") from error
+    settle(bundle, model)
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
     if bundle.tokenizer.get("added"):
         grow(bundle, model, tokenizer)

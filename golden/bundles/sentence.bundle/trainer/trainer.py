@@ -81,7 +81,8 @@ class Ours:
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights come back in the type that they are trained in: peft loads adapters as float32.
 
-        trl 1.16 trains those over a quantized base in bfloat16, and a run that goes on would train others.
+        Those over a quantized base are trained in bfloat16 where trl 1.16 and the precision say so, and a run that goes
+        on would train others.
         """
         kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
         super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
@@ -138,7 +139,7 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
     ``load`` makes the model anew, for the methods that hold a frozen copy beside the trained one.
     """
-    from . import frozen, lora, rewards
+    from . import dtypes, frozen, lora, rewards
 
     kind = trainer_class(bundle.config)
     adapter = lora.adapter(bundle)
@@ -150,8 +151,9 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
         parts["reward_funcs"] = rewards.functions(bundle)
     if bundle.target == "trl-0.18" and _wants_reference(bundle):
         parts["ref_model"] = load()
-    with references(kind, load):
+    with references(kind, load), dtypes.unrounded(bundle, module_of(kind)) as kept:
         trainer = kind(model=model, args=args, **parts)
+    dtypes.restore(trainer.model, kept)
     if bundle.target == "trl-0.18" and bundle.method in ("orpo", "reward"):
         # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
         # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.
@@ -160,6 +162,7 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
         trainer.rates = {**bundle.lora, "rate": args.learning_rate}
     if bundle.method == "reward" and bundle.lora is not None and bundle.lora["bits"] is not None:
         lora.keep_scores(trainer.model, args)
+    dtypes.check(bundle, *(one for one in (trainer.model, getattr(trainer, "ref_model", None)) if one is not None))
     return trainer
 
 
