@@ -1,6 +1,6 @@
 """Both directions, over random specs: what the compiler accepts the libraries accept, and what it refuses goes wrong.
 
-    python tests/proof/differential.py --accepted 20000 --steps 300 --out differential
+    python tests/proof/differential.py --accepted 20000 --steps 600 --out differential
 
 Every accepted spec is lowered, and look.py asks the libraries of its target: the launcher reads the YAML, DeepSpeed the
 JSON, and the configuration class is built from the arguments, without an exception, a mismatch, an ignored or a
@@ -250,7 +250,7 @@ def main() -> int:
     """Runs and publishes; status 1 where anything was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accepted", type=int, default=20_000, help="accepted specs that are constructed")
-    parser.add_argument("--steps", type=int, default=300, help="accepted specs that train a step")
+    parser.add_argument("--steps", type=int, default=600, help="accepted specs that train a step")
     parser.add_argument("--seed", default=SEED)
     parser.add_argument("--jobs", type=int, default=1, help="processes a target")
     parser.add_argument("--minutes", type=float, default=0, help="ends early, and tells how far it came")
