@@ -8,6 +8,7 @@ documents see of each other (harm_packing.py), and the scale of loss and gradien
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import harm_loss
@@ -25,6 +26,21 @@ CHANGED = {
     "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
 }
 """Arguments that a trainer may change, and why."""
+
+
+LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
+
+
+def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
+    """What `freeze` says of a weight: trained, frozen, or both where modules and patterns decide."""
+    named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
+    if named or any(re.match(one, name) for one in plan["parameters"] or []):
+        return (True, False)
+    count = 1 + max((int(found[1]) for one in names if (found := LAYER.search(one))), default=-1)
+    own = LAYER.search(name)
+    first, last = plan["first"] or 0, plan["last"] or 0
+    chosen = own is not None and (int(own[1]) < first or int(own[1]) >= count - last)
+    return (chosen and plan["layer_modules"] is None,)
 
 
 class Watch:
@@ -157,7 +173,7 @@ class Watch:
         if self.plan.get("lora"):
             wrong = [name for name in self.trained if not any(part in name for part in ADAPTED)]
         elif self.plan.get("freeze"):
-            wrong = [] if self.trained and len(self.trained) < len(names) else ["all or none"]
+            wrong = [name for name in names if (name in self.trained) not in _left(self.plan["freeze"], name, names)]
         else:
             wrong = [name for name in names if name not in self.trained]
         if wrong or not self.trained:

@@ -72,6 +72,7 @@ SPECIMENS = (
     one("legal-bits", "", GPU, "messages", "qlora", TEMPLATE, precision="bf16"),
     one("legal-zero", "", "2 x a100-80gb", "text", "strategy zero3", precision="bf16"),
     one("legal-pairs", "", TWO, "preference", "strategy ddp", "method dpo"),
+    one("legal-freeze", "", CPU, "text", "freeze(except_last=1)"),
     one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
     one("old-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
         "extra trl {", "  jit_mode_eval = true", "}", target=OLD),
