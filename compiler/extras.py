@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from xpc.compiler.schema import owner_of
@@ -85,9 +86,39 @@ def wrong_value(target: Target, escape: str, name: str, value: object, method: s
         return MAPPING
     kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
     if not words or not set(words) <= set(kinds):
-        return None
+        return _wrong_list(words, value)
     fits = any(isinstance(value, kinds[word]) and isinstance(value, bool) is (word == "bool") for word in words)
-    return None if fits else " or ".join(words)
+    return _outside(target.legal(method, name), value) if fits else " or ".join(words)
+
+
+def _wrong_list(words: list[str], value: object) -> str | None:
+    """What a list should be instead: one of texts, or of two numbers in their order."""
+    if words == ["list[str]"]:
+        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return None if fits else "a list of texts"
+    if words != ["tuple[float, float]"]:
+        return None
+    two = isinstance(value, list) and len(value) == 2 and all(_number(one) for one in value)
+    return None if isinstance(value, list) and two and value[0] < value[1] else "a list of two numbers, low and high"
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _outside(legal: Mapping[str, Json], value: object) -> str | None:
+    """What the target's policy lets a value be, where that is something else."""
+    choices = legal.get("one_of")
+    if isinstance(choices, list):
+        fits = any(type(value) is type(one) and value == one for one in choices)
+        return None if fits else "one of " + ", ".join(map(_written, choices))
+    if legal and not _number(value):
+        return _bounds(legal)
+    return _out_of_bounds(legal, value)
+
+
+def _written(value: Json) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 PLAIN: dict[str, tuple[type, ...]] = {
@@ -112,7 +143,7 @@ def _wrong_key(target: Target, file: str, name: str, value: object) -> str | Non
         return MAPPING
     if not any(_fits(word, file, value) for word in words):
         return " or ".join({"bool": "true or false", "Path": "a path"}.get(word, word) for word in words)
-    return _out_of_bounds(record, value)
+    return _out_of_bounds({**record, **target.legal(file, name)}, value)
 
 
 def _fits(word: str, file: str, value: object) -> bool:
@@ -121,16 +152,31 @@ def _fits(word: str, file: str, value: object) -> bool:
     return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
 
 
+LIMITS = {
+    "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
+    "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
+}  # fmt: skip
+"""The limits of a number: the word for each, and what a number must be to it."""
+
+
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
     """The bounds of a number that lies outside them."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    low, above, high = ((bound if isinstance(bound := record.get(name), int | float) else None)
-                        for name in ("low", "above", "high"))  # fmt: skip
-    if (low is None or value >= low) and (above is None or value > above) and (high is None or value <= high):
-        return None
-    named = (("of at least", low), ("above", above), ("of at most", high))
-    return "a number " + " and ".join(f"{word} {bound:g}" for word, bound in named if bound is not None)
+    fits = all(holds(value, bound) for _, holds, bound in _limits(record))
+    return None if fits else _bounds(record)
+
+
+def _limits(record: Mapping[str, Json]) -> list[tuple[str, Callable[[float, float], bool], float]]:
+    found = ((word, holds, record.get(name)) for name, (word, holds) in LIMITS.items())
+    return [(word, holds, bound) for word, holds, bound in found if isinstance(bound, int | float)]
+
+
+def _bounds(record: Mapping[str, Json]) -> str:
+    named = {word: bound if isinstance(bound, int) else format(bound, "g") for word, _, bound in _limits(record)}
+    low, high = named.get("of at least"), named.get("of at most")
+    both = {} if low is None or high is None else {"from": f"{named.pop('of at least')} to {named.pop('of at most')}"}
+    return "a number " + " and ".join(f"{word} {bound}" for word, bound in {**both, **named}.items())
 
 
 def removed(target: Target, escape: str, name: str) -> str | None:

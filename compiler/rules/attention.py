@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from xpc.compiler.rules.families import FLASH, by_name, has_attention, listed, supposed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
-LEARNED_POSITIONS = ("gpt2", "gpt_bigcode", "gpt_neo", "opt")
-"""Families that look positions up in a table of the context's length."""
+FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
+"""Families that look positions up in a table of the context's length and raise beyond it; measured, family by family,
+by tests/targets/test_target_families.py."""
 
 
 def _legal(spec: Spec) -> str:
@@ -119,17 +121,35 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 def past_the_context(spec: Spec) -> Iterator[Finding]:
     """Sequences longer than the model's context train without a message, on positions that it has never seen.
 
-    A family that looks positions up in a table (gpt2, opt) ends with an IndexError at the first longer row instead.
-    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss).
+    A family that looks positions up in a table (gpt2, opt, gptj, mpt and others) has none beyond it and ends with an
+    IndexError at the first longer row: that is an error, and so is a row that `pad_to_multiple_of` makes longer. Source:
+    no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each such family of
+    transformers 5.23 and 4.52 with a row longer than its table).
     """
-    facts = spec.model.facts
-    if facts is not None and facts.context and spec.integer("batch.seq") > facts.context:
-        end = ", and has no positions beyond it" if facts.model_type in LEARNED_POSITIONS else ""
+    facts, seq = spec.model.facts, spec.integer("batch.seq")
+    if facts is None or not facts.context:
+        return
+    fixed = facts.model_type in FIXED_POSITIONS
+    multiple = spec.extra_value("trl", "pad_to_multiple_of")
+    padded = -(-seq // multiple) * multiple if isinstance(multiple, int) and multiple > 0 else seq
+    end = ", and has no positions beyond it" if fixed else ""
+    context = f"{facts.alias} has a context of {facts.context}{end}"
+    if seq > facts.context:
         yield Finding(
-            spec.place("batch.seq", f"{facts.alias} has a context of {facts.context}{end}"),
-            f"sequences of {spec.integer('batch.seq')} tokens pass the model's context",
+            spec.place("batch.seq", context),
+            f"sequences of {seq} tokens pass the model's context",
             f"write `seq = {facts.context}`",
             replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
+            severity="error" if fixed else None,
+        )
+    elif fixed and padded > facts.context:
+        yield Finding(
+            spec.extra_place("trl", "pad_to_multiple_of", context),
+            f"sequences of {seq} tokens are padded to {padded}, past the model's context",
+            f"write `pad_to_multiple_of = {gcd(facts.context, 8)}`",
+            (spec.label("batch.seq", "the longest sequence"),),
+            f"pad_to_multiple_of = {gcd(facts.context, 8)}",
+            severity="error",
         )
 
 

@@ -355,7 +355,28 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP476", "secondary-shards-do-not-divide")
+def secondary_shards(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-3's second copy of the weights is spread over `zero_hpz_partition_size` processes, which divide all of them.
+
+    A size beyond the processes is taken for their number. Today: AssertionError, "is not divisible by", when the model
+    is sharded. Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
+    """
+    name, world = f"{ZERO}.zero_hpz_partition_size", spec.hardware.world
+    size = spec.extra_value("deepspeed", name)
+    if spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
+        better = next(one for one in range(size, 0, -1) if world % one == 0)
+        yield Finding(
+            spec.extra_place("deepspeed", name, f"{world} / {size} is no whole number"),
+            f"copies over {size} processes do not fill {world}",
+            f"write `{name} = {better}`",
+            (spec.label("hardware", f"{world} processes"),),
+            f"{name} = {better}",
+        )
+
+
 RULES = (
+    secondary_shards,
     gpu_storage,
     deepspeed_not_used,
     key_of_another_stage,

@@ -1,7 +1,127 @@
-"""`extra trl`: batch, optimizer, evaluation, saving (XP27x to XP29x, XP73x, XP74x)."""
+"""`extra trl`: evaluation, columns and fused losses (XP274, XP275, XP277, XP690, XP693, XP694)."""
 
 from __future__ import annotations
 
-from xpc.compiler.rules.rule import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from xpc.compiler.kinds import NEVER
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.schema import MATH
+from xpc.compiler.spec import Spec
+
+
+@rule("XP274", "traced-evaluation")
+def traced_evaluation(spec: Spec) -> Iterator[Finding]:
+    """`jit_mode_eval` traces the model for an evaluation, and a traced model answers with a plain dict.
+
+    sft's loss reads `logits` from the answer. Today: AttributeError at the first evaluation, after the steps before it.
+    transformers 5 has dropped the argument. Source: transformers 4.52.3 `trainer.py` `torch_jit_model_eval`, trl 0.18
+    `sft_trainer.py` `compute_loss`; executed.
+    """
+    asked = spec.extra_value("trl", "jit_mode_eval") is True
+    if asked and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
+        yield Finding(
+            spec.extra_place("trl", "jit_mode_eval", "a traced model has no `logits`"),
+            "sft cannot evaluate a traced model",
+            "write `jit_mode_eval = false`",
+            (spec.label("eval.every", "the evaluation"),),
+            "jit_mode_eval = false",
+        )
+
+
+@rule("XP277", "padding-beyond-the-vocabulary")
+def padding_token(spec: Spec) -> Iterator[Finding]:
+    """dpo of trl 0.18 pads rows with `padding_value`, which the model looks up like any other token.
+
+    Today: IndexError at the first batch whose rows differ in length. Source: trl 0.18 `dpo_trainer.py`
+    `concatenated_inputs`; executed. In kto and orpo it pads the rows of encoder-decoder models only.
+    """
+    value, facts = spec.extra_value("trl", "padding_value"), spec.model.facts
+    if spec.get("method") == "dpo" and isinstance(value, int) and facts is not None and value >= facts.vocab:
+        yield Finding(
+            spec.extra_place("trl", "padding_value", f"{facts.alias} has the tokens 0 to {facts.vocab - 1}"),
+            f"{value} is no token of {facts.alias}",
+            "leave `padding_value` out: the tokenizer's own is used",
+            (spec.model.label,),
+        )
+
+
+@rule("XP690", "reward-without-its-columns")
+def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
+    """`remove_unused_columns = true` leaves rows of reinforcement with their prompt alone.
+
+    A reward that compares with the solution of a row then has nothing to compare with. Today: TypeError, a missing
+    argument, once the first completions are generated. A function of a file may read columns or not. Source: trl 1.16
+    `grpo_trainer.py`, `rloo_trainer.py` and trl 0.18 `grpo_trainer.py` `_set_signature_columns_if_needed`; executed.
+    """
+    name = "remove_unused_columns"
+    if not spec.online or spec.extra_value("trl", name) is not True:
+        return
+    rewards = spec.weighted("method.rewards")
+    reads = next((one.name for one in rewards if one.name in MATH), None)
+    own = next((one.function for one in rewards if one.file is not None and one.function), None)
+    if reads or own:
+        yield Finding(
+            spec.extra_place("trl", name, "only the prompt is left"),
+            f"the reward `{reads}` reads the solution of a row"
+            if reads
+            else f"the reward `{own}` is given no column but the prompt",
+            f"write `{name} = false`",
+            (spec.label("method.rewards", "the rewards"),),
+            f"{name} = false",
+            severity="error" if reads else "warning",
+        )
+
+
+@rule("XP693", "fused-loss-past-the-wrapper")
+def fused_kto(spec: Spec) -> Iterator[Finding]:
+    """kto's fused loss of trl 0.18 takes the decoder and the output head out of the model and runs them by themselves.
+
+    What wraps the model sees no forward pass: DDP has no such part, and ZeRO-3 has not gathered the head's weights.
+    Adapters, a reference that is computed beforehand and other losses than `kto` are refused by the trainer. Today:
+    AttributeError or RuntimeError at the first step, or ValueError in the trainer's constructor. grpo's fused loss goes
+    through the wrapper. Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; executed with ddp, zero1, zero2 and
+    zero3 on two processes.
+    """
+    name = "use_liger_loss"
+    if spec.get("method") != "kto" or spec.extra_value("trl", name) is not True:
+        return
+    losses = [one.name for one in spec.weighted("method.loss") if one.name != "kto"]
+    strategy, several = spec.text("strategy"), spec.hardware.world > 1
+    if spec.lora:
+        why, label = "adapters are trained", spec.label(spec.adapter, "the adapters")
+    elif losses:
+        why, label = f"the loss is `{losses[0]}`", spec.label("method.loss", "the loss")
+    elif spec.flag("method.precompute"):
+        why, label = "the reference is computed beforehand", spec.label("method.precompute", "the reference")
+    elif spec.zero_stage == 3 or (several and not spec.zero_stage):
+        why, label = f"{strategy} wraps the model", spec.label("strategy", "the strategy")
+    else:
+        return
+    yield Finding(
+        spec.extra_place("trl", name, "runs parts of the model by themselves"),
+        f"kto's fused loss, and {why}",
+        f"write `{name} = false`",
+        (label,),
+        f"{name} = false",
+    )
+
+
+@rule("XP694", "words-counted-from-the-prompt")
+def long_answers(spec: Spec) -> Iterator[Finding]:
+    """trl 0.18 counts the words that `ld_alpha` keeps from the start of the row, prompt included, not of the answer.
+
+    Rows whose prompt is as long as the shorter answer teach nothing, others less than they should. Today, silently:
+    gradients of 0 for any `ld_alpha`. Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which
+    begin at the prompt); executed. trl 1.16 counts from the answer.
+    """
+    if spec.extra_value("trl", "ld_alpha") is not None and spec.target.facts["ld_alpha_counts"] == "row":
+        yield Finding(
+            spec.extra_place("trl", "ld_alpha", "counts the prompt's words"),
+            f"`ld_alpha` of {spec.target.name} weighs down the answers themselves",
+            "leave `ld_alpha` out, or write `target trl-1.16`",
+            (spec.label("target", "the target"),),
+        )
+
+
+RULES = (traced_evaluation, padding_token, columns_of_rewards, fused_kto, long_answers)

@@ -1,4 +1,4 @@
-"""`extra trl`: arguments that meet the strategy (XP42x)."""
+"""`extra trl`: arguments that meet the strategy (XP42x, XP477)."""
 
 from __future__ import annotations
 
@@ -63,4 +63,23 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (unused_with_reentrant, best_of_weights_only, auto_batch_with_zero3)
+@rule("XP477", "static-graph-with-accumulation")
+def static_graph(spec: Spec) -> Iterator[Finding]:
+    """DDP with a static graph counts the gradients of one backward pass, and accumulation has several before a step.
+
+    Passes without an exchange of gradients are not counted. Today: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at
+    the first step. Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`;
+    executed.
+    """
+    asked, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
+    if asked and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+        yield Finding(
+            spec.extra_place("trl", "ddp_static_graph", f"{accum} backward passes a step"),
+            "DDP's static graph cannot accumulate gradients",
+            "write `ddp_static_graph = false`",
+            (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),
+            "ddp_static_graph = false",
+        )
+
+
+RULES = (unused_with_reentrant, best_of_weights_only, auto_batch_with_zero3, static_graph)

@@ -56,6 +56,23 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP692", "liger-of-a-reward-model")
+def liger_of_scores(spec: Spec) -> Iterator[Finding]:
+    """trl 0.18 lets Liger put a language model's forward pass, with its fused loss, on a model that gives scores.
+
+    Today: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step. On
+    trl 1.16 the runtime applies the layers' kernels alone. Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers
+    4.52.3 `trainer.py` (`use_liger_kernel`); executed, its layers' kernels left out.
+    """
+    if spec.flag("memory.liger") and spec.get("method") == "reward" and spec.target.facts["liger_scores"] is False:
+        yield Finding(
+            spec.place("memory.liger", "reads an output head"),
+            f"liger of {spec.target.name} cannot run a reward model",
+            "leave `liger` out, or write `target trl-1.16`",
+            (spec.label("method", "the method"), spec.label("target", "the target")),
+        )
+
+
 @rule("XP332", "offload-activations-on-cpu")
 def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
     """Activations can be moved to host memory only from a GPU; TRL fails while it builds the trainer.
@@ -89,4 +106,7 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (liger_on_cpu, liger_without_family, liger_before_volta, offload_activations_on_cpu, optimizer_without_gpu)
+RULES = (
+    liger_on_cpu, liger_without_family, liger_before_volta, liger_of_scores, offload_activations_on_cpu,
+    optimizer_without_gpu,
+)  # fmt: skip

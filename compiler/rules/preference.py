@@ -149,6 +149,24 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     )
 
 
+@rule("XP691", "losses-of-no-weight")
+def no_weight(spec: Spec) -> Iterator[Finding]:
+    """dpo adds its losses up by their weights: a sum of 0 leaves nothing to learn from, one below 0 turns it round.
+
+    Today, silently: the loss is 0.0000 and no weight is moved, or the rejected answers are preferred. Source: trl 1.16
+    `dpo_trainer.py` (`loss_weights`); executed.
+    """
+    losses = spec.weighted("method.loss")
+    total = sum(1.0 if one.weight is None else one.weight for one in losses)
+    if _method(spec, "dpo") and losses and total <= 0:
+        others = "".join(f", {one.name}(weight=1)" for one in losses[1:])
+        yield Finding(
+            spec.place("method.loss", f"the weights add up to {total:g}"),
+            "nothing is learned from losses without weight" if total == 0 else "the losses are turned round",
+            f"write `loss = [{losses[0].name}(weight=1){others}]`",
+        )
+
+
 @rule("XP636", "moving-reference-computed-beforehand")
 def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
     """A reference whose log-probabilities are computed beforehand cannot move with the model.
@@ -324,6 +342,7 @@ RULES = (
     smoothing_range,
     smoothing_not_read,
     no_beta,
+    no_weight,
     sync_and_precompute,
     precompute_with_zero3,
     kto_batch,

@@ -130,6 +130,18 @@ class Target:
         """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
         return _fields(self, config)
 
+    def legal(self, method: str, name: str) -> Mapping[str, Json]:
+        """What an argument may be where its class takes any number or text: `low`, `above` (exclusive), `high`, `below`
+        (exclusive), `other_than`, or `one_of`. Empty where nothing is known to be wrong. A method may have its own."""
+        legal = self._policy("legal")
+        return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
+
+    def free(self, method: str, name: str) -> str | None:
+        """Why an argument that takes a number has no limits of its own; None where it has some."""
+        free = self._policy("free")
+        reason = free.get(f"{method}.{name}", free.get(name))
+        return None if reason is None else str(reason)
+
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""
         known = self._records(config)

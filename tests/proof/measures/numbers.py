@@ -1,0 +1,40 @@
+"""What a number in `extra trl` does to two steps of training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def step(scene: Any) -> dict[str, Any]:
+    """What is logged that is no number, how many weights are none, the last losses, and whether a weight moved.
+
+    Rows differ in length, and evaluation, where the bundle has one, gets rows too.
+    """
+    import torch
+
+    scene.__dict__["rows"] = scene.rows.map(_longer, with_indices=True)
+    if scene.args.eval_strategy != "no":
+        scene.__dict__["held"] = scene.rows.select(range(4))
+    trainer = scene.trainer
+    before = {name: part.detach().clone() for name, part in trainer.model.named_parameters() if part.requires_grad}
+    trainer.train()
+    events = trainer.state.log_history
+    numbers = {name: value for event in events for name, value in event.items() if isinstance(value, float)}
+    now = dict(trainer.model.named_parameters())
+    return {
+        "nan": sorted(name for name, value in numbers.items() if not math.isfinite(value)),
+        "weights": sum(not bool(torch.isfinite(part).all()) for part in now.values()),
+        "loss": [numbers.get(name) for name in ("loss", "grad_norm", "eval_loss")],
+        "evaluated": sum("eval_loss" in event for event in events),
+        "moved": any(not torch.equal(part, now[name]) for name, part in before.items()),
+    }
+
+
+def _longer(row: dict[str, Any], index: int) -> dict[str, Any]:
+    """A row whose texts are a few times as long as they were, another number of times for each."""
+    times = 1 + index % 3
+    more = {name: text * times for name, text in row.items() if isinstance(text, str)}
+    turns = {name: [{**turn, "content": turn["content"] * times} for turn in list_]
+             for name, list_ in row.items() if isinstance(list_, list)}  # fmt: skip
+    return {**row, **more, **turns}
