@@ -85,7 +85,7 @@ def requirements(spec: Spec) -> str:
     assert isinstance(trackers, tuple)
     used = {
         "zero": spec.zero_stage > 0,
-        "liger": spec.flag("memory.liger"),
+        "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
         "flash2": spec.text("model.attn") == "flash2",
         "bitsandbytes": bool(spec.bits),
         "lora": spec.lora,

@@ -9,11 +9,12 @@ from xpc.compiler.spec import Spec
 
 ZERO = "zero_optimization"
 OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+HPZ = f"{ZERO}.zero_hpz_partition_size"
 ONLY_STAGE3 = (
     f"{ZERO}.stage3_",
     f"{OFFLOAD_PARAM}.",
     f"{ZERO}.sub_group_size",
-    f"{ZERO}.zero_hpz_partition_size",
+    HPZ,
     f"{ZERO}.zero_quantized_",
     f"{ZERO}.memory_efficient_linear",
     f"{ZERO}.override_module_apply",
@@ -362,9 +363,10 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
     A size beyond the processes is taken for their number. Today: AssertionError, "is not divisible by", when the model
     is sharded. Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
     """
-    name, world = f"{ZERO}.zero_hpz_partition_size", spec.hardware.world
+    name, world = HPZ, spec.hardware.world
     size = spec.extra_value("deepspeed", name)
-    if spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
+    sound = spec.target.facts["secondary_shards"] is True
+    if sound and spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
         better = next(one for one in range(size, 0, -1) if world % one == 0)
         yield Finding(
             spec.extra_place("deepspeed", name, f"{world} / {size} is no whole number"),
@@ -375,8 +377,29 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP478", "secondary-shards-not-written")
+def unwritten_shards(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed 0.16 reads the second copy of the weights that `zero_hpz_partition_size` keeps before it has any in it.
+
+    Today, silently: the first losses are too high, or nan, and the weights with them. Source: deepspeed 0.16.8
+    `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (mended by #7707); executed (all weights
+    nan after two steps on two processes). deepspeed 0.19.8 computes what it computes without.
+    """
+    size = spec.extra_value("deepspeed", HPZ)
+    wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1
+    if wanted and spec.target.facts["secondary_shards"] is False:
+        yield Finding(
+            spec.extra_place("deepspeed", HPZ, f"DeepSpeed {spec.target.pins['deepspeed']}"),
+            "the second copy of the weights is read before it is written",
+            f"write `{HPZ} = 1`",
+            (spec.label("target", "the target"),),
+            f"{HPZ} = 1",
+        )
+
+
 RULES = (
     secondary_shards,
+    unwritten_shards,
     gpu_storage,
     deepspeed_not_used,
     key_of_another_stage,

@@ -29,6 +29,25 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP275", "cache-moved-to-the-cpu")
+def offloaded_cache(spec: Spec) -> Iterator[Finding]:
+    """An offloaded cache of keys and values moves them from a GPU to the host and back; a CPU has nowhere to move them.
+
+    Today: AssertionError or RuntimeError at the first completion. Source: transformers 5.23 and 4.52.3
+    `cache_utils.py`; executed.
+    """
+    name = "cache_implementation"
+    value = spec.extra_value("trl", name)
+    if spec.on_cpu and isinstance(value, str) and value.startswith("offloaded"):
+        yield Finding(
+            spec.extra_place("trl", name, "from a GPU to the host"),
+            f"the cache `{value}` on the CPU",
+            f'write `{name} = "dynamic"`',
+            (spec.label("hardware", "the hardware"),),
+            f'{name} = "dynamic"',
+        )
+
+
 @rule("XP277", "padding-beyond-the-vocabulary")
 def padding_token(spec: Spec) -> Iterator[Finding]:
     """dpo of trl 0.18 pads rows with `padding_value`, which the model looks up like any other token.
@@ -124,4 +143,4 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (traced_evaluation, padding_token, columns_of_rewards, fused_kto, long_answers)
+RULES = (traced_evaluation, offloaded_cache, padding_token, columns_of_rewards, fused_kto, long_answers)

@@ -138,9 +138,8 @@ class Target:
 
     def free(self, method: str, name: str) -> str | None:
         """Why an argument that takes a number has no limits of its own; None where it has some."""
-        free = self._policy("free")
-        reason = free.get(f"{method}.{name}", free.get(name))
-        return None if reason is None else str(reason)
+        reason = self._policy("free").get(name)
+        return None if reason is None or self.legal(method, name) else str(reason)
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""

@@ -8,6 +8,7 @@ import cases_best
 import cases_clusters
 import cases_data
 import cases_evaluation
+import cases_extras
 import cases_method
 import cases_names
 import cases_numerics
@@ -38,5 +39,6 @@ CASES: tuple[Case, ...] = (
     *cases_adapted.CASES,
     *cases_sweep.CASES,
     *cases_tuned.CASES,
+    *cases_extras.CASES,
 )
 SYNTAX = cases_syntax.CASES

@@ -2,7 +2,8 @@
 
 JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
-the name and message of the exception by which the library refuses it. What else goes wrong ends the program, and the
+the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
+raises. What else goes wrong ends the program, and the
 last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
 """
 
@@ -72,6 +73,29 @@ def error(model_type: str, attention: str) -> float | str:
     return largest
 
 
+POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+"""The names that configurations have for the length of their context."""
+
+
+def ends(model_type: str) -> bool:
+    """Whether a row longer than the configuration's context raises, where one of just that length does not."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = tiny_models.config(model_type)
+    for name in (one for one in POSITIONS if hasattr(config, one)):
+        setattr(config, name, 64)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        model(input_ids=torch.full((1, 64), 3), use_cache=False)
+        try:
+            model(input_ids=torch.full((1, 65), 3), use_cache=False)
+        except (IndexError, RuntimeError):
+            return True
+    return False
+
+
 def flags(model_type: str) -> dict[str, bool]:
     """What the class of the causal language model declares, and whether the family has one that gives scores."""
     import transformers
@@ -102,7 +126,8 @@ def main() -> None:
             out[model_type] = {"known": False}
             continue
         print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
-        out[model_type] = {"known": True, **flags(model_type), "errors": {one: error(model_type, one) for one in NAMES}}
+        errors = {one: error(model_type, one) for one in NAMES}
+        out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type)}
     print(json.dumps(out))
 
 

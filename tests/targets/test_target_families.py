@@ -11,6 +11,7 @@ import pytest
 from test_target_classes import interpreter
 
 from xpc.compiler import registry, targets
+from xpc.compiler.rules.attention import FIXED_POSITIONS
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +88,12 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     assert set(facts["flash_mixes"]) <= mixed
     for family, found in known(name).items():
         assert family in mixed or _number(found["errors"]["flash2"]) < EXACT, (family, found["errors"]["flash2"])
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> None:
+    ending = {family for family, found in known(name).items() if found["ends"]}
+    assert ending == set(FIXED_POSITIONS) & set(known(name))
 
 
 def _number(error: float | str) -> float:

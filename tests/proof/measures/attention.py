@@ -44,6 +44,17 @@ def past(scene: Any) -> dict[str, Any]:
     return {"beyond": length > limit, "finite": bool(loss.isfinite())}
 
 
+def one_more(scene: Any) -> dict[str, Any]:
+    """A row that passes the tiny model's context by as many tokens as the spec's rows pass that of its model."""
+    import torch
+
+    limit = scene.model.config.max_position_embeddings
+    length = limit + scene.plan["run"]["seq"] - 1024
+    with torch.no_grad():
+        scores = scene.model(input_ids=torch.full((1, length), 3)).logits
+    return {"tokens": scores.shape[1]}
+
+
 def dispatch(scene: Any) -> dict[str, Any]:
     """transformers' check of a flash version against the model's configuration, as if its package were installed."""
     with open(os.path.join(scene.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:

@@ -40,3 +40,19 @@ def smoothed(scene: Any) -> dict[str, Any]:
     """The gradient's norm of the first step by the accumulation, against that of a step of one micro-batch."""
     logged = [one["grad_norm"] for one in scene.trainer.state.log_history if "grad_norm" in one]
     return {"norm": float(logged[0]), "accumulation": scene.args.gradient_accumulation_steps}
+
+
+def liger_scores(scene: Any) -> dict[str, Any]:
+    """The answer of a reward model that Liger has patched where the bundle asks for it, as transformers has it patched.
+
+    The layers' kernels, which need a GPU, stay off; the forward pass with the fused loss is what is looked at.
+    """
+    import torch
+
+    if scene.plan["arguments"]["use_liger_kernel"]:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=scene.model, rope=False, rms_norm=False, swiglu=False)
+    with torch.no_grad():
+        scores = scene.model(input_ids=torch.tensor([[3, 4, 5]])).logits
+    return {"scores": list(scores.shape)}

@@ -1,0 +1,123 @@
+"""Proofs of what an escape may hold: the range of its numbers, and arguments that meet another setting."""
+
+from __future__ import annotations
+
+from cases_data import extra
+from cases_strategy import zero
+from prove import Proof
+
+OLD = "target trl-0.18"
+EVERY_STEP = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 2}
+
+
+def small(*more: str, method: str = "", on: str = "infinity-instruct", hardware: str = "cpu", strategy: str = "ddp",
+          batch: str = "gbs=4 micro=2") -> str:  # fmt: skip
+    """A spec of the CPU, of two steps."""
+    head = f"xpc 1\ntrain qwen2.5-3b on {on} for 2 steps\nhardware {hardware}\nstrategy {strategy}\nprecision fp32\n"
+    lines = [f"batch {batch}", *([f"method {method}"] if method else []), *more, 'save "out/run" every=never']
+    return head + "\n".join(lines) + "\n"
+
+
+PAIRS = {"on": "ultrafeedback-binarized"}
+ONLINE = {"on": "deepmath-103k", "batch": "gbs=4 micro=2"}
+GRPO = "grpo(rewards=[accuracy], generations=2, max_completion=8{})"
+STATIC = extra("ddp_static_graph = true")
+FUSED = extra("use_liger_loss = true")
+HPZ = zero("zero_hpz_partition_size = 2")
+
+
+def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
+           steps: bool = False, variant: str = "", **said: object) -> Proof:  # fmt: skip
+    """A number of `extra trl` that the compiler refuses, on top of a spec that has none."""
+    lines = (*more, OLD) if old else more
+    base = legal or small(*lines)
+    at = "load" if steps or "expect" in said else said.pop("at", "train")
+    measure = "numbers.step" if steps or "expect" in said else ""
+    return Proof("numbers", "XP104", at=str(at), text=base + extra(f"{name} = {value}") + "\n", legal=base, onto="legal",
+                 arguments={name: value}, common=common or {}, measure=measure,
+                 variant="-".join(part for part in (name, variant, "0.18" if old else "") if part), **said)  # type: ignore[arg-type]  # fmt: skip
+
+
+BOTH = tuple(
+    proof
+    for old in (False, True)
+    for proof in (
+        number("torch_empty_cache_steps", 0, old=old, at="config", raises="ValueError", match="bigger than 0"),
+        number("pad_to_multiple_of", 0, old=old, raises="ZeroDivisionError", match="modulo by zero"),
+        number("pad_to_multiple_of", -8, old=old, raises="RuntimeError", match="must match the existing size",
+               variant="below"),
+        number("eval_accumulation_steps", 0, old=old, common=EVERY_STEP, steps=True, raises="ZeroDivisionError",
+               match="modulo by zero"),
+        number("discopop_tau", 0.0, legal=small(*([OLD] if old else []), method="dpo(loss=discopop)", **PAIRS), old=old,
+               expect=lambda seen: seen["weights"] > 0),
+        number("label_smoothing_factor", 1e30, old=old, expect={"moved": False}),
+    )
+)  # fmt: skip
+
+RANGES: tuple[Proof, ...] = (
+    *BOTH,
+    number("data_seed", 2**64, raises="ValueError", match="Overflow", at="train"),
+    number("past_index", 7, old=True, raises="IndexError", match="out of range"),
+    number("label_pad_token_id", -1, legal=small(OLD, method="orpo", **PAIRS), old=True, steps=True,
+           raises="IndexError", match="out of bounds"),
+    number("f_alpha_divergence_coef", 0.0, legal=small(OLD, extra('f_divergence_type = "alpha_divergence"'), method="dpo", **PAIRS),
+           old=True, expect=lambda seen: seen["weights"] > 0),
+    number("max_completion_length", 0, legal=small(OLD, method="dpo", **PAIRS), old=True, raises="RuntimeError",
+           match="scalar types"),
+    number("precompute_ref_batch_size", -1, legal=small(method="dpo(precompute)", **PAIRS), raises="ValueError",
+           match="batch_size should be a positive", at="init"),
+    number("top_entropy_quantile", -0.5, legal=small(method=GRPO.format(""), **ONLINE), raises="RuntimeError",
+           match="quantile"),
+    number("sapo_temperature_neg", 0.0, legal=small(method=GRPO.format(", loss=sapo"), **ONLINE), raises="RuntimeError",
+           match="probability tensor contains"),
+    number("num_generations_eval", -1, legal=small(method=GRPO.format(""), **ONLINE), common=EVERY_STEP, steps=True,
+           raises="ValueError", match="should return >= 0"),
+    Proof("numbers", "XP104", case="XP104-generation-cache", at="init", onto="legal",
+          legal=small(OLD, method=GRPO.format(""), **ONLINE), arguments={"cache_implementation": "nope"},
+          raises="ValueError", match="cache_implementation", variant="cache"),
+)  # fmt: skip
+
+MEETING: tuple[Proof, ...] = (
+    Proof("L13", "XP274", at="load", measure="numbers.step", common=EVERY_STEP, raises="AttributeError", match="logits",
+          text=small(OLD, "data(holdout=5%)", "eval(every=1)", extra("jit_mode_eval = true")),
+          legal=small(OLD, "data(holdout=5%)", "eval(every=1)")),
+    Proof("L12", "XP277", at="load", measure="numbers.step", raises="IndexError", match="index out of range",
+          text=small(OLD, extra("padding_value = 151936"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
+    Proof("L11", "XP319", case="XP319-no-positions", at="load", measure="attention.one_more", raises="IndexError",
+          match="out of range", variant="no-positions"),
+    Proof("L10", "XP476", at="load", raises="AssertionError", match="not divisible",
+          text=small(HPZ, hardware="3 x cpu", strategy="zero3", batch="gbs=6 micro=2"),
+          legal=small(HPZ, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
+    Proof("L10", "XP478", at="load", measure="numbers.step", expect=lambda seen: seen["weights"] > 0,
+          text=small(HPZ, OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
+          legal=small(OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
+    Proof("L13", "XP275", at="train", raises="AssertionError", match="CUDA",
+          text=small(extra('cache_implementation = "offloaded"'), method=GRPO.format(""), **ONLINE),
+          legal=small(method=GRPO.format(""), **ONLINE)),
+    Proof("L07", "XP477", at="train", raises="RuntimeError", match="expect_autograd_hooks_",
+          text=small(STATIC, hardware="2 x cpu", batch="gbs=8 micro=2"),
+          legal=small(STATIC, hardware="2 x cpu", batch="gbs=4 micro=2")),
+    Proof("L08", "XP690", at="load", measure="online.solved", raises="TypeError", match="solution",
+          text=small(extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
+          legal=small(method=GRPO.format(""), **ONLINE)),
+    Proof("L08", "XP690", at="load", measure="online.solved", raises="TypeError", match="solution", variant="0.18",
+          text=small(OLD, extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
+          legal=small(OLD, method=GRPO.format(""), **ONLINE)),
+    Proof("L09", "XP691", at="init", measure="losses.gradient", expect={"moves": False},
+          text=small(method="dpo(loss=[sigmoid(weight=0), sft(weight=0)])", **PAIRS),
+          legal=small(method="dpo(loss=[sigmoid(weight=1), sft(weight=0)])", **PAIRS)),
+    Proof("L06", "XP692", at="load", measure="kernels.liger_scores", raises="AttributeError", match="lm_head",
+          legal=small(OLD, method="reward", **PAIRS), text=small(OLD, "memory(liger)", method="reward", **PAIRS)),
+    Proof("L17", "XP693", at="train", eager=True, raises="AttributeError", match="DistributedDataParallel",
+          text=small(OLD, FUSED, method="kto", hardware="2 x cpu", **PAIRS),
+          legal=small(OLD, FUSED, method="kto", **PAIRS)),
+    Proof("L17", "XP693", at="init", raises="ValueError", match="Peft", variant="adapters",
+          text=small(OLD, FUSED, "lora", method="kto", **PAIRS), legal=small(OLD, FUSED, method="kto", **PAIRS)),
+    Proof("L17", "XP693", at="train", eager=True, raises="RuntimeError", match="", variant="zero3",
+          text=small(OLD, FUSED, method="kto", strategy="zero3", **PAIRS),
+          legal=small(OLD, FUSED, method="kto", strategy="zero2", **PAIRS)),
+    Proof("L", "XP694", at="load", measure="numbers.step", expect={"moved": False},
+          text=small(OLD, extra("ld_alpha = 0.5"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
+)  # fmt: skip
+
+PROOFS: tuple[Proof, ...] = (*RANGES, *MEETING)
