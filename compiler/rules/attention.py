@@ -123,8 +123,8 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
     A family that looks positions up in a table (gpt2, opt, gptj, mpt and others) has none beyond it and ends with an
     IndexError at the first longer row: that is an error, and so is a row that `pad_to_multiple_of` makes longer.
-    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each such family of
-    transformers 5.23 and 4.52 with a row longer than its table).
+    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each such family
+    of transformers 5.23 and 4.52 with a row longer than its table).
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:
