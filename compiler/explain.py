@@ -64,7 +64,8 @@ def _behind(code: str) -> str:
 def _setting(row: Setting) -> str:
     lines = [f"{row.path}: {row.doc}"]
     if row.choices:
-        lines.append("  one of   " + ", ".join(row.choices))
+        or_file = " or file(...)" if row.kind.name == "template" else ""
+        lines.append("  one of   " + ", ".join(row.choices) + or_file)
     elif row.kind.phrase:
         lines.append(f"  takes    {row.kind.phrase}")
     if row.default is not None and not row.pending:

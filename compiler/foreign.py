@@ -296,6 +296,18 @@ CHOICES: dict[str, dict[str, str]] = {
         "global_tokens": "global; token; all tokens; true; tokens",
         "local_tokens": "local; device; false; rank",
     },
+    "model.chat_template": {
+        "chatml": "chat ml; openai; im start",
+        "qwen2.5": "qwen; qwen2; qwen 25; qwen25",
+        "qwen3": "qwen 3; qwen3 thinking",
+        "llama3": "llama 3; llama",
+        "llama3.1": "llama 31; llama31; llama 32; llama32; llama3.2; llama3.3; llama33",
+        "gemma": "gemma2; gemma 2",
+        "gemma3": "gemma 3; gemma3n",
+        "mistral": "mistral instruct; mistral v2; mixtral",
+        "phi3": "phi; phi 3; phi 35; phi3.5",
+        "vicuna": "vicuna v1.1",
+    },
     "data.format": {
         "messages": "chatml; openai; chat; conversational; chat template",
         "conversations": "sharegpt; vicuna; from value",

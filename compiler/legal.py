@@ -9,7 +9,7 @@ from xpc.grammar.tree import Call, Number, Ref, String, Value
 
 YES, NO = ("yes", "on", "1", "enabled", "enable", "y", "t"), ("no", "off", "0", "disabled", "disable", "none", "n", "f")
 NUMBERS = ("int", "tokens", "real", "steps_or_share", "real_or_share", "every", "rows_or_share")
-NAMED = ("text", "file", "text_or_file", "name", "repository", "names", "tasks", "weighted", "targets")
+NAMED = ("text", "file", "template", "text_or_file", "name", "repository", "names", "tasks", "weighted", "targets")
 """Kinds whose example stands for something that only the author knows."""
 
 
@@ -33,9 +33,18 @@ def _meant(row: Setting, node: Value, typed: str) -> str | None:
         return plain
     if kind in ("text", "path", "name", "text_or_file") and isinstance(node, Ref | Number):
         return f'"{typed}"'
-    if kind == "file" and isinstance(node, String):
+    if kind == "template" and isinstance(node, String) and plain in row.choices:
+        return plain
+    if kind in ("file", "template") and isinstance(node, String):
         return f"file({typed})"
-    if kind == "file" and isinstance(node, Call) and len(node.args) == 1 and isinstance(node.args[0], Ref):
+    if kind in ("file", "template") and isinstance(node, Ref):
+        return f'file("{typed}")'
+    if (
+        kind in ("file", "template")
+        and isinstance(node, Call)
+        and len(node.args) == 1
+        and isinstance(node.args[0], Ref)
+    ):
         return f'file("{node.args[0].name}")'
     if kind in ("names", "tasks") and isinstance(node, Ref | String):
         return f"[{typed}]"

@@ -48,6 +48,7 @@ def reference() -> str:
 
 def _row(row: Setting) -> str:
     takes = ", ".join(f"`{choice}`" for choice in row.choices) if row.choices else row.kind.phrase
+    takes += f", or {k.FILE.phrase}" if row.kind is k.TEMPLATE else ""
     default = "" if row.default is None else f"`{show(row, row.default)}`"
     name = f"`{row.path}`" if row.kind is not k.BLOCK else f"`{row.path} {{ }}`"
     doc = f"{row.doc}; *later*" if row.pending else row.doc

@@ -156,6 +156,12 @@ class _Resolver:
         """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
         for path in ("model.chat_template", "data.system"):
             value = self.values.get(path)
+            if value is not None and path == "model.chat_template" and isinstance(value.value, str):
+                from xpc.compiler import templates
+
+                inside = f"files/{value.value}.jinja"
+                self.bundled[inside] = templates.text(value.value)
+                self.values[path] = Value(inside, value.origin)
             if value is None or not isinstance(value.value, String):
                 continue
             read = self._read(path, value.value)

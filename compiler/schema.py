@@ -28,6 +28,11 @@ REWARDS = (
 """Reward functions that the runtime has by name: those of Open-R1 that execute no code."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Those that compare with a solution by math-verify."""
+TEMPLATES = (
+    "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
+    "zephyr", "vicuna",
+)  # fmt: skip
+"""Chat templates that a bundle can have by name (compiler/templates), each with its answers marked for the loss."""
 LATER = "reserved by the language; this version does not compile it"
 
 MAX_PROCESSES = 1024
@@ -49,7 +54,8 @@ TABLE: tuple[Setting, ...] = (
     # model
     Setting("model.attn", k.CHOICE, "attention implementation",
             choices=("flash2", "flash3", "sdpa", "eager", "flex")),
-    Setting("model.chat_template", k.FILE, "Jinja chat template that replaces the tokenizer's own"),
+    Setting("model.chat_template", k.TEMPLATE, "chat template that replaces the tokenizer's own: a built-in one by its "
+            "name, or a Jinja file", choices=TEMPLATES, bare=False),
     Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
     Setting("model.pad", k.TEXT, "padding token; must be in the vocabulary", args=("pad_token",)),
     Setting("model.tokens", k.NAMES, "tokens that are added to the vocabulary", inner=True),

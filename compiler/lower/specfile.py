@@ -6,6 +6,7 @@ from xpc.compiler import kinds as k
 from xpc.compiler.kinds import Amount, Weighted
 from xpc.compiler.schema import ADAPTERS, TABLE, Setting
 from xpc.compiler.spec import DataSource, EvalSet, Spec
+from xpc.compiler.templates import built_in
 
 STRUCTURAL = ("train.epochs", "train.steps")
 
@@ -158,7 +159,9 @@ def _ref(source: DataSource) -> str:
 
 def show(row: Setting, value: object) -> str:
     """A value as it is typed."""
-    if row.kind in (k.FILE,):
+    if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
+        return str(built_in(str(value)))
+    if row.kind in (k.FILE, k.TEMPLATE):
         return f"file({quoted(str(value))})"
     if isinstance(value, Amount):
         return _amount(value)

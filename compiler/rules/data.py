@@ -80,10 +80,12 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         return
     source = next((one for one in spec.sources if one.shape in CONVERSATIONS), None)
     if source is not None:
+        from xpc.compiler.templates import advice  # only a wrong spec pays for it
+
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, and the data is conversations",
-            'name a template of your own: `chat_template = file("chatml.jinja")`',
+            advice(spec),
             (source.label,),
         )
 

@@ -1,9 +1,8 @@
-"""Templates, prompts and tokens against the data and the model's vocabulary (XP557 to XP560)."""
+"""Templates, prompts and tokens against the data and the model's vocabulary (XP557 to XP560, XP567)."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
 from xpc.compiler import rows
@@ -62,31 +61,72 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
             )
 
 
+def _has(vocabulary: bytes, token: str) -> bool:
+    return any(json.dumps(token, ensure_ascii=ascii).encode() in vocabulary for ascii in (True, False))
+
+
 @rule("XP560", "template-token-not-in-vocabulary", "warning")
 def template_token(spec: Spec) -> Iterator[Finding]:
     """A control token of a chat template that the tokenizer does not know is cut into pieces like any text.
 
     Today, silently: the model learns several tokens where one was meant, and nothing stops it there. Of a local model
-    its tokenizer.json is read. Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
+    its tokenizer.json is read; of a registered one it is known whether it has the tokens of ChatML, Llama 3, Gemma and
+    Phi 3. Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
     """
-    name, known = spec.get("model.chat_template"), spec.model.vocabulary
-    if not isinstance(name, str) or known is None:
+    name = spec.get("model.chat_template")
+    if not isinstance(name, str):
         return
-    text = spec.bundled.get(name, b"").decode("utf-8", "replace")
-    written = dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>", text))
-    unknown = [token for token in written if token not in spec.names("model.tokens") and not _has(known, token)]
-    if unknown:
-        listed = ", ".join(f"`{token[:40]}`" for token in unknown[:4])
+    from xpc.compiler import templates
+
+    new = templates.unknown(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
+    if new:
+        listed = ", ".join(f"`{token[:40]}`" for token in new[:4])
+        own = templates.native(spec.model.name)
+        other = f", or write `chat_template = {own}`, the template of its family" if own else ""
         yield Finding(
             spec.place("model.chat_template", listed.replace("`", "")),
             f"the chat template writes {listed}, which {spec.model.name} has no token for",
-            "use the tokens of the model's own tokenizer.json",
+            f"add them to the vocabulary: {templates.adding(new[:8])}{other}",
             (spec.model.label,),
         )
 
 
-def _has(vocabulary: bytes, token: str) -> bool:
-    return any(json.dumps(token, ensure_ascii=ascii).encode() in vocabulary for ascii in (True, False))
+@rule("XP567", "no-place-for-a-system-prompt")
+def no_system(spec: Spec) -> Iterator[Finding]:
+    """The templates of Gemma, Gemma 2 and Mistral have no place for a system prompt, and raise an exception for one.
+
+    Of the rows, the beginning of a local file is looked at. Today: jinja2's TemplateError ("System role not supported")
+    while the data is tokenized. Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); executed.
+    """
+    from xpc.compiler import templates
+
+    name = spec.get("model.chat_template")
+    if name is None:
+        own = templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
+        used, place = own if own == "gemma" else None, spec.model.label
+    else:
+        used, place = templates.built_in(str(name)), spec.place("model.chat_template")
+    if used not in templates.NO_SYSTEM:
+        return
+    talks = [source for source in spec.sources if rows.conversational(source)]
+    if talks and spec.get("data.system") is not None:
+        yield Finding(
+            spec.place("data.system", "has no place"),
+            f"the template {used} takes no system prompt",
+            "leave `system` out, or write `chat_template = chatml`",
+            (place,),
+        )
+        return
+    for source in talks:
+        for number, row in enumerate(rows.stored(source).rows):
+            if any("system" in (turn.get("role"), turn.get("from")) for turn in rows.turns(source, row)):
+                yield Finding(
+                    source.label,
+                    f"row {number} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
+                    "put it into the first question (rows are counted from 0), or write `chat_template = chatml`",
+                    (place,),
+                )
+                return
 
 
 RULES = (
@@ -94,4 +134,5 @@ RULES = (
     template_never_used,
     token_not_in_vocabulary,
     template_token,
+    no_system,
 )

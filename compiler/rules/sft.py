@@ -68,11 +68,15 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     else:
         unmarked, place = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED), spec.model.label
     if unmarked:
+        from xpc.compiler.templates import native
+
+        name = native(spec.model.name)
+        family = f"write `chat_template = {name}`, which is its family's with the marks, or " if name else ""
         yield Finding(
             evolve(place, text="has no {% generation %} marks"),
             "`assistant_only` needs a template that marks the assistant's turns",
-            "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own "
-            '(`chat_template = file("chatml.jinja")`)',
+            family
+            + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
             (spec.label("method.assistant_only", "asked for here"),),
         )
 

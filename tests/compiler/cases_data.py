@@ -53,6 +53,17 @@ def extra(*lines: str) -> str:
     return "\n".join(["extra trl {", *(f"  {line}" for line in lines), "}"])
 
 
+LARGE = {"strategy": "zero3", "batch": "gbs=128 micro=1"}
+SYSTEM_ROW = (
+    '{"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "2?"}, '
+    '{"role": "assistant", "content": "4"}]}\n'
+)
+
+
+def on_gemma(*more: str, data: str = "capybara") -> str:
+    return spec("model(attn=eager)", *more, train=trained(f"gemma-2-2b-it on {data}"), batch="gbs=128 micro=1")
+
+
 DATA = (
     Case("XP501", spec("eval(every=epoch)"), spec("eval(every=epoch)", "data(holdout=5%)")),
     Case("XP502", spec("data(holdout=5%)"), spec("data(holdout=5%)", "eval(every=epoch)")),
@@ -71,6 +82,12 @@ DATA = (
         variant="grpo",
     ),
     Case("XP505", spec(train=trained("gpt2 on infinity-instruct")), spec(train=trained("gpt2 on alpaca"))),
+    Case(
+        "XP505",
+        spec(train=trained("llama-3.1-8b on infinity-instruct"), **LARGE),
+        spec("model(chat_template=llama3.1)", train=trained("llama-3.1-8b on infinity-instruct"), **LARGE),
+        variant="family",
+    ),
     Case(
         "XP505",
         spec(**ON_TINY),
@@ -193,6 +210,24 @@ DATA = (
         spec('model(chat_template=file("foreign.jinja"))', **ON_TINY),
         spec('model(chat_template=file("own.jinja"))', **ON_TINY),
         {**TINY, "foreign.jinja": "<|assistant|>" + PLAIN, "own.jinja": "<|im_start|>" + PLAIN},
+    ),
+    Case(
+        "XP560",
+        spec("model(chat_template=chatml)", train=trained("llama-3.1-8b on infinity-instruct"), **LARGE),
+        spec("model(chat_template=llama3.1)", train=trained("llama-3.1-8b on infinity-instruct"), **LARGE),
+        variant="registered",
+    ),
+    Case(
+        "XP567",
+        on_gemma("model(chat_template=gemma)", 'data(system="Be brief.")'),
+        on_gemma("model(chat_template=gemma3)", 'data(system="Be brief.")'),
+    ),
+    Case(
+        "XP567",
+        on_gemma(data='"rows.jsonl"'),
+        on_gemma("model(chat_template=gemma3)", data='"rows.jsonl"'),
+        {"rows.jsonl": SYSTEM_ROW * 200},
+        variant="rows",
     ),
 )
 

@@ -42,3 +42,14 @@ def pieces(scene: Any) -> dict[str, Any]:
     """How many tokens a control token of the template becomes, at most."""
     found = re.findall(r"<\|[^|]+\|>", _template(scene) or "")
     return {"most": max(len(scene.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
+
+
+def instructed(scene: Any) -> dict[str, Any]:
+    """A system prompt under the published template that the bundle's built-in one is called after."""
+    import trl
+
+    name = os.path.basename(scene.plan["tokenizer"]["chat_template"])
+    with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", name), encoding="utf-8") as handle:
+        scene.tokenizer.chat_template = handle.read()
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2?"}]
+    return {"text": scene.tokenizer.apply_chat_template(turns, tokenize=False)}

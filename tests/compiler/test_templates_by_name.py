@@ -1,0 +1,141 @@
+"""`chat_template = chatml`: templates by name, what is said of a wrong one, and of tokens that a vocabulary has not."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from case_support import data, spec, trained
+from compile_support import CONFIG, checked, codes, errors, only, put, shown
+
+from xpc.compiler import registry, templates
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.schema import TEMPLATES
+
+SMALL = {"batch": "gbs=128 micro=1", "strategy": "zero3"}
+
+
+def chat(name: str, *more: str, on: str = "qwen2.5-3b") -> str:
+    return spec(f"model(chat_template={name})", *more, train=trained(f"{on} on infinity-instruct"), **SMALL)
+
+
+def test_the_list_is_the_folder():
+    files = {name.removesuffix(".jinja") for name in os.listdir(templates.FOLDER) if name.endswith(".jinja")}
+    assert files == set(TEMPLATES)
+    assert set(templates.NATIVE) <= files
+    assert set(templates.NO_SYSTEM) <= files
+
+
+def test_the_beginnings_are_those_of_registered_models():
+    names = registry.model_names()
+    for begins in (*templates.NATIVE.values(), *(lack for _, lack in templates.LACK)):
+        for one in begins:
+            assert any(name.startswith(one) for name in names), one
+    # No model lacks what its own family's template writes.
+    for name in names:
+        own = templates.native(name)
+        assert own is None or not templates.new_tokens(templates.text(own).decode(), name), name
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_name_puts_the_text_into_the_bundle(name, tmp_path):
+    files, found = compile_text(chat(name).encode(), "t.xp", Workspace(str(tmp_path)))
+    assert files is not None, shown(found)
+    inside = json.loads(files["trainer_args.json"])["tokenizer"]["chat_template"]
+    assert files[inside] == templates.text(name)
+    assert b"{%- generation -%}" in files[inside]
+    assert f"chat_template = {name}  #" in files["spec.xp"].decode()
+    again = check_text(files["spec.xp"], "spec.xp", Workspace(str(tmp_path)))
+    assert again.spec is not None
+    assert again.spec.get("model.chat_template") == inside
+
+
+def test_answers_alone_are_learned_under_a_name():
+    assert errors(checked(chat("llama3.1", "method sft(assistant_only)", on="llama-3.1-8b-instruct"))) == []
+    for name in TEMPLATES:
+        assert not {"XP506", "XP604"} & set(codes(checked(chat(name, "method sft(assistant_only)"))))
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [("chatlm", "chatml"), ("qwen", "qwen2.5"), ("llama", "llama3"), ("llama-3.1", "llama3.1"), ("gemma2", "gemma"),
+     ("phi_3", "phi3"), ('"chatml"', "chatml"), ("zephir", "zephyr")],
+)  # fmt: skip
+def test_a_name_that_is_none(typed, right):
+    found = checked(chat(typed))
+    (one,) = [each for each in found.problems if each.severity == "error"]
+    assert f"`{right}`" in one.help or f"`chat_template = {right}`" in one.help
+    assert [edit.text for edit in one.edits] == [right]
+
+
+@pytest.mark.parametrize("typed", ['"own.jinja"', "own.jinja", "folder/own.jinja", "file(own.jinja)"])
+def test_a_file_is_written_as_one(typed):
+    one = only(checked(chat(typed)), "XP104")
+    assert 'chat_template = file("' in one.help
+    assert "own.jinja" in one.help
+
+
+def test_nothing_near_lists_them_all():
+    assert all(name in only(checked(chat("nonesuch")), "XP106").help for name in TEMPLATES)
+
+
+def test_tokens_that_are_new_are_told_and_can_be_added():
+    one = only(checked(chat("chatml", on="llama-3.1-8b")), "XP560")
+    assert one.severity == "warning"
+    assert '`tokens = ["<|im_start|>", "<|im_end|>"]`' in one.help
+    assert "`chat_template = llama3.1`" in one.help
+    added = 'model(chat_template=chatml, tokens=["<|im_start|>", "<|im_end|>"])'
+    found = checked(spec(added, train=trained("llama-3.1-8b on infinity-instruct"), **SMALL))
+    assert "XP560" not in codes(found)
+    for model, name in (
+        ("qwen2.5-3b", "chatml"),
+        ("llama-3.1-8b", "llama3"),
+        ("gemma-2-2b", "gemma"),
+        ("gpt2", "zephyr"),
+    ):
+        assert "XP560" not in codes(checked(chat(name, on=model)))
+
+
+def test_a_local_vocabulary_is_read(tmp_path):
+    tokens = '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}'
+    place = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
+    on_tiny = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
+    # Zephyr's roles are words in angle brackets, and no tokens.
+    for name, new in (("chatml", False), ("llama3", True), ("gemma3", True), ("zephyr", False)):
+        assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), place))) == new, name
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("llama-3.1-8b", "llama3.1"), ("llama-3-8b", "llama3"), ("gemma-2-2b", "gemma"), ("mistral-7b-v0.3", "mistral"),
+     ("smollm2-360m", "smollm2")],
+)  # fmt: skip
+def test_a_base_model_is_offered_the_template_of_its_family(model, name):
+    one = only(checked(spec(train=trained(f"{model} on infinity-instruct"), **SMALL)), "XP505")
+    assert one.help == f"write `chat_template = {name}`, the template of its family"
+
+
+def test_another_base_model_is_told_that_the_tokens_are_new():
+    one = only(checked(spec(train=trained("gpt2 on infinity-instruct"))), "XP505")
+    assert "`chat_template = chatml`" in one.help
+    assert '`tokens = ["<|im_start|>", "<|im_end|>"]`' in one.help
+    assert "new to its vocabulary" in one.help
+
+
+def test_a_sweep_of_templates():
+    found = checked(chat("chatml") + "sweep { model.chat_template = [qwen2.5, zephyr] }\n")
+    assert errors(found) == [], shown(found)
+    assert {one.spec.get("model.chat_template") for one in found.members} == {
+        "files/qwen2.5.jinja",
+        "files/zephyr.jinja",
+    }
+
+
+def test_a_system_prompt_needs_a_place():
+    block = data('system = "Be brief."')
+    for name in TEMPLATES:
+        assert ("XP567" in codes(checked(chat(name, block)))) == (name in templates.NO_SYSTEM), name
+    eager = spec("model(attn=eager)", block, train=trained("gemma-2-2b-it on infinity-instruct"), **SMALL)
+    assert "XP567" in codes(checked(eager))
