@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 
+from xpc.compiler.atomic import recover, replace_folder
 from xpc.compiler.lower import EXECUTABLE
+from xpc.compiler.lower.manifest import sealed
 
 IGNORED = "__pycache__"
-"""A run leaves compiled modules beside the trainer; they are nobody's work."""
+MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
 """Folders of a sweep's members that hold the same: each file is on the disk once, and every member has a link to it."""
 
@@ -24,40 +24,31 @@ class BundleError(Exception):
 def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | None:
     """Write the files of a bundle, or of a sweep's folder, to the directory `out`; returns where what stood there went.
 
-    An `out` that is not a bundle, or a bundle with files that the compiler did not write, raises BundleError; with
+    An `out` that is not a bundle, or a bundle that holds what the compiler did not write, raises BundleError; with
     `force` it is moved aside, complete, to the first free `out.before-N`. A process that dies on the way leaves the old
-    directory or the new one, and at most a hidden temporary folder beside it.
+    directory or the new one, and at most a hidden folder beside it, which the next write clears away.
     """
-    target = os.path.realpath(out)
-    parent = os.path.dirname(target)
     try:
+        target = os.path.realpath(out)
+        recover(target, _kept)
         foreign = _foreign(target)
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")
-        os.makedirs(parent, exist_ok=True)
-        temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:40]}.", dir=parent)
-        try:
-            _fill(temporary, files)
-            return _swap(temporary, target, aside=bool(foreign))
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        return replace_folder(target, lambda folder: _fill(folder, files), _foreign, aside=bool(foreign))
     except OSError as error:
         raise BundleError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
 def _fill(folder: str, files: Mapping[str, bytes]) -> None:
-    os.chmod(folder, 0o755)
-    made: set[str] = set()
+    """Write the files below an empty folder. Modes are stated one by one: the umask of a user decides none."""
+    made: set[str] = {folder}
     there: dict[tuple[str, bytes], str] = {}
     for name, data in files.items():
         if os.path.isabs(name) or ".." in name.split("/"):
             raise BundleError(f"{name} would lie outside of the bundle")
         path = os.path.join(folder, name)
-        parent = os.path.dirname(path)
-        if parent not in made:
-            os.makedirs(parent, mode=0o755, exist_ok=True)
-            made.add(parent)
+        _make(os.path.dirname(path), made)
         own = name.split("/", 2)[2] if name.startswith("members/") else ""
         if own.startswith(SHARED):
             first = there.setdefault((own, data), path)
@@ -66,6 +57,14 @@ def _fill(folder: str, files: Mapping[str, bytes]) -> None:
         with open(path, "wb") as handle:
             handle.write(data)
         os.chmod(path, 0o755 if (own or name) in EXECUTABLE else 0o644)
+
+
+def _make(folder: str, made: set[str]) -> None:
+    if folder not in made:
+        _make(os.path.dirname(folder), made)
+        os.mkdir(folder)
+        os.chmod(folder, 0o755)
+        made.add(folder)
 
 
 def _linked(first: str, path: str) -> bool:
@@ -77,32 +76,9 @@ def _linked(first: str, path: str) -> bool:
     return True
 
 
-def _swap(temporary: str, target: str, aside: bool) -> str | None:
-    if not os.path.lexists(target):
-        os.rename(temporary, target)
-        return None
-    if aside:
-        number = 1
-        while os.path.lexists(f"{target}.before-{number}"):
-            number += 1
-        old = f"{target}.before-{number}"
-    else:
-        old = tempfile.mkdtemp(prefix=f".{os.path.basename(target)[:40]}.old.", dir=os.path.dirname(target)) + "/bundle"
-    try:
-        os.rename(target, old)
-        try:
-            os.rename(temporary, target)
-        except BaseException:
-            os.rename(old, target)
-            raise
-    except BaseException:
-        if not aside and not os.path.lexists(old):
-            os.rmdir(os.path.dirname(old))
-        raise
-    if aside:
-        return old
-    shutil.rmtree(os.path.dirname(old), ignore_errors=True)
-    return None
+def _kept(target: str) -> bool:
+    """Whether what a killed process left holds more than the compiler wrote. One that was never finished does not."""
+    return _digests(target) is not None and bool(_foreign(target))
 
 
 def _foreign(target: str) -> str:
@@ -111,24 +87,28 @@ def _foreign(target: str) -> str:
         return ""
     if not os.path.isdir(target):
         return "is a file"
-    names = sorted(os.listdir(target))
-    if not names:
+    if not os.listdir(target):
         return ""
     known = _digests(target)
     if known is None:
         return "is not a bundle of xpc"
     read: dict[tuple[int, int], str] = {}
-    for folder, folders, inside in os.walk(target):
-        folders[:] = sorted(name for name in folders if name != IGNORED)
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in sorted([*inside, *links]):
+    parents = {name[:at] for name in known for at, c in enumerate(name) if c == "/"}
+    for folder, folders, inside in os.walk(target, onerror=_raise):
+        folders[:] = sorted(name for name in folders if not _compiled(os.path.join(folder, name)))
+        for name in sorted([*inside, *folders]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
-            if relative in ("bundle.toml", "sweep.toml") and relative not in known:
+            kind = os.lstat(path).st_mode
+            if stat.S_ISDIR(kind) and relative in parents:
+                continue
+            if relative in MANIFESTS and relative not in known:
+                if not _sealed(path):
+                    return f"holds {relative}, which was changed since the compiler wrote it, or is of an older xpc"
                 continue
             if relative not in known:
                 return f"holds {relative}, which the compiler did not write"
-            if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would be waited for, a device read for ever
+            if not stat.S_ISREG(kind):  # a pipe would be waited for, a device read for ever
                 return f"holds {relative}, which is no regular file"
             found = os.stat(path)
             if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
@@ -137,6 +117,27 @@ def _foreign(target: str) -> str:
             if read[found.st_dev, found.st_ino] != known[relative]:
                 return f"holds {relative}, which was changed since the compiler wrote it"
     return ""
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be listed may hold anything."""
+    raise error
+
+
+def _compiled(folder: str) -> bool:
+    """Whether a folder holds nothing but modules that a run compiled: they are nobody's work."""
+    if os.path.basename(folder) != IGNORED or os.path.islink(folder):
+        return False
+    with os.scandir(folder) as inside:
+        return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
+
+
+def _sealed(path: str) -> bool:
+    """Whether a table of ours is as it was written: its last line has the digest of those above."""
+    with open(path, "rb") as handle:
+        data = handle.read()
+    above = data[: data.rstrip(b"\n").rfind(b"\n") + 1]
+    return sealed(above) == data
 
 
 def _digests(target: str) -> dict[str, str] | None:

@@ -1,22 +1,42 @@
 """What `xpc check` printed for files that have not changed since: answered without importing the compiler.
 
-An entry holds the output, the exit status and every file that decided them, with its digest (a large data file: its
-size and time). The key holds the arguments, the working directory and the state of the installation, so that neither an
-upgrade nor an edit of the compiler can bring an old answer back. Nothing here is needed for a right answer: whatever
-goes wrong means that the check runs.
+An entry holds the output, the exit status and every file that decided them: where its name led to, and the digest of
+the bytes that were checked (a large data file: its size, times and inode when they were read). The key holds the
+arguments, the working directory and the state of the installation, so that neither an upgrade nor an edit of the
+compiler can bring an old answer back. Nothing here is needed for a right answer: whatever goes wrong means that the
+check runs.
+
+Entries lie in a folder that only the user can write to. It is held open while it is used, links that stand in its place
+or in it are not followed, and nothing is deleted there but entries.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
+import time
+from collections.abc import Mapping
 from hashlib import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LARGE = 2**20
 """Files above this size are recognised by size and time of change, bytes."""
 MOST = 256
 """Entries kept."""
+FORMAT = "2"
+RECENT = 2.0
+"""A large file that changed so many seconds ago may change again within one tick of the file system's clock."""
+GONE, FILE, FOLDER, OTHER, ANY, UNSURE = "", "file", "folder", "other", "*", "?"
+"""What may stand at a path, beside the digest of a file or the signature of a large one; ANY where only the way to it
+was looked at. An answer that depends on what is not sure is not kept."""
+
+Seen = tuple[str, str]
+"""Where a path led to, all links followed, and what was found there."""
 
 
 def folder() -> str | None:
@@ -28,8 +48,8 @@ def folder() -> str | None:
 
 
 def key(argv: list[str], terminal: bool) -> str:
-    """The name of the entry for a command line."""
-    parts = [sys.version, os.getcwd(), str(terminal), *argv, *_installation()]
+    """The name of the entry for a command line. Raises OSError where there is no working directory any more."""
+    parts = [FORMAT, sys.version, os.getcwd(), str(terminal), *argv, *_installation()]
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -45,60 +65,164 @@ def _installation() -> list[str]:
     return sorted(out)
 
 
-def state(path: str) -> str:
-    """What a file is now: a digest, a size and time, `folder`, or nothing."""
-    try:
-        stat = os.stat(path)
-        if os.path.isdir(path):
-            return "folder"
-        if stat.st_size > LARGE or not os.path.isfile(path):
-            return f"{stat.st_size}:{stat.st_mtime_ns}"
-        with open(path, "rb") as handle:
-            return sha256(handle.read()).hexdigest()
-    except (OSError, ValueError):
-        return ""
+def digest(data: bytes) -> str:
+    """The state of a file with these bytes."""
+    return "sha256:" + sha256(data).hexdigest()
 
 
-def _ours(where: str) -> bool:
-    """Whether nobody else can write into the folder: an entry is printed as it stands."""
-    try:
-        found = os.stat(where)
-    except OSError:
+def signature(found: os.stat_result) -> str:
+    """The state of a file that is too large to be read for a comparison."""
+    return f"stat:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_ino}:{found.st_dev}"
+
+
+def state(held: int, before: os.stat_result, data: bytes) -> str:
+    """The state of an open file, of which `data` was read from the beginning on. `before` is how it was before that."""
+    if before.st_size <= LARGE and len(data) <= LARGE:
+        return digest(data)
+    after = signature(os.fstat(held))
+    if after != signature(before) or time.time() - max(before.st_mtime, before.st_ctime) < RECENT:
+        return UNSURE
+    return after
+
+
+def joined(one: Seen, other: Seen) -> Seen:
+    """Two looks at one path in one check: what the closer one saw, if they can both be true."""
+    near, far = sorted((one, other), key=lambda seen: (seen[1] != ANY, seen[1] != FILE), reverse=True)
+    fits = far[1] in (near[1], ANY) or (far[1] == FILE and near[1].startswith(("sha256:", "stat:")))
+    return (near[0], near[1] if fits and near[0] == far[0] else UNSURE)
+
+
+def still(path: str, seen: Seen) -> bool:
+    """Whether a path leads where it led to, and to the same."""
+    real, before = seen
+    if os.path.realpath(path) != real:
         return False
-    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+    if before == ANY:
+        return True
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return before == GONE
+    if not stat.S_ISREG(found.st_mode):
+        return before == (FOLDER if stat.S_ISDIR(found.st_mode) else OTHER)
+    if before.startswith("stat:"):
+        return before == signature(found)
+    if not before.startswith("sha256:"):
+        return before == FILE
+    if found.st_size > LARGE:
+        return False
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as handle:
+        data: bytes | None = handle.read(LARGE + 1)
+    return data is not None and digest(data) == before
+
+
+def _held(make: bool = False) -> int | None:
+    """The folder of the entries, opened, or None where it is not the user's alone: an entry is printed as it stands.
+
+    The folders above `xpc` may be links, as people make them of `~/.cache`; `xpc` and `check` may not.
+    """
+    where = folder()
+    if where is None:
+        return None
+    base = os.path.dirname(os.path.dirname(where))
+    if make:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+    held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    for name in ("xpc", "check"):
+        if make:
+            try:  # noqa: SIM105 - importing contextlib costs more than looking an answer up
+                os.mkdir(name, 0o700, dir_fd=held)
+            except FileExistsError:
+                pass
+        above = held
+        try:
+            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        finally:
+            os.close(above)
+    if _ours(os.fstat(held)):
+        return held
+    os.close(held)
+    return None
+
+
+def _ours(found: os.stat_result) -> bool:
+    """Whether nobody else can write to it."""
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def lookup(name: str) -> tuple[str, int] | None:
     """Output and exit status of an entry whose files are as they were, or None."""
-    where = folder()
-    if where is None or not _ours(where):
-        return None
     try:
-        with open(os.path.join(where, name), encoding="utf-8") as handle:
-            entry = json.load(handle)
-        if all(state(path) == before for path, before in entry["files"].items()):
+        held = _held()
+        if held is None:
+            return None
+        try:
+            entry = _read(name, held)
+        finally:
+            os.close(held)
+        if all(still(path, (str(real), str(before))) for path, (real, before) in entry["files"].items()):
             return str(entry["output"]), int(entry["status"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
 
 
-def store(name: str, files: list[str], output: str, status: int) -> None:
-    """Keep an answer. A cache that cannot be written is no error."""
-    where = folder()
-    if where is None:
+def _read(name: str, folder: int) -> dict[str, Any]:
+    held = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(held, encoding="utf-8") as handle:
+        found = os.fstat(held)
+        if not stat.S_ISREG(found.st_mode) or not _ours(found):
+            raise ValueError("somebody else's")
+        table: dict[str, Any] = json.load(handle)
+        return table
+
+
+def store(name: str, files: Mapping[str, Seen], output: str, status: int) -> None:
+    """Keep an answer, for the files as they were read. A cache that cannot be written is no error."""
+    if any(before == UNSURE for _, before in files.values()):
         return
-    entry = {"files": {path: state(path) for path in files}, "output": output, "status": status}
+    text = json.dumps({"files": files, "output": output, "status": status})
     try:
-        os.makedirs(where, mode=0o700, exist_ok=True)
-        if not _ours(where):
+        held = _held(make=True)
+        if held is None:
             return
-        temporary = os.path.join(where, f"{name}.{os.getpid()}")
-        with open(temporary, "w", encoding="utf-8") as handle:
-            json.dump(entry, handle)
-        os.replace(temporary, os.path.join(where, name))
-        kept = sorted((entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(where))
-        for _, path in kept[:-MOST]:
-            os.unlink(path)
+        try:
+            _write(name, text, held)
+            _prune(held)
+        finally:
+            os.close(held)
     except (OSError, ValueError):
         pass
+
+
+def _write(name: str, text: str, folder: int) -> None:
+    temporary = f"{name}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with open(os.open(temporary, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as handle:
+            handle.write(text)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _remove(temporary, folder)  # half an entry, of this process or of a killed one with its number
+        raise
+
+
+def _remove(name: str, folder: int) -> None:
+    if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+
+
+def _prune(folder: int) -> None:
+    """Delete the oldest entries, and what killed processes left of some; nothing else, whatever it is doing there."""
+    with os.scandir(folder) as inside:
+        names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
+    if len(names) > MOST:
+        kept = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name) for name in names)
+        for _, name in kept[:-MOST]:
+            os.unlink(name, dir_fd=folder)
+
+
+def _is_entry(name: str) -> bool:
+    """Whether a name is one of ours: 64 hexadecimal digits, while it is written with the number of the process."""
+    hexadecimal, _, number = name.partition(".")
+    return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

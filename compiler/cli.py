@@ -10,11 +10,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from xpc.compiler.streams import Guarded, Unwritable, standard_input
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
+    from xpc.compiler.cache import Seen
     from xpc.compiler.files import Workspace
     from xpc.compiler.silence import Silenced
     from xpc.grammar.diagnostic import Diagnostic, Label
@@ -39,31 +42,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     gc.disable()  # a short process: collecting would cost more than it frees
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:  # closed by the caller: there is nobody to tell
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    try:
-        status = _cached_check(arguments) if arguments[:1] == ["check"] and "-" not in arguments else _run(arguments)
-        sys.stdout.flush()
-        return status
-    except UsageError as error:
-        _tell(f"xpc: {error}", sys.stderr)
-        return 2
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        if os.environ.get("XPC_DEBUG"):
-            raise
-        _tell(
-            f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and the "
-            "spec that did it belongs into a bug report",
-            sys.stderr,
-        )
+    with Guarded():
+        try:
+            try:
+                status = (
+                    _cached_check(arguments) if arguments[:1] == ["check"] and "-" not in arguments else _run(arguments)
+                )
+            except SystemExit as left:  # the help, or what is wrong with the options
+                status = int(left.code or 0)
+            sys.stdout.flush()
+            return status
+        except UsageError as error:
+            _tell(f"xpc: {error}", sys.stderr)
+        except Unwritable as error:
+            if str(error):
+                _tell(f"xpc: {error}", sys.stderr)
+        except KeyboardInterrupt:
+            return 130
+        except Exception as error:
+            if os.environ.get("XPC_DEBUG"):
+                raise
+            _tell(
+                f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and "
+                "the spec that did it belongs into a bug report",
+                sys.stderr,
+            )
         return 2
 
 
@@ -77,12 +80,15 @@ def _tell(line: str, to: TextIO) -> None:
 def _cached_check(arguments: list[str]) -> int:
     from xpc.compiler import cache
 
-    name = cache.key(arguments, _color())
+    try:
+        name = cache.key(arguments, _color())
+    except OSError:  # the working directory was deleted
+        return _run(arguments)
     answer = cache.lookup(name)
     if answer is not None:
         sys.stdout.write(answer[0])
         return answer[1]
-    seen: list[str] = []
+    seen: dict[str, cache.Seen] = {}
     output, status = _check(_parser().parse_args(arguments), seen)
     if status != 2:
         cache.store(name, seen, output, status)
@@ -102,7 +108,7 @@ def _run(arguments: list[str]) -> int:
             "import and doctor"
         )
     if options.command == "check":
-        output, status = _check(options, [])
+        output, status = _check(options, {})
         sys.stdout.write(output)
         return status
     if options.command == "compile":
@@ -155,28 +161,27 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
     Raises UsageError where it cannot be read.
     """
-    from xpc.compiler.files import Workspace
+    from xpc.compiler.files import Workspace, read_whole
 
     if path == "-":
-        return sys.stdin.buffer.read(MAX_SPEC + 1), "stdin.xp", Workspace(os.getcwd())
+        try:
+            return standard_input(MAX_SPEC), "stdin.xp", Workspace(os.path.abspath("."))
+        except OSError as error:
+            raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
     try:
-        if os.path.getsize(path) > MAX_SPEC:
-            raise UsageError(f"{path} is larger than {MAX_SPEC // 2**20} MiB")
-        with open(path, "rb") as handle:
-            data = handle.read(MAX_SPEC + 1)
-        if len(data) > MAX_SPEC:  # a device or a pipe has no size
-            raise UsageError(f"{path} is larger than {MAX_SPEC // 2**20} MiB")
+        data, state = read_whole(path, MAX_SPEC)
+        full = os.path.abspath(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    full = os.path.abspath(path)
     workspace = Workspace(os.path.dirname(full))
-    workspace.seen[full] = ""
+    workspace.saw(full, state)
     # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return data, name, workspace
 
 
-def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
+def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int]:
+    from xpc.compiler.cache import joined
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
 
@@ -195,7 +200,8 @@ def _check(options: argparse.Namespace, seen: list[str]) -> tuple[str, int]:
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
-        seen += workspace.seen
+        for one, found_there in workspace.seen.items():
+            seen[one] = joined(seen.get(one, found_there), found_there)
     output = render(found, options.format, color=_color(), silenced=silenced)
     if denied and options.format in TEXTS:
         output += f"{DENIED}\n"

@@ -8,10 +8,13 @@ bundle does not know on which machine it was compiled.
 from __future__ import annotations
 
 import os
+import stat
 from hashlib import sha256
 
 from attrs import field
 
+from xpc.compiler import cache
+from xpc.compiler.cache import ANY, FOLDER, GONE, OTHER, UNSURE, Seen
 from xpc.grammar.record import mutable, record
 
 MAX_TEXT = 16 * 2**20
@@ -46,12 +49,21 @@ class Read:
 class Workspace:
     """Files relative to `root`, the folder of the spec.
 
-    `seen` maps every path that was asked for to its digest, `reads` the names of files that were read.
+    `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
+    to their digests.
     """
 
     root: str
-    seen: dict[str, str] = field(factory=dict)
+    seen: dict[str, Seen] = field(factory=dict)
     reads: dict[str, str] = field(factory=dict)
+
+    def saw(self, path: str, state: str, real: str | None = None) -> None:
+        """Note what a path was when it was looked at: the answer holds as long as it is that."""
+        before = self.seen.get(path)
+        if before is None:
+            self.seen[path] = (os.path.realpath(path) if real is None else real), state
+        elif before[1] != state or real not in (None, before[0]):
+            self.seen[path] = cache.joined(before, (before[0] if real is None else real, state))
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name and the path of a file written in `base` (a name relative to the root)."""
@@ -81,7 +93,10 @@ class Workspace:
         """
         if "\0" in written:
             return ""  # refused where it is read
-        home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
+        named = self.locate(written, base)[1]
+        home, path = os.path.realpath(self.root), os.path.realpath(named)
+        self.saw(self.root, ANY, home)
+        self.saw(named, ANY, path)
         above = os.path.commonpath((home, path))
         if above == home:
             return ""
@@ -99,26 +114,29 @@ class Workspace:
         if "\0" in written or not written.strip():
             return "the name of a file cannot be empty or hold NUL"
         name, path = self.locate(written, base)
-        self.seen[path] = ""  # whatever stands there decides the answer
+        state = UNSURE  # whatever stands there decides the answer
         try:
-            if os.path.isdir(path):
-                return f"`{_shown(written)}` is a folder"
-            if os.path.exists(path) and not os.path.isfile(path):
-                return f"`{_shown(written)}` is not a regular file"
-            if os.path.getsize(path) > limit:
-                return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
+            kind = os.stat(path).st_mode
+            if not stat.S_ISREG(kind):  # nor opened: some devices do something then
+                state = FOLDER if stat.S_ISDIR(kind) else OTHER
+                return f"`{_shown(written)}` is {'a folder' if state == FOLDER else 'not a regular file'}"
             with open(path, "rb", opener=_without_waiting) as handle:
-                data: bytes | None = handle.read(limit + 1)
+                found = os.fstat(handle.fileno())
+                data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b""
+                state = UNSURE if data is None else cache.state(handle.fileno(), found, data)
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit:  # files of /proc have size 0
+            if len(data) > limit or found.st_size > limit:  # files of /proc have size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
+            state = GONE
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
+        finally:
+            self.saw(path, state)
         digest = sha256(data).hexdigest()
-        self.seen[path] = self.reads[name] = digest
+        self.reads[name] = digest
         return Read(name, data, digest)
 
     def kind(self, written: str, base: str = "") -> str:
@@ -130,7 +148,7 @@ class Workspace:
             found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
         except (OSError, ValueError):
             return ""
-        self.seen.setdefault(path, found)
+        self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
 
     def size(self, written: str) -> int:
@@ -139,8 +157,34 @@ class Workspace:
 
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
-        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
-            return handle.read(HEAD) or b""  # None: a file that would have to be waited for
+        path = self.locate(written)[1]
+        with open(path, "rb", opener=_without_waiting) as handle:
+            found = os.fstat(handle.fileno())
+            data: bytes | None = handle.read(HEAD)  # None: a file that would have to be waited for
+            self.saw(path, UNSURE if data is None else cache.state(handle.fileno(), found, data))
+            return data or b""
+
+
+def read_whole(path: str, limit: int) -> tuple[bytes, str]:
+    """The file that a command line names, without waiting for one that never comes, and its state for the cache.
+
+    /dev/stdin and its like may be pipes, as `<(...)` of a shell makes them; whoever else's pipe or device it is, is
+    refused. Raises OSError with a sentence.
+    """
+    own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
+    kind = os.stat(path).st_mode
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(21, "Is a directory")
+    if not stat.S_ISREG(kind) and not own:
+        raise OSError("it is not a regular file")
+    with open(path, "rb", opener=None if own else _without_waiting) as handle:
+        found = os.fstat(handle.fileno())
+        data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b"\0" * (limit + 1)
+        if data is None:
+            raise OSError("it has nothing to read")
+        if len(data) > limit:
+            raise OSError(f"it is larger than {limit // 2**20} MiB")
+        return data, cache.state(handle.fileno(), found, data) if stat.S_ISREG(found.st_mode) else UNSURE
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import suppress
 
 from xpc.compiler import targets
-from xpc.compiler.files import MAX_DATA, Workspace
+from xpc.compiler.atomic import replace_files
+from xpc.compiler.files import MAX_DATA, Workspace, read_whole
 from xpc.compiler.importing import jsontext, report, yamltext
 from xpc.compiler.importing.asked import Asked, Machines, load, machines, wrong_hardware
 from xpc.compiler.importing.emit import emit
 from xpc.compiler.importing.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.trlyaml import given, trl
+from xpc.compiler.streams import standard_input
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -72,15 +75,14 @@ def read(path: str) -> Read:
     """A file as text. Raises Unusable."""
     try:
         if path == "-":
-            data, name = sys.stdin.buffer.read(MAX_SIZE + 1), "stdin"
+            data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            with open(path, "rb") as handle:
-                data = handle.read(4 * MAX_SIZE + 1)
-            name = path
+            data, name = read_whole(path, 4 * MAX_SIZE)[0], path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unusable(f"{path} is not UTF-8 text") from error
     except (OSError, ValueError) as error:
+        path = "standard input" if path == "-" else path
         raise Unusable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(text) > MAX_SIZE:
         raise Unusable(f"{path} is larger than {MAX_SIZE} characters")
@@ -104,9 +106,8 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
             path = os.path.join(folder, name)
             if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
                 continue
-            if os.path.isfile(path) and os.path.getsize(path) <= 4 * MAX_SIZE:
-                with open(path, "rb") as handle:
-                    return handle.read()
+            with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
+                return read_whole(path, 4 * MAX_SIZE)[0]
         return None
 
     return Asked(stem, options.target, options.method, options.hardware, options.nodes, _reference(options.model),
@@ -157,8 +158,10 @@ def _inside(folder: str, name: str) -> bytes | None:
         return None
     if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
-    with open(path, "rb") as handle:
-        return handle.read()
+    try:
+        return read_whole(path, MAX_DATA)[0]
+    except OSError:
+        return None
 
 
 def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
@@ -221,12 +224,11 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
         files[str(out)] = text.encode()
     try:
         for path, data in files.items():
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise Unusable(f"{path} is no regular file: nothing is written over it")
             if os.path.lexists(path) and not force and not _holds(path, data):
                 raise Unusable(f"{path} is there already: --force replaces it")
-        for path, data in files.items():
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            with open(path, "wb") as handle:
-                handle.write(data)
+        replace_files(files)
     except OSError as error:
         raise Unusable(f"{error.filename} cannot be written: {error.strerror}") from error
     for name in draft.files:

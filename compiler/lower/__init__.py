@@ -10,7 +10,7 @@ from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.launch import launch
-from xpc.compiler.lower.manifest import manifest, requirements, vllm_requirement
+from xpc.compiler.lower.manifest import manifest, requirements, sealed, vllm_requirement
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.spec import Spec
@@ -67,7 +67,7 @@ def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silence
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     files.update(spec.bundled)
     files.update(_runtime())
-    files["bundle.toml"] = manifest(spec, files).encode("utf-8", "surrogatepass")
+    files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 
 

@@ -171,6 +171,11 @@ def _converter() -> Converter:
     return Converter(omit_if_default=True)  # TOML has no null: what is not known is left out
 
 
+def sealed(table: bytes) -> bytes:
+    """A table with the digest of its lines as the last one, so that a note that somebody adds is not lost unseen."""
+    return table + f"# The lines above: {digest(table)}\n".encode()
+
+
 @lru_cache(maxsize=256)  # the members of a sweep share the trainer and their data
 def digest(data: bytes) -> str:
     """`sha256:` and the hex digest."""

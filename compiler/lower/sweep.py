@@ -12,7 +12,7 @@ from xpc.compiler import __version__
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.document import cell
 from xpc.compiler.lower.manifest import _plain as quoted
-from xpc.compiler.lower.manifest import digest
+from xpc.compiler.lower.manifest import digest, sealed
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import LAUNCH
 from xpc.compiler.member import Member, plain_name
@@ -51,7 +51,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
         slowest = max((one.spec for one in members if one.spec is not None), key=grace)
         texts[slurm.NAME] = slurm.script(slowest, first.name, len(members))
     top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
-    top["sweep.toml"] = _table(first, members, digests, top).encode("utf-8", "surrogatepass")
+    top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
     return {**out, **top}
 
 

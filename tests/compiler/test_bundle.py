@@ -14,6 +14,7 @@ from compile_support import CONFIG, REPOSITORY, SEED, SENTENCE, checked, compile
 from rule_cases import CASES
 from tiers import every_fourth
 
+from xpc.compiler import atomic
 from xpc.compiler.bundle import BundleError, write
 
 FILES = {"README.md": b"new\n", "launch.sh": b"#!/bin/sh\n", "trainer/main.py": b"pass\n", "bundle.toml": b"[files]\n"}
@@ -62,6 +63,8 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, fail_at):
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_failure_while_replacing_leaves_the_old_bundle(tmp_path, monkeypatch, fail_at, error):
+    """Where two names cannot be exchanged; where they can, there is one step."""
+    monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
     old = compiled(spec())
     write(old, str(tmp_path / "b"))
     calls = []
@@ -105,6 +108,15 @@ def test_an_empty_folder_is_used(tmp_path):
     assert tree(tmp_path / "b") == FILES
 
 
+IGNORED = "__pycache__"
+
+
+def note(out):
+    """A line that a person adds to a bundle's bundle.toml."""
+    with open(os.path.join(out, "bundle.toml"), "a") as handle:
+        handle.write("# ran on Tuesday, diverged\n")
+
+
 FOREIGN = [
     ("not a bundle", lambda out: put(out, {"notes.txt": "mine"})),
     ("a foreign file", lambda out: (write(compiled(spec()), out), put(out, {"notes.txt": "mine"}))),
@@ -114,6 +126,11 @@ FOREIGN = [
     ("broken bundle.toml", lambda out: (write(compiled(spec()), out), put(out, {"bundle.toml": "mine = "}))),
     ("odd bundle.toml", lambda out: put(out, {"bundle.toml": "bundle = 5\nfiles = {}\n"})),
     ("deep bundle.toml", lambda out: put(out, {"bundle.toml": "a = " + "[" * 5000 + "]" * 5000 + "\n"})),
+    ("notes in bundle.toml", lambda out: (write(compiled(spec()), out), note(out))),
+    ("an empty folder", lambda out: (write(compiled(spec()), out), os.mkdir(os.path.join(out, "mine")))),
+    ("an empty folder inside", lambda out: (write(compiled(spec()), out), os.mkdir(os.path.join(out, "trainer/mine")))),
+    ("notes in __pycache__", lambda out: (write(compiled(spec()), out), put(out, {"__pycache__/notes.txt": "mine"}))),
+    ("a linked __pycache__", lambda out: (write(compiled(spec()), out), os.symlink("/", os.path.join(out, IGNORED)))),
     ("a linked folder", lambda out: (write(compiled(spec()), out), os.symlink("/", os.path.join(out, "mine")))),
     ("a linked file", lambda out: (write(compiled(spec()), out), os.symlink("/nowhere", os.path.join(out, "mine")))),
 ]

@@ -159,14 +159,21 @@ def test_a_bundle_of_other_kinds_is_a_sentence(bundled: object, tmp_path: Path) 
 
 def test_modes_of_what_is_written(tmp_path: Path) -> None:
     """Whatever the umask: everybody may read a bundle, its owner alone may write it, and scripts alone are programs."""
-    for mask in (0o000, 0o077, 0o022):
+    root = put(tmp_path / "in", {"chat.jinja": PLAIN, "rows.jsonl": ROW})
+    named = ['model(chat_template=file("chat.jinja"))', "eval(tasks=[gsm8k])"]
+    one = compiled(spec(*named, train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root)
+    several = compiled(
+        spec(*named, "sweep {\n  seed = [1, 2]\n}", train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root
+    )
+    for mask, files in ((mask, files) for mask in (0o000, 0o002, 0o022, 0o077) for files in (one, several)):
         before = os.umask(mask)
+        out = tmp_path / f"b{mask}-{len(files)}"
         try:
-            write(compiled(spec("eval(tasks=[gsm8k])")), str(tmp_path / f"b{mask}"))
+            write(files, str(out))
         finally:
             os.umask(before)
-        for where, _, names in os.walk(tmp_path / f"b{mask}"):
-            assert stat.S_IMODE(os.stat(where).st_mode) & 0o022 == 0
+        for where, _, names in os.walk(out):
+            assert stat.S_IMODE(os.stat(where).st_mode) == 0o755, where
             for name in names:
                 mode = stat.S_IMODE(os.stat(os.path.join(where, name)).st_mode)
                 assert mode == (0o755 if name.endswith(".sh") else 0o644), name
@@ -195,7 +202,9 @@ def test_the_cache_of_somebody_else_is_not_believed(tmp_path: Path) -> None:
     os.symlink(target, place / f"{entry.name}.{os.getpid()}")
     xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert target.read_text() == "mine"
+    assert os.path.islink(place / f"{entry.name}.{os.getpid()}"), "what is not ours is not deleted"
+    place.chmod(0o700)
+    assert cache._ours(place.stat())
     if os.getuid() == 0:
-        place.chmod(0o700)
         os.chown(place, 12345, 12345)
-        assert not cache._ours(str(place))
+        assert not cache._ours(place.stat())

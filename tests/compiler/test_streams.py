@@ -1,0 +1,97 @@
+"""Files and streams that cannot be read or written: what is wrong is said, and nothing is waited for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from case_support import spec
+from compile_support import put, xpc
+
+YAML = "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/x\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    root = put(tmp_path, {"a.xp": spec(), "a.yaml": YAML})
+    os.mkfifo(tmp_path / "pipe")
+    return root
+
+
+def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
+    """A line of a shell in which `xpc` is the program."""
+    program = f'xpc() {{ "{sys.executable}" -m xpc.compiler.cli "$@"; }}; {line}'
+    environment = {**os.environ, "XPC_CACHE": "off"}
+    return subprocess.run(
+        ["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+
+
+NAMED = {
+    "check": ("check", "{}"),
+    "compile": ("compile", "{}"),
+    "import": ("import", "{}"),
+    "import, accelerate": ("import", "a.yaml", "--accelerate", "{}"),
+    "import, deepspeed": ("import", "a.yaml", "--deepspeed", "{}"),
+    "explain": ("explain", "{}:gbs"),
+}
+
+
+@pytest.mark.parametrize("way", NAMED)
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/dev/tty", "/proc/kmsg"])
+def test_what_never_comes_or_never_ends_is_refused(way: str, path: str, folder: str) -> None:
+    if not os.path.exists(path) and path != "pipe":
+        pytest.skip(f"no {path} here")
+    done = xpc(*(part.format(path) for part in NAMED[way]), cwd=folder)
+    assert done.returncode == 2
+    told = done.stderr.decode()
+    assert f"xpc: {path} cannot be read: " in told
+    assert "it is not a regular file" in told or path == "/proc/kmsg"
+
+
+def test_a_pipe_of_the_shell_is_read(folder: str) -> None:
+    done = shell("xpc check <(cat a.xp) && cat a.xp | xpc check /dev/stdin && cat a.xp | xpc check -", folder)
+    assert done.returncode == 0, done.stderr
+    assert shell("xpc import <(cat a.yaml) >/dev/null", folder).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["check -", "compile - -o b", "import -"])
+def test_standard_input_that_is_closed(command: str, folder: str) -> None:
+    done = shell(f"xpc {command} <&-", folder)
+    assert (done.returncode, done.stderr) == (2, "xpc: standard input cannot be read: it is closed\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("command", ["check a.xp", "check a.xp --format json", "compile a.xp -o b", "import a.yaml",
+                                     "explain XP301", "explain a.xp:gbs", "--help", "import --help"])  # fmt: skip
+def test_a_full_disk_behind_standard_output(command: str, folder: str) -> None:
+    done = shell(f"xpc {command} >/dev/full", folder)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[-1] == "xpc: standard output cannot be written: No space left on device"
+    assert "broke the compiler" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(("command", "status"), [("check a.xp", 0), ("check nope.xp", 2), ("import a.yaml", 0)])
+@pytest.mark.parametrize("to", ["&-", "/dev/full"])
+def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
+    """The exit status stays, and what was meant for it does not come out elsewhere."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    done = shell(f"xpc {command} 2>{to}", folder)
+    assert done.returncode == status
+    assert "cannot be read" not in done.stdout
+
+
+def test_a_working_directory_that_is_gone(folder: str) -> None:
+    for command in (f"check {folder}/a.xp", f"compile {folder}/a.xp", f"compile {folder}/a.xp -o b", "check -"):
+        os.mkdir(os.path.join(folder, "gone"))
+        done = shell(f"cd gone && rmdir ../gone && cat ../a.xp {folder}/a.xp | xpc {command}", folder)
+        assert "broke the compiler" not in done.stderr, command
+        assert "Traceback" not in done.stderr
+        assert done.returncode in (0, 2)

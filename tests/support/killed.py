@@ -1,0 +1,84 @@
+"""A process that is killed at a call of the file system: at the first, the second, and so on to the last."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+CALLS = ("rename", "replace", "mkdir", "link", "unlink", "rmdir", "chmod", "fchmod", "open", "listdir")
+KILLED = 137
+
+
+class Half:
+    """A file whose `write` may be cut off in the middle."""
+
+    def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:
+        self.handle, self.reached = handle, reached
+
+    def write(self, data: bytes) -> int:
+        if self.reached():
+            self.handle.write(data[: len(data) // 2])
+            self.handle.flush()
+            os._exit(KILLED)
+        return int(self.handle.write(data))
+
+    def __enter__(self) -> Half:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.handle.close()
+
+
+def killed_everywhere(action: Callable[[], object], before: Callable[[], object], swap: bool = True) -> Iterator[int]:
+    """Run `before` here and `action` in a child that dies at call 1, 2, ...; yields after each death.
+
+    Without `swap` the system has no exchange of two names. Ends with the first child that gets through.
+    """
+    for at in range(1, 10_000):
+        before()
+        child = os.fork()
+        if child == 0:
+            try:
+                _patch(at, swap)
+                action()
+            except BaseException:
+                os._exit(3)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == 0:
+            return
+        assert status == KILLED, f"the action failed at call {at} ({status})"
+        yield at
+
+
+def _patch(at: int, swap: bool) -> None:
+    from xpc.compiler import atomic
+
+    count = 0
+
+    def reached() -> bool:
+        nonlocal count
+        count += 1
+        return count == at
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if reached():
+                os._exit(KILLED)
+            return real(*arguments, **named)
+
+        return call
+
+    for name in CALLS:
+        setattr(os, name, dying(getattr(os, name)))
+    opened, given = dying(builtins.open), os.fdopen
+
+    def opening(path: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
+        handle = opened(path, mode, *rest, **named)
+        return Half(handle, reached) if "w" in mode else handle
+
+    builtins.open = opening  # type: ignore[assignment]
+    os.fdopen = lambda held, mode="r": Half(given(held, mode), reached)  # type: ignore[assignment]
+    atomic.exchange = dying(atomic.exchange) if swap else lambda one, other: False  # type: ignore[assignment]
