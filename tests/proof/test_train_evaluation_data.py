@@ -1,0 +1,129 @@
+"""`eval { data = ... }` in real runs: each method on both targets evaluates every named set, with the right numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+from emitted import NEW, OLD, put
+from method_runs import DATA, ONLINE_SETTINGS, Trained, Warm, small
+
+from xpc.compiler.schema import METHODS, ONLINE
+
+pytestmark = pytest.mark.slow
+
+NEAR, FAR = 5, 3
+"""Rows of the two sets."""
+RUNS = [(method, NEW) for method in METHODS] + [(method, OLD) for method in METHODS if method != "rloo"]
+SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data=[near_ones, "far-{0}.jsonl"])'
+
+
+@pytest.fixture(scope="module")
+def held(warm: Warm) -> Warm:
+    """Two files to evaluate on beside the data of every shape."""
+    for name in {*DATA.values(), "pairs"}:
+        with open(os.path.join(warm.place, f"{name}.jsonl"), encoding="utf-8") as handle:
+            lines = handle.readlines()
+        put(warm.place, {
+            f"near-{name}.jsonl": "".join(lines[:NEAR]), f"far-{name}.jsonl": "".join(lines[-FAR:]),
+        })  # fmt: skip
+    return warm
+
+
+def trained(warm: Warm, method: str, target: str, cwd: str, name: str, *more: str, strategy: str = "one") -> Trained:
+    settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if method in ONLINE else ""
+    text = small(f"method {method}{settings}", *more, method=method, target=target, strategy=strategy)
+    os.makedirs(cwd, exist_ok=True)
+    return warm.train(text, name, target, cwd, 1 if strategy == "one" else 2)
+
+
+def losses(run: Trained, name: str) -> dict[int, float]:
+    return {event["step"]: event[name] for event in run.events if name in event}
+
+
+@pytest.mark.parametrize(("method", "target"), RUNS)
+def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, method: str, target: str) -> None:
+    run = trained(held, method, target, str(tmp_path), f"sets-{method}-{target}", SETS.format(DATA[method]))
+    far = f"far-{DATA[method]}"
+    for name in ("near_ones", far):
+        found = losses(run, f"eval_{name}_loss")
+        assert list(found) == [2, 4], run.events
+        assert all(map(math.isfinite, found.values()))
+        assert run.summary["evaluation"][f"eval_{name}_loss"] == found[4]
+        assert f"({name})" in run.said
+    told = [event for event in run.events if any(key.startswith("eval_") for key in event)]
+    assert len(told) == 4  # a line for each set, and nothing of one under the other's name
+    for event in told:
+        own = [name for name in ("near_ones", far) if f"eval_{name}_loss" in event]
+        assert len(own) == 1
+        assert all(key.startswith(f"eval_{own[0]}_") for key in event if key.startswith("eval_")), event
+
+
+LOSS = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder, path, only = sys.argv[1:4]
+model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+losses = []
+for line in open(path):
+    made = tokenizer.apply_chat_template(
+        json.loads(line)["messages"], tokenize=True, return_dict=True, return_assistant_tokens_mask=True,
+        return_tensors="pt",
+    )
+    with torch.no_grad():
+        logits = model(made["input_ids"]).logits[0, :-1]
+    each = torch.nn.functional.cross_entropy(logits, made["input_ids"][0, 1:], reduction="none")
+    mask = torch.as_tensor(made["assistant_masks"]).reshape(-1)[1:].bool()
+    losses.append(each[mask] if only == "answers" else each)
+print(json.dumps({"loss": float(torch.cat(losses).mean())}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "loss", "strategy"),
+    [(NEW, "all", "one"), (OLD, "all", "one"), (NEW, "answers", "one"), (NEW, "all", "zero2")],
+)
+def test_the_loss_is_that_of_the_final_weights(
+    held: Warm, tmp_path: object, target: str, loss: str, strategy: str
+) -> None:
+    """Evaluated after the last step, in one batch a process; a plain loop over the saved weights gives the same."""
+    more = ["method sft(assistant_only)"] if loss == "answers" else []
+    sets = SETS.format("messages").replace("near-messages", "even")
+    with open(os.path.join(held.place, "messages.jsonl"), encoding="utf-8") as handle:
+        put(held.place, {"even.jsonl": "".join(handle.readlines()[:4])})  # two rows for each of two processes
+    text = small(*more, sets, method="sft", target=target, strategy=strategy)
+    run = held.train(text, f"loss-{loss}-{strategy}-{target}", target, str(tmp_path), 1 if strategy == "one" else 2)
+    path = os.path.join(held.place, "even.jsonl")
+    (own,) = held.program(target, LOSS, run.out, path, loss)
+    assert losses(run, "eval_near_ones_loss")[4] == pytest.approx(own["loss"], abs=2e-5)
+
+
+@pytest.mark.parametrize(("method", "target"), [("dpo", NEW), ("kto", OLD), ("reward", OLD)])
+def test_one_set_has_the_loss_that_it_has_among_several(held: Warm, tmp_path: object, method: str, target: str) -> None:
+    name = DATA[method]
+    several = trained(held, method, target, f"{tmp_path}/a", f"of-two-{method}", SETS.format(name))
+    alone = f'eval(every=2, micro=8, data="near-{name}.jsonl")'
+    one = trained(held, method, target, f"{tmp_path}/b", f"of-one-{method}", alone)
+    assert losses(one, "eval_loss") == pytest.approx(losses(several, "eval_near_ones_loss"), abs=1e-6)
+
+
+def test_the_best_checkpoint_is_that_of_the_set_that_is_named(held: Warm, tmp_path: object) -> None:
+    name = f"far-{DATA['sft']}"
+    best = f'extra trl {{\n  load_best_model_at_end = true\n  metric_for_best_model = "{name}_loss"\n}}'
+    text = small(SETS.format(DATA["sft"]), best, method="sft", save='save "out" every=2')
+    run = held.train(text, "best-of-set", NEW, str(tmp_path))
+    assert losses(run, f"eval_{name}_loss")[4] < losses(run, f"eval_{name}_loss")[2]
+    assert "checkpoint-4" in os.listdir(run.out)
+
+
+def test_a_changed_evaluation_file_stops_the_preflight(held: Warm, tmp_path: object) -> None:
+    text = small(SETS.format(DATA["sft"]), method="sft")
+    bundle = held.compiled(text, "changed-evaluation")
+    (copy,) = [one for one in os.listdir(os.path.join(bundle, "data")) if one.startswith("far-")]
+    with open(os.path.join(bundle, "data", copy), "a", encoding="utf-8") as handle:
+        handle.write("\n")
+    done = held.launch(bundle, str(tmp_path))
+    assert done.done.returncode != 0
+    assert "is not the file that this bundle was compiled with" in done.said
