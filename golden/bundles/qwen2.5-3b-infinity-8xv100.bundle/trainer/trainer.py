@@ -62,6 +62,14 @@ class Ours:
         finally:
             self.prefix = before
 
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """trl's; of several sets that which is evaluated, or the first: the reward trainer of trl 0.18 shows rows."""
+        sets = self.eval_dataset  # type: ignore[attr-defined]
+        if eval_dataset is None and isinstance(sets, dict):
+            name = self.prefix.removeprefix("eval_")
+            eval_dataset = name if name in sets else next(iter(sets))
+        return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without a group that has no weights, as that of biases under adapters.
 
