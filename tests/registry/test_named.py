@@ -1,0 +1,33 @@
+"""Families that are read off the names of models that are not in the registry."""
+
+import pytest
+
+from xpc.compiler import registry
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("openai/gpt-oss-120b", "gpt_oss"),
+        ("unsloth/gpt-oss-20b-BF16", "gpt_oss"),
+        ("EleutherAI/gpt-j-6b", "gptj"),
+        ("EleutherAI/gpt-neox-20b", "gpt_neox"),
+        ("EleutherAI/gpt-neo-1.3B", "gpt_neo"),
+        ("tiiuae/falcon-7b", "falcon"),
+        ("tiiuae/Falcon-H1-7B", "falcon_h1"),
+        ("tiiuae/falcon-mamba-7b", "falcon_mamba"),
+        ("tiiuae/Falcon3-7B-Base", None),  # a llama
+        ("ai21labs/Jamba-v0.1", "jamba"),
+        ("state-spaces/mamba-130m-hf", "mamba"),
+        ("nvidia/Nemotron-H-8B", "nemotron_h"),
+        ("google/recurrentgemma-2b", "recurrent_gemma"),
+        ("google/gemma-3-4b-it", "gemma3_text"),
+        ("Qwen/Qwen3-Next-80B-A3B", "qwen3_next"),
+        ("Qwen/Qwen3.5-9B", "qwen3_5_text"),
+        ("Qwen/Qwen2.5-7B", "qwen2"),
+        ("someone/adopt-7b", None),
+        ("mamba/nothing-of-it", None),
+    ],
+)
+def test_a_family_is_read_off_the_last_part_of_a_name(name: str, family: str | None):
+    assert registry.family_named(name) == family
