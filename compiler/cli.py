@@ -27,6 +27,7 @@ TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
 JOBSET, TASK = "jobset.yaml", "sky.yaml"
 DENIED = "warnings are denied (--deny warnings)"
+COMMANDS = ("check", "compile", "explain", "import", "doctor")
 LATER = ("fmt", "plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
 MAX_SPEC = 16 * 2**20
 """Largest spec that is read, bytes."""
@@ -101,6 +102,12 @@ def _run(arguments: list[str]) -> int:
         return _import(arguments[1:])
     if arguments[:1] == ["doctor"]:
         return _doctor(arguments[1:])
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
+        from xpc.compiler.suggest import nearest  # only a misspelt command pays for it
+
+        near = nearest(arguments[0], COMMANDS)
+        meant = f": did you mean `xpc {near}`?" if near else ";"
+        raise UsageError(f"there is no command `{arguments[0]}`{meant} the commands are {', '.join(COMMANDS)}")
     options = _parser().parse_args(arguments)
     if options.command in LATER:
         raise UsageError(
@@ -118,7 +125,8 @@ def _run(arguments: list[str]) -> int:
     text = explain(options.what)
     if text is None:
         raise UsageError(
-            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), or FILE:SETTING"
+            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, a "
+            "library's argument (learning_rate), or FILE:SETTING"
         )
     from xpc.compiler.render.visible import visible
 

@@ -38,13 +38,14 @@ def _at(item: Item, node: Value | None, text: str = "") -> Label:
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """A finding whose help and edit are a legal value: the one given, what was meant, or an example."""
-    from xpc.compiler.legal import legal  # only a wrong spec pays for it
+    """A finding whose help and edit are a legal value: the one given or meant; else what is legal, in words."""
+    from xpc.compiler.legal import legal, meant  # only a wrong spec pays for it
 
-    value, fits = (value, True) if value else legal(row, item, node)
+    value = value or meant(row, item, node)
     part = item.node if row.kind.name == "reals" else node  # of a list, the list is named
-    edits = (Edit(part.span, value),) if part is not None and part is item.node and fits else ()
-    return Wrong(report(code, message, _at(item, node, text), help=f"write `{_form(row, value)}`", edits=edits))
+    edits = (Edit(part.span, value),) if value and part is not None and part is item.node else ()
+    help = f"write `{_form(row, value)}`" if value else legal(row, item, node, _form)
+    return Wrong(report(code, message, _at(item, node, text), help=help, edits=edits))
 
 
 def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
@@ -83,7 +84,8 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        raise Wrong(evolve(found.diagnostic, help=f"write {readings}{exact:.0f}"))
+        edits = () if readings else found.diagnostic.edits  # which of the two is meant, nobody knows
+        raise Wrong(evolve(found.diagnostic, help=f"write {readings}{exact:.0f}", edits=edits))
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
     if unit and unit not in COUNT_UNITS:
@@ -135,7 +137,7 @@ def _share(row: Setting, item: Item, node: Number) -> Amount:
     _bounded(row, item, node, node.value)
     if not 0 <= node.value <= 100:
         message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
-        raise wrong("XP107", message, row, item, node, "5%", text)
+        raise wrong("XP107", message, row, item, node, None, text)
     return Amount("share", hundredth(node.value))
 
 
@@ -180,7 +182,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
     if amount.unit == "share" and amount.value >= 1:  # transformers reads a step of 1.0 as every step
-        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "50%", "a share is below 100%")
+        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
 
 
@@ -314,7 +316,8 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
-        raise _wrong_unit(row, item, node, f"{node.value:g}s")
+        slurm = row.path == "launch.time"  # which counts bare numbers as minutes
+        raise _wrong_unit(row, item, node, None if slurm else f"{node.value:g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
     _bounded(row, item, node, seconds)

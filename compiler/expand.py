@@ -6,6 +6,8 @@ out is flat: a path of the schema, the node that was written for it (None for a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xpc.compiler import registry, schema
 from xpc.compiler.codes import report
 from xpc.compiler.expand_data import DataBlocks, Operand
@@ -14,7 +16,7 @@ from xpc.compiler.kinds import BLOCK, CHOICES, FLAG
 from xpc.compiler.suggest import nearest
 from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Block, Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
+from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
 
 def _is_repository(value: Value) -> bool:
@@ -318,18 +320,20 @@ class _Expander(DataBlocks):
             self.extra_item(table, "", node)
 
     def extra_item(self, table: dict[str, Item], prefix: str, node: Operand | Clause) -> None:
-        block: Block | None = None
+        block: Sequence[Operand | Clause] | None = None
         if isinstance(node, Setting):
             key, value, span = node.name.text, node.value, node.span
+        elif isinstance(node, Call):
+            key, value, span, block = node.name.text, None, node.span, node.args
         elif isinstance(node, Clause) and isinstance(node.head, Ref) and not node.operands:
-            key, value, span, block = node.head.name, None, node.span, node.block
+            key, value, span, block = node.head.name, None, node.span, node.block.statements if node.block else None
         elif isinstance(node, Ref) and node.is_name:
             key, value, span = node.name, None, node.span
         else:
             self.problem("XP104", "`extra` holds `name = value` lines", node.span, help="write `name = value`")
             return
         if block is not None:
-            for inner in block.statements:
+            for inner in block:
                 self.extra_item(table, f"{prefix}{key}.", inner)
             return
         item = Item(prefix + key, value, self.label(span))

@@ -14,7 +14,9 @@ def explain(what: str) -> str | None:
     path, colon, name = what.rpartition(":")
     rows = _rows(name)
     if not rows:
-        return None
+        from xpc.compiler.explain_names import explain_name  # a name of the registry or of a library
+
+        return explain_name(what)
     return _value(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
 
 
@@ -63,6 +65,10 @@ def _behind(code: str) -> str:
 
 def _setting(row: Setting) -> str:
     lines = [f"{row.path}: {row.doc}"]
+    if row.kind.name == "hardware":
+        from xpc.compiler.registry import gpu_names
+
+        lines.append(fill("GPUs     " + ", ".join(gpu_names()), 100, initial_indent="  ", subsequent_indent=" " * 11))
     if row.choices:
         or_file = " or file(...)" if row.kind.name == "template" else ""
         lines.append("  one of   " + ", ".join(row.choices) + or_file)

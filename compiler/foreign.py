@@ -49,15 +49,16 @@ MEANT: dict[str, str] = {
     "data.seed": "data random seed; mixture seed; dataset seed",
     "data.workers": "dataset num proc; dataset processes; preprocessing workers; map workers; data workers; tokenize "
     "workers; preprocessing num workers",
-    "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val "
-    "ratio; test ratio; eval share; val fraction",
+    "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val ratio; "
+    "test ratio; eval share; val fraction",
     "data.take": "max samples; num samples; max train samples; sample limit; subset; max rows; max examples",
     "data.shuffle": "shuffle; shuffle data; shuffle dataset; shuffle merged datasets; shuffle train data",
     "data.format": "dataset format; dataset type; data format; data type; formatting; dataset shape",
     "data.unique": "dataset exact deduplication; deduplicate; exact deduplication; drop duplicates",
     "data.min_tokens": "min sample len; min length; min tokens; min seq length",
     "data.system": "system prompt; default system; system message",
-    "data.columns": "text field; dataset text field; field messages; column mapping; remap columns",
+    "data.columns": "text field; dataset text field; content field; text column; text key; field messages; column "
+    "mapping; remap columns",
     "method": "rl; stage; training stage; training type; objective; alignment; task; trainer; trainer type; algorithm",
     "method.assistant_only": "assistant only loss; assistant loss; loss on assistant; mask user; roles to train",
     "method.completion_only": "completion only loss; loss on completion; response only; response loss; mask prompt; "
@@ -68,10 +69,15 @@ MEANT: dict[str, str] = {
     "method.max_prompt": "max prompt length; prompt length; max prompt tokens",
     "method.generations": "num generations; num samples per prompt; rollouts; group size; samples per prompt; num "
     "return sequences; rollout n",
-    "method.max_completion": "max completion length; max new tokens; response length; max response length; completion"
-    " length; max tokens; max generation length",
+    "method.max_completion": "max completion length; max new tokens; response length; max response length; completion "
+    "length; max tokens; max generation length",
     "method.temperature": "sampling temperature; rollout temperature; generation temperature",
     "method.rewards": "reward functions; reward function; reward weights; reward model; reward; rewards",
+    "method.epsilon": "clip range; cliprange; clip ratio; clip eps; clip epsilon; epsilon low; clip ratio low; ppo "
+    "clip; policy clip; eps clip",
+    "method.epsilon_high": "clip ratio high; clip higher; clip range high; eps clip high",
+    "method.top_p": "sampling top p; rollout top p; generation top p",
+    "method.top_k": "sampling top k; rollout top k; generation top k",
     "method.iterations": "num iterations; ppo epochs; inner epochs; updates per batch",
     "method.vllm": "use vllm; vllm",
     "method.vllm.mode": "vllm mode",
@@ -79,13 +85,13 @@ MEANT: dict[str, str] = {
     "method.sync_reference": "ref model; reference model; sync ref model; update reference",
     "method.desirable": "desirable weight; kto chosen weight",
     "method.undesirable": "undesirable weight; kto rejected weight",
-    "hardware": "gpus; num gpus; gpus per node; processes; num processes; nproc per node; processes per node; "
-    "devices; gpu type; accelerator; world size; gpu; machine; gres; device",
+    "hardware": "gpus; num gpus; gpus per node; processes; num processes; nproc per node; processes per node; devices; "
+    "gpu type; accelerator; world size; gpu; machine; gres; device",
     "hardware=cpu": "use cpu; no cuda; cpu only; force cpu; no gpu",
     "nodes": "num nodes; nnodes; machines; num machines; hosts; replicas",
-    "strategy": "deepspeed; deepspeed config; fsdp config; zero; zero stage; zero optimization; sharding; sharding "
-    "strategy; distributed type; parallelism; distributed strategy; stage; distributed backend; "
-    "parallel mode; parallel strategy",
+    "strategy": "fsdp version; strategy version; use fsdp; deepspeed stage; deepspeed; deepspeed config; fsdp config; "
+    "zero; zero stage; zero optimization; sharding; sharding strategy; distributed type; parallelism; distributed "
+    "strategy; stage; distributed backend; parallel mode; parallel strategy",
     "strategy.offload": "offload; cpu offload; offload optimizer; offload param; offload optimizer device; offload "
     "param device; offload params; fsdp offload",
     "strategy.overlap_comm": "overlap communication; overlap gradient reduction",
@@ -95,8 +101,7 @@ MEANT: dict[str, str] = {
     "strategy.reshard": "reshard after forward; reshard after forward pass",
     "strategy.shard": "shard size; dp shard size; shard group size; dp shard; data parallel shard degree",
     "strategy.state_dict": "state dict type; checkpoint format; sharded state dict",
-    "strategy.context_parallel": "context parallel size; cp; cp size; sequence parallel; sequence parallel size; "
-    "ulysses; ring attention; context parallel degree",
+    "strategy.context_parallel": "context parallel size; cp; cp size; context parallel degree",
     "precision": "mixed precision; amp; autocast; compute dtype; training dtype",
     "precision.tf32": "allow tf32; enable tf32",
     "batch.gbs": "global batch size; train batch size; effective batch size; total batch size; batch tokens; global "
@@ -124,40 +129,41 @@ MEANT: dict[str, str] = {
     "optimizer.weight_decay": "wd; decay weight; l2; weight decay rate; adam weight decay; adam wd",
     "optimizer.clip": "max gradient norm; gradient clipping; gradient clip; clip gradient norm; gradient clip val; "
     "clip norm; gradient clip norm; gradient norm; clip gradient; max norm; gradient clip value",
-    "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay "
-    "style; lr scheduler name; annealing",
+    "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay style; "
+    "lr scheduler name; annealing",
     "schedule.warmup": "warmup; warmup steps; warmup ratio; num warmup steps; lr warmup; lr warmup fraction; warmup "
     "iterations; warmup fraction; warm up; lr warmup steps; warmup proportion; warmup epochs",
     "schedule.min_lr": "min lr; min lr rate; minimum learning rate; lr min; eta min; final lr; end lr; min lr ratio; "
-    "cosine min lr ratio; lr floor; lr end",
+    "cosine min lr ratio; lr floor; lr end; lr min ratio; final lr fraction; end lr ratio; lr end ratio; min lr "
+    "fraction",
     "schedule.cycles": "num cycles; cycles; lr scheduler num cycles; restarts",
     "schedule.power": "lr scheduler power; poly power",
     "optimizer.targets": "optim target modules; galore target; galore targets",
     "schedule.decay": "num decay steps; decay steps; lr decay steps; cooldown; decay ratio; cooldown steps; anneal "
     "steps",
-    "memory.liger": "liger kernel; liger; liger fused linear cross entropy; liger rms norm; liger rope; liger swiglu;"
-    " liger glu activation; fused kernels; liger layer norm",
-    "memory.checkpointing": "gradient checkpointing; activation checkpointing; checkpoint activations; recompute; "
-    "recompute activations; rematerialization; remat; gc; recompute granularity; activation recomputation",
+    "memory.liger": "liger kernel; liger; liger fused linear cross entropy; liger rms norm; liger rope; liger swiglu; "
+    "liger glu activation; fused kernels; liger layer norm",
+    "memory.checkpointing": "fsdp activation checkpointing; gradient checkpointing; activation checkpointing; "
+    "checkpoint activations; recompute; recompute activations; rematerialization; remat; gc; recompute granularity; "
+    "activation recomputation",
     "memory.checkpointing=!": "disable gradient checkpointing; no gradient checkpointing",
     "memory.checkpointing.reentrant": "reentrant; gradient checkpointing kwargs; reentrant checkpointing; gradient "
     "checkpointing reentrant",
     "memory.offload_activations": "activation offloading; activation offload; activations offload; cpu activations; "
     "activation cpu offload",
-    "eval.every": "eval; eval steps; eval strategy; evals per epoch; val every; eval every; eval during training; val"
-    " check every; eval on start",
-    "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch "
-    "size; per gpu eval batch size",
+    "eval.every": "eval; eval steps; eval strategy; evals per epoch; val every; eval every; eval during training; val "
+    "check every",
+    "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch size; "
+    "per gpu eval batch size",
     "eval.split": "eval split; val split name; test split; eval dataset split",
     "eval.tasks": "eval tasks; lm eval tasks; benchmarks; lm harness tasks; harness",
     "eval.allow_code_execution": "confirm run unsafe code; unsafe code; allow code; code execution; hf allow code eval",
-    "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run "
-    "dir; default root dir; out dir; checkpoint folder; save folder; save to; log dir",
+    "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run dir; "
+    "default root dir; out dir; checkpoint folder; save folder; save to; log dir",
     "save.every": "save steps; save strategy; saves per epoch; checkpoint every; checkpoint steps; save every; "
     "checkpointing steps; save every n steps; save per epoch",
-    "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; "
-    "limit; keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save"
-    " max",
+    "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; limit; "
+    "keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save max",
     "save.hub": "push to hub; upload hub; upload; hub",
     "save.hub.name": "hub model id; hub id; hub repo; push to hub model id; hub model; hub repository",
     "save.hub.private": "hub private; private repo; hub private repo",
@@ -167,15 +173,15 @@ MEANT: dict[str, str] = {
     "save.full_state": "save optimizer state; save state; save optimizer; full checkpoint",
     "save.resume": "resume from checkpoint; auto resume; auto resume from checkpoints; resume; continue; resume "
     "training; load checkpoint; restart",
-    "track": "report to; report; logger; logging; tracker; log with; metric logger; loggers; trackers; log to; "
-    "logging backend; logging tool; experiment tracker",
+    "track": "report to; report; logger; logging; tracker; log with; metric logger; loggers; trackers; log to; logging "
+    "backend; logging tool; experiment tracker",
     "track=wandb": "use wandb; wandb; enable wandb; weights and biases",
     "track=tensorboard": "use tensorboard; enable tensorboard",
     "track=trackio": "use trackio",
     "track.name": "run name; wandb name; experiment name; run id; wandb run name; wandb run id; job name; run title",
     "track.project": "wandb project; project name; tracker project name; logging project; experiment project",
-    "track.every": "logging steps; log steps; log every; logging strategy; log every n steps; print every; steps per "
-    "print; report every; track steps",
+    "track.every": "logging steps; log steps; log every; logging strategy; log every n steps; print every; report "
+    "every; track steps",
     "launch": "launcher; scheduler slurm; cluster; submit; job",
     "launch.nccl_timeout": "ddp timeout; timeout; distributed timeout; nccl timeout; process group timeout; "
     "distributed timeout minutes; collective timeout; dist timeout",
@@ -195,227 +201,3 @@ MEANT: dict[str, str] = {
 }
 """What is meant, by what is said. A value behind the path is what the name itself decides; `!` is the opposite of what
 was typed."""
-
-CHOICES: dict[str, dict[str, str]] = {
-    "model.attn": {
-        "flash2": "flash attention 2; fa2; flash; flash attn; flash attention; flash attn 2; fa; xformers; auto",
-        "flash3": "flash attention 3; fa3; flash attn 3; vllm flash attn3; flash attention hopper",
-        "sdpa": "sdp; torch; native; scaled dot product; scaled dot product attention; math; mem efficient",
-        "eager": "naive; standard; vanilla; plain; default; paged eager",
-        "flex": "flex attention; flexattention; flex attn",
-    },
-    "model.dtype": {
-        "bf16": "bfloat16; torch bfloat16; brain",
-        "fp16": "float16; half",
-        "fp32": "float32; float; full",
-    },
-    "precision": {
-        "bf16": "bfloat16; bf16 mixed; mixed bf16; bf16 true; auto; bf 16; amp bf16",
-        "fp16": "float16; half; fp16 mixed; 16; 16 mixed; mixed; fp 16; amp fp16; mixed fp16",
-        "fp32": "float32; full; no; none; 32; float; single; fp 32; 32 true",
-        "fp8": "float8; fp8 mixed; e4m3; transformer engine; fp 8",
-    },
-    "strategy": {
-        "ddp": "multi gpu; data parallel; dp; distributed data parallel; no shard; torch ddp; none; no; multi cpu",
-        "zero1": "deepspeed stage 1; zero stage 1; stage1; optimizer sharding; os; deepspeed zero 1",
-        "zero2": "deepspeed stage 2; zero stage 2; stage2; deepspeed; deepspeed zero 2; zero",
-        "zero3": "deepspeed stage 3; zero stage 3; stage3; deepspeed zero 3",
-        "fsdp": "fsdp2; full shard auto wrap; fully sharded; fully shard; fully sharded data parallel; sharded",
-        "hsdp": "hybrid; hybrid fsdp; hybrid sharded",
-    },
-    "optimizer": {
-        "adamw": "adam; adamw torch; adamw hf; adamw torch fused; fused adamw; adamw fused; fused adam; cpu adam; "
-        "deepspeed cpu adam; adamw apex fused; torch adamw",
-        "adamw8bit": "adamw 8bit; adamw bnb 8bit; adam8bit; adam 8bit; bnb adamw; bnb adamw8bit",
-        "paged_adamw": "paged adamw 32bit; paged adam; paged adamw32bit",
-        "paged_adamw8bit": "paged adamw 8bit; paged adam 8bit",
-        "lion": "lion 32bit; lion pytorch",
-        "lion8bit": "lion 8bit",
-        "paged_lion": "paged lion 32bit",
-        "paged_lion8bit": "paged lion 8bit",
-        "ademamix8bit": "ademamix 8bit",
-        "paged_ademamix": "paged ademamix 32bit",
-        "paged_ademamix8bit": "paged ademamix 8bit",
-        "rmsprop8bit": "rmsprop bnb 8bit",
-        "bnb_rmsprop": "rmsprop bnb; rmsprop bnb 32bit",
-        "torchao_adamw8bit": "adamw torch 8bit; ao adamw 8bit",
-        "torchao_adamw4bit": "adamw torch 4bit; ao adamw 4bit; adamw 4bit",
-        "galore_adamw": "galore",
-        "galore_adamw8bit": "galore adamw 8bit",
-        "galore_adamw8bit_layerwise": "galore adamw 8bit layerwise",
-        "apollo_adamw": "apollo; apollo mini",
-        "schedule_free_adamw": "schedule free; schedulefree; adamw schedule free",
-        "stable_adamw": "optimi adamw",
-        "sgd": "stochastic gradient descent",
-    },
-    "schedule": {
-        "linear": "linear decay; linear with warmup; linear warmup",
-        "cosine": "cosine with min lr; cosine annealing; cosine decay; cosine with warmup; cosine lr; cos; cosine "
-        "warmup; cosine warmup with min lr; half cosine",
-        "constant": "constant with warmup; none; flat; fixed; const",
-        "wsd": "warmup stable decay; trapezoidal; trapezoid; stable decay",
-        "polynomial": "poly; polynomial decay",
-        "inverse_sqrt": "inverse square root; rsqrt; noam; inv sqrt; isr",
-        "cosine_with_restarts": "cosine with hard restarts; sgdr; cosine annealing warm restarts; cosine restarts",
-        "reduce_lr_on_plateau": "plateau; reduce on plateau; reducelronplateau",
-        "greedy": "greedylr; greedy lr",
-    },
-    "method": {
-        "sft": "supervised; finetune; instruction; instruct; pt; pretrain; pretraining; supervised finetuning; full; "
-        "none",
-        "dpo": "direct preference; preference; direct preference optimization; ipo; simpo",
-        "reward": "rm; reward model; reward modeling; rewards",
-        "grpo": "ppo; rl; group relative; online; gspo; dapo; rlhf",
-        "rloo": "reinforce; reinforce leave one out",
-    },
-    "track": {
-        "wandb": "weights and biases; wandb offline; w b; all",
-        "tensorboard": "tb; tensor board",
-        "none": "no; off",
-    },
-    "launch": {
-        "local": "none; here; bash; shell",
-        "slurm": "sbatch; srun",
-        "k8s": "kubernetes; kubeflow",
-        "sky": "skypilot",
-    },
-    "launch.launcher": {
-        "torchrun": "torch; torch distributed; elastic",
-        "accelerate": "accelerate launch; hf",
-    },
-    "batch.packing.strategy": {
-        "bfd": "best fit; best fit decreasing; ffd; first fit; default",
-        "bfd_split": "bfd requeue; requeue; split; best fit split",
-        "wrapped": "wrap; concat; concatenate; naive; greedy",
-    },
-    "batch.packing.isolate": {
-        "flash": "varlen; flash attention; position ids",
-        "mask": "masked; block diagonal; document",
-    },
-    "batch.mean": {
-        "global_tokens": "global; token; all tokens; true; tokens",
-        "local_tokens": "local; device; false; rank",
-    },
-    "model.chat_template": {
-        "chatml": "chat ml; openai; im start",
-        "qwen2.5": "qwen; qwen2; qwen 25; qwen25",
-        "qwen3": "qwen 3; qwen3 thinking",
-        "llama3": "llama 3; llama",
-        "llama3.1": "llama 31; llama31; llama 32; llama32; llama3.2; llama3.3; llama33",
-        "gemma": "gemma2; gemma 2",
-        "gemma3": "gemma 3; gemma3n",
-        "mistral": "mistral instruct; mistral v2; mixtral",
-        "phi3": "phi; phi 3; phi 35; phi3.5",
-        "vicuna": "vicuna v1.1",
-    },
-    "data.format": {
-        "messages": "chatml; openai; chat; conversational; chat template",
-        "conversations": "sharegpt; vicuna; from value",
-        "prompt_completion": "completion; prompt; prompt response",
-        "alpaca": "instruction; input output; instruct; instruction input output",
-        "text": "plain; raw; pretrain; pretraining; language modeling; lm",
-        "preference": "dpo; chosen rejected; paired; pairwise; pairs",
-    },
-    "strategy.offload": {
-        "cpu": "params; param; all; full; true; yes; parameters; both; model",
-        "optimizer": "optim; optimizer state; optimizer states; states",
-        "none": "no; false; off; nothing",
-    },
-    "strategy.state_dict": {
-        "full": "full state dict; whole; consolidated; gathered",
-        "sharded": "sharded state dict; dcp; distributed; shards",
-    },
-    "save.resume": {
-        "auto": "true; yes; last; latest; on",
-        "never": "false; no; none; off",
-    },
-}
-"""Other spellings of choices, by setting and choice."""
-
-SAME: dict[str, str] = {
-    "gradient": "grad grads gradients",
-    "accumulation": "accum acc accumulate accumulated",
-    "learning rate": "lr",
-    "batch size": "bs bsz batchsize",
-    "micro batch": "microbatch",
-    "batch": "batches",
-    "checkpoint": "ckpt ckpts checkpoints checkpointing",
-    "eval": "evaluation evaluate evals validation valid val validate test",
-    "log": "logging logs logged",
-    "save": "saving saves saved",
-    "sequence": "seq sequences seqs",
-    "sequence length": "seqlen",
-    "length": "len",
-    "every": "interval freq frequency period",
-    "steps": "iters iter iterations iteration step",
-    "workers": "proc procs worker threads",
-    "processes": "process",
-    "dir": "directory folder path",
-    "optim": "opt optimizer optimiser",
-    "schedule": "sched scheduler",
-    "warmup": "warm warmups",
-    "attention": "attn attentions",
-    "activation": "activations act",
-    "offload": "offloading offloaded",
-    "clip": "clipping",
-    "fraction": "ratio pct percent percentage frac",
-    "targets": "target",
-    "modules": "module",
-    "machines": "machine",
-    "nodes": "node",
-    "gpus": "gpu",
-    "devices": "device",
-    "hosts": "host",
-    "effective": "eff",
-    "context": "ctx",
-    "deepspeed": "ds",
-    "gradient accumulation": "gas",
-    "memory": "mem",
-    "upload": "uploading",
-    "epochs": "epoch",
-    "params": "param parameters parameter",
-    "kernel": "kernels",
-    "packing": "packed pack",
-    "implementation": "impl",
-    "epsilon": "eps",
-    "coefficient": "coef coeff",
-    "function": "func funcs fn functions fns",
-    "weight": "weights",
-    "reward": "rewards",
-    "token": "tokens",
-    "comm": "comms communication",
-    "bucket": "buckets",
-    "template": "tmpl",
-    "system": "sys",
-    "message": "msg",
-    "weight decay": "wd",
-    "micro batch size": "mbs",
-    "global batch size": "gbs",
-    "reference": "ref",
-    "pref": "preference",
-    "adapter": "adapters",
-    "min": "minimum",
-    "max": "maximum",
-    "shard": "sharded sharding",
-    "quantization": "quant quantized",
-    "max length": "maxlen",
-    "num workers": "nproc",
-    "report": "reporting",
-    "preprocessing": "preprocess",
-    "tokenize": "tokenization",
-    "generations": "generation gen",
-    "completion": "completions",
-    "prompt": "prompts",
-    "response": "resp responses",
-    "reshard": "reshards",
-    "recompute": "recomputation",
-    "samples": "examples sample",
-}
-"""Words that mean the same: the one that stands for them, and the others."""
-WORDS = {other: word for word, others in SAME.items() for other in others.split()}
-
-IDLE = (
-    " a and args cfg config default do enable enabled for in is kwargs max my n name num number of on per set size "
-    " the to total train training type use value with "
-)
-"""Words that say little, between blanks: they count a quarter."""

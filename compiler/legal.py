@@ -1,61 +1,52 @@
-"""A legal value to type instead of a wrong one. Loaded only for a wrong spec."""
+"""What to write instead of a wrong value: what was meant by it, or what is legal. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from xpc.compiler.items import Item
 from xpc.compiler.misnamed import example
+from xpc.compiler.reworded import legal as in_words
+from xpc.compiler.reworded import reworded, told
 from xpc.compiler.schema import Setting
 from xpc.grammar.tree import Call, Number, Ref, String, Value
 
-YES, NO = ("yes", "on", "1", "enabled", "enable", "y", "t"), ("no", "off", "0", "disabled", "disable", "none", "n", "f")
-NUMBERS = ("int", "tokens", "real", "steps_or_share", "real_or_share", "every", "rows_or_share")
-NAMED = ("text", "file", "template", "text_or_file", "name", "repository", "names", "tasks", "weighted", "targets")
-"""Kinds whose example stands for something that only the author knows."""
+LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
-def legal(row: Setting, item: Item, node: Value | None) -> tuple[str, bool]:
-    """The value to write, and whether it can be put in place of what was typed: an example of a file cannot."""
-    typed = "" if node is None else item.label.source.text[node.span.start : node.span.end]
-    meant = None if node is None else _meant(row, node, typed)
-    if meant is not None:
-        return meant, True
-    return example(row), row.kind.name not in NAMED
-
-
-def _meant(row: Setting, node: Value, typed: str) -> str | None:
+def meant(row: Setting, item: Item, node: Value | None) -> str | None:
     """What was typed in the form of the setting's kind, or None."""
+    if node is None:
+        return None
+    typed = item.label.source.text[node.span.start : node.span.end]
     kind = row.kind.name
-    plain = node.value if isinstance(node, String) else typed
-    if kind == "flag" and isinstance(node, Ref | String | Number):
-        said = plain.lower()
-        return "true" if said in (*YES, "true") else "false" if said in (*NO, "false") else None
-    if kind in NUMBERS and isinstance(node, String) and _is_number(plain):
-        return plain
-    if kind in ("text", "path", "name", "text_or_file") and isinstance(node, Ref | Number):
-        return f'"{typed}"'
-    if kind == "template" and isinstance(node, String) and plain in row.choices:
-        return plain
-    if kind in ("file", "template") and isinstance(node, String):
-        return f"file({typed})"
-    if kind in ("file", "template") and isinstance(node, Ref):
-        return f'file("{typed}")'
-    if (
-        kind in ("file", "template")
-        and isinstance(node, Call)
-        and len(node.args) == 1
-        and isinstance(node.args[0], Ref)
-    ):
-        return f'file("{node.args[0].name}")'
+    sign = LOST_SIGN.fullmatch(typed)
+    if isinstance(node, Number):
+        small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
+        return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
+    if kind == "template" and isinstance(node, String) and node.value in row.choices:
+        return node.value
+    if kind in ("file", "template"):
+        inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
+        if isinstance(node, String):
+            return f"file({typed})"
+        return f'file("{inner.name}")' if isinstance(inner, Ref) else None
     if kind in ("names", "tasks") and isinstance(node, Ref | String):
         return f"[{typed}]"
-    return None
+    if kind in ("choice", "choices") and isinstance(node, String):
+        from xpc.compiler.meaning import choice
+
+        return node.value if node.value in row.choices else choice(row, node.value)
+    if kind == "repository":
+        return None
+    found = reworded(row, row.name, node, typed)
+    return None if found == typed else found
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text is a number as the language writes it, perhaps with a unit."""
-    number = text.strip().rstrip("%kMBi").replace("_", "")
-    try:
-        float(number)
-    except ValueError:
-        return False
-    return number[:1].isdigit() and len(text) <= 40 and " " not in text
+def legal(row: Setting, item: Item, node: Value | None, form: Callable[[Setting, str], str]) -> str:
+    """What is legal, in words; of a value that is of another kind, with an example."""
+    typed = "" if node is None else item.label.source.text[node.span.start : node.span.end]
+    if isinstance(node, Number):
+        return told(row, row.name, typed)
+    return f"`{row.name}` takes {in_words(row)}, such as `{form(row, example(row))}`"

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from xpc.compiler import schema, targets
-from xpc.compiler.foreign import CHOICES, IDLE, MEANT, WORDS
+from xpc.compiler.foreign import MEANT
+from xpc.compiler.spellings import CHOICES, IDLE, WORDS
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -30,11 +31,15 @@ NEVER = ("strategy.activation_checkpointing",)
 
 @record
 class Meaning:
-    """A setting by its path (`train` is the header's sentence), the value that the name decides, and the likeness."""
+    """A setting by its path (`train` is the header's sentence), the value that the name decides, and the likeness.
+
+    `own` says that the language or one of the trainer's arguments is called so.
+    """
 
     path: str
     value: str = ""
     likeness: float = 1.0
+    own: bool = False
 
 
 @record
@@ -51,6 +56,7 @@ class Known:
     value: str
     own: bool
     far: float
+    argument: bool = False
 
 
 def letters(name: str) -> str:
@@ -80,11 +86,16 @@ def weight(word: str) -> float:
 
 
 def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Likeness of two names by the words that they share, 0 to 1."""
+    """Likeness of what was typed and a name by the words that they share, 0 to 1.
+
+    A word of some weight that the name lacks says that something else was meant: nothing is alike then.
+    """
     shared = 0.0
     for word in one:
         if word in other:
             shared += weight(word)
+        elif weight(word) == 1.0 and not any(_of_letters(word, known) >= 0.8 for known in other):
+            return 0.0
     if not shared:
         return 0.0
     return 2 * shared / (sum(map(weight, one)) + sum(map(weight, other)))
@@ -95,16 +106,16 @@ def known() -> tuple[Known, ...]:
     """Every name of every setting; the language's own come first."""
     out: dict[tuple[str, str, str], Known] = {}
 
-    def add(name: str, path: str, value: str = "", own: bool = False) -> None:
+    def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
         row = schema.BY_PATH.get(path)
         far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
         said = letters(name)
-        out.setdefault((said, path, value), Known(said, _alphabet(said), words(name), path, value, own, far))
+        out.setdefault((said, path, value), Known(said, _alphabet(said), words(name), path, value, own, far, argument))
 
     for row in schema.TABLE:
         if row.path not in NEVER and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
-            add(row.path, row.path)
+            add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
         if clause not in schema.BY_PATH and clause != "train":
             add(clause, clause, own=True)
@@ -112,7 +123,7 @@ def known() -> tuple[Known, ...]:
         add(name, path, name, own=True)
     for row in schema.TABLE:
         for argument in row.args if row.path not in NEVER else ():
-            add(argument, row.path)
+            add(argument, row.path, argument=True)
     for said, phrases in MEANT.items():
         path, _, value = said.partition("=")
         for phrase in phrases.split("; ") if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
@@ -172,8 +183,29 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 continue
             score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
             if score > rank:
-                best, rank = Meaning(one.path, one.value, like), score
+                best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
+
+
+def nearest_elsewhere(name: str) -> tuple[str, float] | None:
+    """The nearest name by letters that `extra` passes on, or that has no equivalent, and how alike it is."""
+    from xpc.compiler import passing, without
+
+    said = letters(name[:80])
+    alphabet, best, rank = _alphabet(said), None, 0.84
+    for one, spelt in _elsewhere():
+        other = Known(spelt, _alphabet(spelt), (), "", "", False, 0.0)
+        like = _of_letters(said, spelt) if _may_be_near(said, alphabet, other) else 0.0
+        if like > rank and (one in passing.names() or without.reason(one) is not None):
+            best, rank = one, like
+    return None if best is None else (best, rank)
+
+
+@cache
+def _elsewhere() -> tuple[tuple[str, str], ...]:
+    from xpc.compiler import passing, without
+
+    return (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
 
 
 @cache
@@ -226,6 +258,9 @@ def choice(row: schema.Setting, text: str) -> str | None:
     """The choice of a setting that another spelling of it means, or None where nothing is near."""
     text = text[:80]
     said, own = letters(text), words(text)
+    inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in said}
+    if len(inside) == 1:
+        return inside.pop()  # `ds_config_zero3.json`
     best, rank = None, 0.0
     for name, phrase in _choices(row):
         like = 1.0 if said == letters(phrase) else max(of_words(own, words(phrase)), _of_letters(said, letters(phrase)))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from xpc.compiler import registry, schema, targets
-from xpc.compiler.convert import convert, plain_value
-from xpc.compiler.extras import legal_names, wrong_value
+from xpc.compiler.convert import convert
 from xpc.compiler.items import Item
 from xpc.compiler.kinds import BLOCK, FLAG
-from xpc.compiler.meaning import NEVER, SAME, Meaning, choice, meaning
+from xpc.compiler.meaning import NEVER, SAME, Meaning, choice, meaning, nearest_elsewhere
+from xpc.compiler.passing import passed
 from xpc.compiler.schema import Setting
+from xpc.compiler.without import advice, own_reason, reason
 from xpc.grammar.diagnostic import Diagnostic, Label
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Count, Number, Value
 
 MOST = 50
 """Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
+BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
+"""What stands behind a dataset's name, as other tools call it."""
+NO_EQUIVALENT = "leave it out: it has no equivalent, because "
+READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
 @record
@@ -83,6 +88,13 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is not a setting of `{clause.rpartition('.')[2]}`",
             help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
+    if clause == "data" and name in BEHIND:
+        value = (said.typed or "...").strip('"')
+        return Misnamed(
+            "XP102",
+            f"`{shown}` is no setting of `data`: it stands behind the dataset's name",
+            help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
+        )
     if clause == "data" and name in schema.SOURCE_SETTINGS:
         return Misnamed(
             "XP102",
@@ -96,6 +108,11 @@ def _inside(said: Said, clause: str) -> Misnamed:
     meant = meaning(name, clause)
     if meant is not None and _is_in(meant.path, clause) and (meant.likeness > 0.8 or all(row.inner for row in rows)):
         return _unknown(said, clause)
+    exact = meaning(name, exact=True)
+    inner = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
+    if inner and exact is not None and exact.path not in [row.path for row in rows]:
+        message = f"`{shown}` is not a setting of `{clause}`"
+        return _meant(said, clause, message, exact)  # `max_length` is vLLM's, and an argument of the trainers
     message = f"`{shown}` is not a setting of `{clause}`"
     if name in schema.CLAUSES:
         return Misnamed("XP102", message, help=f"`{name}` stands on its own, outside of `{clause}`")
@@ -124,14 +141,29 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
         return Misnamed("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
+    told = advice(name, said.typed or "")
+    if told is not None:
+        return Misnamed("XP101", message, help=told)
     meant = meaning(name, clause, valued=said.node is not None)
-    escape = _escape(said) if meant is None or meant.likeness < SAME else None
-    if escape is not None:
-        form, fits = escape
-        return Misnamed("XP101", message, "TRL's own", f"write `{form}`", None if clause or not fits else form, True)
-    gone = _gone(name) if meant is None or meant.likeness < SAME else None
-    if gone is not None:
-        return Misnamed("XP101", message, help=gone)
+    exact = meant is not None and meant.likeness >= SAME
+    if meant is None or not exact or not meant.own:
+        files = name.startswith(("fsdp_", "zero_", "stage3_"))  # keys that only accelerate or DeepSpeed can mean
+        own = files and (meant is None or meant.path == "strategy")
+        found = _nothing(message, name) or (_passed(said, message) if own or not exact else None)
+        found = found or (None if exact else _left_out(message, name))
+        if found is not None:
+            return found
+    head, dot, last = name.rpartition(".")
+    if (
+        dot
+        and not exact
+        and (meaning(last, head or None, exact=True) or passed(last, said.node, said.typed, said.header))
+    ):
+        return evolve(_unknown(evolve(said, name=last), clause), message=message)
+    if meant is None or not exact:
+        other = nearest_elsewhere(name)
+        if other is not None and (meant is None or other[1] > meant.likeness):
+            return _elsewhere(said, message, other[0])
     if meant is None:
         names = [row.name for row in schema.children(clause)] if clause else []
         listed = ", ".join(names[:12])
@@ -140,37 +172,40 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
     return _meant(said, clause, message, meant)
 
 
+def _nothing(message: str, name: str) -> Misnamed | None:
+    """The finding for a name that the language has no word for, where the table of such names has it."""
+    why = own_reason(name)
+    return None if why is None else Misnamed("XP101", message, help=NO_EQUIVALENT + why)
+
+
+def _left_out(message: str, name: str) -> Misnamed | None:
+    """The finding for a name of a target's past, or one that importers leave out."""
+    why = reason(name)
+    return None if why is None else Misnamed("XP101", message, help=NO_EQUIVALENT + why)
+
+
+def _passed(said: Said, message: str) -> Misnamed | None:
+    """The finding for a name that `extra` passes on."""
+    found = passed(said.name, said.node, said.typed, said.header)
+    if found is None:
+        return None
+    outside = f" outside of `{said.clause}`" if said.clause else ""
+    library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
+    reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
+    edit = found.form if found.fits and not outside else None
+    return Misnamed("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
+
+
+def _elsewhere(said: Said, message: str, near: str) -> Misnamed:
+    """The finding for a name that is spelt like one that `extra` passes on, or like one with no equivalent."""
+    found = _passed(evolve(said, name=near), message) or _left_out(message, near)
+    assert found is not None
+    return evolve(found, text=f"did you mean `{near}`?")
+
+
 def _bare() -> list[str]:
     """What may stand alone in the body or after `with`."""
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
-
-
-def _escape(said: Said) -> tuple[str, bool] | None:
-    """The `extra` that passes a name on, where the default target has it and no setting decides it; whether it fits.
-
-    A name that was renamed is written as today's.
-    """
-    target = targets.load(targets.DEFAULT)
-    if target is None or said.typed is None:
-        return None
-    name, value, fits = said.name, said.typed, True
-    new = target.rename(name)
-    if new is not None and name not in target.fields():
-        field = target.fields().get(new)
-        fits = wrong_value(target, "trl", new, plain_value(said.node)) is None
-        if not fits and field is not None:
-            value, fits = (name, True) if name in field.choices else ("...", False)
-        name = new
-    if name not in legal_names(target, "trl"):
-        return None
-    return (f"extra(trl, {name}={value})" if said.header else f"extra trl({name}={value})"), fits
-
-
-def _gone(name: str) -> str | None:
-    """What became of a trainer argument of older versions, or None."""
-    target = targets.load(targets.DEFAULT)
-    why = None if target is None else target.removed.get(name)
-    return why and (f"leave it out: {'transformers has removed it' if why == 'no equivalent' else why}")
 
 
 def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
@@ -180,8 +215,15 @@ def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misn
     if row is None or row.path.startswith("train."):
         return _suggested(said, message, _sentence(said, meant, row))
     value = _decided(row, said, meant)
+    if value is None and said.node is not None and row.kind is not BLOCK and not row.pending:
+        return _decides(row, said, message)
+    if row.path in schema.ADAPTERS and value == "true" and (said.typed or "").strip('"') in schema.ADAPTERS:
+        return _suggested(said, message, (said.typed or "").strip('"'), (said.typed or "").strip('"'))
     if meant.path == clause:  # the head, which stands on the clause's line
         return _suggested(said, message, f"{row.name} {value or example(row)}", inside=True)
+    if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
+        form, methods = typed(row, value), ", ".join(row.methods[:3])
+        return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {methods} reads")
     kept = value is None or value == said.typed
     if clause is not None and _is_in(meant.path, clause):
         return _suggested(said, message, row.name if kept else f"{row.name} = {value}", row.name, True, not kept)
@@ -189,7 +231,7 @@ def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misn
         alone = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
         if alone if said.node is None else (kept and row.kind is not FLAG):
             return _suggested(said, message, row.name, row.name, whole=False)
-    form = meant.value if row.bare and meant.value in row.choices else typed(row, value)
+    form = value if meant.value and value and row.bare and value in row.choices else typed(row, value)
     return _suggested(said, message, form, None if row.pending else form)
 
 
@@ -212,11 +254,37 @@ def _sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
     return {"train": "train MODEL on DATA", "extends": 'extends "base.xp"'}.get(meant.path, meant.path)
 
 
+def _decides(row: Setting, said: Said, message: str) -> Misnamed:
+    """The finding for a name that means a setting, with a value that it cannot have: what it takes, and no edit."""
+    from xpc.compiler.reworded import plain, told
+
+    assert said.node is not None
+    found = convert(row, Item(row.path, said.node, said.label)) if row.kind.name == "tokens" else None
+    help = (found.help or "") if isinstance(found, Diagnostic) else ""
+    what = help if help.startswith("write ") else told(row, said.name, plain(said.node, said.typed))
+    such = "" if row.choices or what.startswith("write ") else f", such as `{typed(row, None)}`"
+    return Misnamed("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
+
+
 def _decided(row: Setting, said: Said, meant: Meaning) -> str | None:
-    """The value to write: what the name decides, what was typed where that is legal, or what it most likely means."""
+    """The value to write: what the name decides, what was typed where that is legal, or what it means in our form.
+
+    Of a name that was typed without a value, an example. None where nothing that was typed could be meant.
+    """
     if meant.value == "!":
-        return "true" if said.typed in ("false", "no", "off") else "false"
-    return meant.value or (None if said.node is None and row.kind is FLAG else _value(row, said))
+        return "true" if (said.typed or "").lower() in ("false", "no", "off") else "false"
+    text = (said.typed or "").strip('"').lower()
+    if meant.value and (
+        said.node is None or not row.choices or text in ("true", "false", "yes", "no", "1", "0", "on", "off", "auto")
+    ):
+        return meant.value
+    if meant.value and row.kind is not FLAG:  # what the value says goes before what the name alone would mean
+        return choice(row, text)
+    if meant.value:
+        return meant.value
+    if said.node is None:
+        return None if row.kind is FLAG else example(row)
+    return meant_value(row, said)
 
 
 def _value(row: Setting, said: Said) -> str:
@@ -225,18 +293,24 @@ def _value(row: Setting, said: Said) -> str:
 
 
 def meant_value(row: Setting, said: Said) -> str | None:
-    """The value that was typed where it is legal, the one that its own finding writes instead, or None."""
+    """The value that was typed where it is legal, the same in the language's form, or None."""
+    from xpc.compiler.reworded import reworded
+
     node, text = said.node, (said.typed or "").strip('"')
     if node is None or row.kind is BLOCK:
         return None
     if row.path == "hardware":
         return _machines(node, text)
+    value = reworded(row, said.name, node, said.typed or "")
+    if value is not None or row.kind.name in ("weighted", "every"):
+        return value
     found = convert(row, Item(row.path, node, said.label))
     if not isinstance(found, Diagnostic):
-        return None if row.kind.name == "weighted" else said.typed  # what its names are is the method's to say
+        return said.typed
     if row.choices:
-        yes = text in ("true", "1", "yes")
-        return (row.alone or None) if yes and row.alone else choice(row, text) or choice(row, f"{said.name} {text}")
+        yes = text.lower() in ("true", "1", "yes")
+        alone = None if text.isdigit() else choice(row, text)  # a number says something with its name: `zero_stage=2`
+        return (row.alone or None) if yes and row.alone else alone or choice(row, f"{said.name} {text}")
     return found.edits[0].text if found.edits else None
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from xpc.compiler.sweep import Grid
 
 ASSUMED = "XP190"
+PASTED = ("XP014", "XP043")
+"""Syntax errors behind which lines of a command or of YAML may stand."""
 FIRST_RULE = "XP200"
 """Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""
 
@@ -42,6 +44,10 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     source, problems = decode(data, name)
     loaded = load(source, workspace)
     loaded.problems = [*problems, *loaded.problems]
+    if any(one.code in PASTED for one in loaded.problems):
+        from xpc.compiler.pasted import told  # only a spec with lines of other tools pays for it
+
+        loaded.problems = told(loaded.problems)
     if loaded.sweep is not None:
         from xpc.compiler.sweep import read  # most specs are one run
 

@@ -257,17 +257,9 @@ class _Resolver:
             return Hardware(None, count, nodes)
         gpu = registry.find_gpu(name.name)
         if gpu is None:
-            near = nearest(name.name, registry.gpu_names())
-            place = None if label is None else Label(label.source, name.span, f"did you mean `{near}`?" if near else "")
-            self.problems.append(
-                report(
-                    "XP112",
-                    f"`{name.name[:60]}` is no GPU of the registry",
-                    place,
-                    help=f"write `{near}`" if near else "write one of " + ", ".join(registry.gpu_names()),
-                    edits=(Edit(name.span, near),) if near else (),
-                )
-            )
+            from xpc.compiler.alike import unknown_gpu  # only a wrong spec pays for it
+
+            self.problems.append(unknown_gpu(name, label))
             gpu = registry.find_gpu(DEFAULT_GPU)
         assert gpu is not None
         self.values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)

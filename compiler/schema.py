@@ -232,7 +232,7 @@ TABLE: tuple[Setting, ...] = (
             choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
     # optimizer and schedule
     Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True, choices=OPTIMIZERS, args=("optim",)),
-    Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, args=("learning_rate",)),
+    Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, high=1, args=("learning_rate",)),
     Setting("optimizer.betas", k.REALS, "decay rates of Adam's moments", default=(0.9, 0.999),
             args=("adam_beta1", "adam_beta2")),
     Setting("optimizer.eps", k.REAL, "Adam's epsilon", default=1e-8, low=0, args=("adam_epsilon",)),

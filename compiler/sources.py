@@ -14,8 +14,7 @@ from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
 from xpc.compiler.shapes import ALPACA, INPUT, METHOD_SHAPES, SHAPES, columns_of, in_words
 from xpc.compiler.spec import DataSource, Model
-from xpc.compiler.suggest import nearest
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
@@ -86,18 +85,9 @@ def find_model(
             config=said,
         ), problems  # fmt: skip
     if "/" not in node.name:
-        near = nearest(node.name, registry.model_names())
-        problems.append(
-            report(
-                "XP108",
-                f"`{node.name[:80]}` is no model of the registry",
-                evolve(label, text=f"did you mean `{near}`?" if near else ""),
-                help=f"write `{near}`, a hub id such as `org/{node.name[:80]}`, or a quoted local folder"
-                if near
-                else f"write a hub id such as `org/{node.name[:80]}`, or a quoted local folder",
-                edits=(Edit(label.span, near),) if near and node.is_name else (),
-            )
-        )
+        from xpc.compiler.alike import unknown_model  # only a wrong spec pays for it
+
+        problems.append(unknown_model(node, label))
     elif facts is None and not said:
         problems.append(
             report(
@@ -280,18 +270,9 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, method: str) -> tupl
                 else f"`data(format={usual})` states it",
             )
         ]
-    near = nearest(node.name, registry.dataset_names())
-    return source, [
-        report(
-            "XP110",
-            f"`{node.name[:80]}` is no dataset of the registry and no `data` block",
-            evolve(label, text=f"did you mean `{near}`?" if near else ""),
-            help=f"write `{near}`, a hub id such as `org/name`, or a quoted local file"
-            if near
-            else "write a hub id such as `org/name`, or a quoted local file",
-            edits=(Edit(label.span, near),) if near and node.is_name else (),
-        )
-    ]
+    from xpc.compiler.alike import unknown_dataset  # only a wrong spec pays for it
+
+    return source, [unknown_dataset(node, label)]
 
 
 def _local(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.entries import Entry, boolean, text
-from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.schema import ADAPTERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.importing.outcome import Draft
 
 Entries = Mapping[str, Entry]
 

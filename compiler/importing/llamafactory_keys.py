@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.llamafactory_tuning import READ
-
+FROZEN = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+LORA = {"lora_rank": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
+OFT = {"oft_rank": "lora.rank", "oft_block_size": "lora.block_size", "module_dropout": "lora.dropout"}
+BESIDE = {
+    "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
+    "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
+}  # fmt: skip
+"""What an adapter has beside; the ratio before what it switches on."""
+READ = (*FROZEN, *LORA, *OFT, *BESIDE, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 SAME = {
     "cutoff_len": "max_length",

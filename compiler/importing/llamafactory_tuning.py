@@ -9,22 +9,14 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.entries import Entry, integer, text, words
+from xpc.compiler.importing.llamafactory_keys import BESIDE, FROZEN, LORA, OFT, READ
 from xpc.compiler.importing.outcome import Draft
 
 Entries = Mapping[str, Entry]
 
 WORDS = ("lora", "oft", "freeze", "full")
-FROZEN = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
-LORA = {"lora_rank": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 """The second generation's words, of its `peft_config`."""
-OFT = {"oft_rank": "lora.rank", "oft_block_size": "lora.block_size", "module_dropout": "lora.dropout"}
-BESIDE = {
-    "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
-    "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
-}  # fmt: skip
-"""What an adapter has beside; the ratio before what it switches on."""
-READ = (*FROZEN, *LORA, *OFT, *BESIDE, "lora_target", "oft_target")
 WHY = "not set: LLaMA-Factory's own"
 
 

@@ -73,10 +73,17 @@ def find_dataset(name: str) -> DatasetFacts | None:
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with this name (any case), or None."""
+    """Return the GPU with this name (any case), or with a shop's spelling of it (`t4-16gb`), or None."""
     row = _row(_table("gpus"), alias_key(name))
     if row is None:
-        return None
+        if not any(map(str.isdigit, name)) or len(name) > 60:
+            return None
+        from xpc.compiler.registry.shops import certain  # no table's own name
+
+        alias = certain(name)
+        row = None if alias is None else _row(_table("gpus"), alias)
+        if row is None:
+            return None
     major, minor = row["capability"]
     return Gpu(**{**row, "capability": (major, minor), "device_names": tuple(row["device_names"])})
 

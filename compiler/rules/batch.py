@@ -251,8 +251,7 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             evolve(spec.place("optimizer.lr"), text="no step changes a weight"),
             "the learning rate is 0",
-            "write `lr = 2e-5`",
-            replace="lr = 2e-5",
+            "write a number above 0 and at most 1, such as `lr = 2e-5`",
         )
 
 

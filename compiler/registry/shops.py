@@ -1,0 +1,122 @@
+"""GPUs as shops and clouds spell them: `A100-SXM4-80GB`, `t4-16gb`. Loaded only for a name that the table lacks.
+
+A spelling is a GPU's where all of its words are explained and one GPU is left; an A100 without its memory is two.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from xpc.compiler import registry
+from xpc.grammar.record import record
+
+VENDOR = (
+    "nvidia",
+    "tesla",
+    "geforce",
+    "quadro",
+    "gpu",
+    "gpus",
+    "instance",
+    "ampere",
+    "hopper",
+    "card",
+    "tensor",
+    "core",
+)
+SOCKET = re.compile(r"sxm\d?|hbm\d?e?")
+MEMORY = re.compile(r"(\d+)(?:gi?b?)?")
+OTHERS = re.compile(r"(mi\d+\w*|instinct|radeon|rx|gfx\w*|m[1-9]|apple|mps|tpu|v\dp?e?|gaudi\d?|hpu|npu|ascend|910b?|"
+                    r"arc|xpu|max|trn\d|trainium\d?|inf\d|inferentia\d?|pro|ultra|\d+)")  # fmt: skip
+OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", "gaudi", "hpu", "npu", "ascend", "arc",
+                "xpu", "trn", "trainium", "inferentia", "m1", "m2", "m3", "m4")  # fmt: skip
+
+
+@record
+class Shape:
+    """A GPU's name taken apart: its model as letters and digits, its memory in GB where it is said, and its card."""
+
+    model: str
+    memory: int | None
+    card: str
+    socket: bool
+
+
+@cache
+def shape(name: str) -> Shape | None:
+    """A spelling taken apart, or None where it is none of a GPU."""
+    memory: int | None = None
+    card, socket = "", False
+    model: list[str] = []
+    for word in re.split(r"[-_. ]+", name.lower()):
+        if word in VENDOR or not word:
+            continue
+        if SOCKET.fullmatch(word):
+            socket = True
+        elif word in ("pcie", "nvl"):
+            card = word
+        elif MEMORY.fullmatch(word) and model and (not word.isdigit() or _is_memory(int(word), "".join(model))):
+            memory = int(word.rstrip("gib"))
+        else:
+            model.append(word)
+    return Shape("".join(model), memory, card, socket) if model else None
+
+
+def _is_memory(number: int, model: str) -> bool:
+    """Whether a number without a unit is a card's memory, as in `v100-32`: not the 4090 of `rtx-4090`."""
+    return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
+        c.isdigit() for c in model
+    )
+
+
+@cache
+def _shapes() -> dict[str, Shape]:
+    return {name: found for name in registry.gpu_names() if (found := shape(name)) is not None}
+
+
+def of_model(name: str) -> list[str]:
+    """The GPUs of the model that is spelt so, whatever their memory: `4090` is the RTX 4090."""
+    said = shape(name)
+    if said is None:
+        return []
+    exact = [one for one, found in _shapes().items() if found.model == said.model]
+    short = said.model if len(said.model) > 3 else "?"
+    return exact or [
+        one for one, found in _shapes().items() if found.model.endswith(short) and found.model[:3] == "rtx"
+    ]
+
+
+def fitting(name: str) -> list[str]:
+    """Those of the model whose memory and card are the ones that are said."""
+    said = shape(name)
+    out: list[str] = []
+    for one in of_model(name) if said is not None else ():
+        found = _shapes()[one]
+        if said is None or (said.card and found.card != said.card) or (said.socket and found.card):
+            continue
+        if said.memory is not None and not _holds(one, found, said.memory):
+            continue
+        out.append(one)
+    plain = [one for one in out if not _shapes()[one].card]
+    return plain if said is not None and said.memory is not None and not said.card and plain else out
+
+
+def _holds(name: str, found: Shape, memory: int) -> bool:
+    """Whether a card is sold with that many GB: as its name says, or as it shows, less than a tenth of them gone."""
+    if found.memory is not None:
+        return found.memory == memory
+    gpu = registry.find_gpu(name)
+    return gpu is not None and 0.88 <= gpu.memory_gib / memory <= 1.02
+
+
+def certain(name: str) -> str | None:
+    """The one GPU that a spelling is, or None."""
+    found = fitting(name)
+    return found[0] if len(found) == 1 else None
+
+
+def of_another_maker(name: str) -> bool:
+    """Whether a name is an accelerator that CUDA does not run on."""
+    words = re.split(r"[-_. ]+", name.lower())
+    return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)
