@@ -125,8 +125,8 @@ def _run(arguments: list[str]) -> int:
     text = explain(options.what)
     if text is None:
         raise UsageError(
-            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, a "
-            "library's argument (learning_rate), or FILE:SETTING"
+            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, "
+            "a library's argument (learning_rate), or FILE:SETTING"
         )
     from xpc.compiler.render.visible import visible
 

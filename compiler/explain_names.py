@@ -130,7 +130,9 @@ def _decided(path: str) -> str:
 def _extra_target(name: str) -> str:
     if name not in ("extra", "trl", "accelerate", "deepspeed"):
         return ""
-    return "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` pass a library's own names on, checked\n"
+    return (
+        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` pass a library's own names on, checked\n"
+    )
 
 
 def _foreign(name: str) -> str:

@@ -327,7 +327,8 @@ class _Resolver:
             sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
-            self.problems += problems
+            told = any(one.code == "XP111" for one in self.problems)  # once is enough
+            self.problems += [one for one in problems if not (told and one.code == "XP111")]
             if source.bundled and source.content is not None:
                 self.bundled[source.bundled] = source.content
         prompt = self.values.get("data.system")

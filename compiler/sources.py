@@ -49,7 +49,8 @@ def find_model(
                         "XP118",
                         f"{read}, so the architecture is not known",
                         label,
-                        help=f"write `{node.value}` without quotes for a model of the hub"
+                        help=f"write `{node.value}` without quotes for a model of the hub, or beside a folder that "
+                        'is to come `model(config=file("config.json"))`'
                         if _is_hub_id(node.value)
                         else 'a local model is a folder with config.json; or write `config = file("config.json")`',
                     )

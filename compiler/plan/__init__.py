@@ -112,7 +112,7 @@ def largest_micro(need: Need, share: int) -> Micro:
     one = activations(need, facts)
     fitting = [d for d in _divisors(share) if d * one <= room]
     if not fitting:
-        return Micro(1, f"1, although states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
+        return Micro(1, f"the smallest: states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
     best = max(fitting)
     used = (fixed + best * one) / GIB
     why = f"the largest divisor of {share} whose {used:.1f} GiB stay within {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
