@@ -1,6 +1,6 @@
 """Names of other tools that the language has no word for, and why (without.txt). Loaded only for a misspelt spec.
 
-What the importers know of axolotl's and LLaMA-Factory's keys is asked, too.
+`left` in the file is what `xpc import` leaves out of axolotl's and LLaMA-Factory's files.
 """
 
 from __future__ import annotations
@@ -45,15 +45,11 @@ def _letters(name: str) -> str:
 @cache
 def reasons() -> dict[str, str]:
     """Every name with its reason, spelt as letters: the table's, what the targets removed, what importers leave out."""
-    from xpc.compiler.importing import axolotl_keys, llamafactory_keys
-
     out = dict(_table("none"))
     for name, known in _of_targets().items():
         out.setdefault(_letters(name), known)
-    for table in (axolotl_keys.QUIET, axolotl_keys.KEPT, axolotl_keys.IMPOSSIBLE, llamafactory_keys.QUIET,
-                  llamafactory_keys.IMPOSSIBLE):  # fmt: skip
-        for name, known in table.items():
-            out.setdefault(_letters(name), known)
+    for name, known in _table("left").items():
+        out.setdefault(name, known)
     return out
 
 
