@@ -193,7 +193,7 @@ def stated(text):
 
 @pytest.mark.parametrize(("row", "written"), list(samples()), ids=lambda one: getattr(one, "path", None) or str(one))
 def test_with_body_and_call_say_the_same(row, written):
-    header = f"train qwen2.5-3b on {'alpaca' if row.path == 'data.prompt' else 'infinity-instruct'}"
+    header = f"train qwen2.5-3b on {'alpaca' if row.path in ('data.prompt', 'data.context') else 'infinity-instruct'}"
     also = f"{header} with"
     if row.methods and "sft" not in row.methods:
         header = f"{header} with {row.methods[0]}"

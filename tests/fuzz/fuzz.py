@@ -133,6 +133,7 @@ PLAUSIBLE = {
     "rows_or_share": ("1000", "5%"),
     "text": (f'"{MARK} a"', '"<|im_end|>"', '"c:\\\\x41 \\"q\\" {x} %s | # \u0107"'),
     "file": ('file("x.jinja")',),
+    "template": ('file("x.jinja")', "chatml"),
     "text_or_file": (f'"{MARK}"',),
     "path": (f'"out/{MARK} $(id)"', '"out"', '"c:\\\\xyz\\\\u0041"'),
     "name": ('"main"', "test", f'"{MARK}"', '"v 1 @ #2"', "refs/pr/3", '"a\\\\xb"', "1a"),
