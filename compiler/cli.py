@@ -203,6 +203,7 @@ def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int
             _tell(f"xpc: {error}", sys.stderr)
             unread = True
             continue
+        workspace.remembers, workspace.copies = True, False
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
         silenced += located_silences(checked.silenced, path)
@@ -222,6 +223,7 @@ def _compile(options: argparse.Namespace) -> int:
     from xpc.compiler.render import render
 
     data, name, workspace = read_spec(options.file)
+    workspace.remembers = True
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
     found = located(checked.problems, options.file)

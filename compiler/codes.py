@@ -90,9 +90,10 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP122": ("two-revisions", "error", "`@revision` and `model { revision = ... }` name different revisions."),
     "XP123": (
         "data-not-here",
-        "warning",
-        "The local data is not where the spec says. The bundle can still be trained where the data is, but nothing "
-        "about it was checked and its digest is not stated.",
+        "error",
+        "The local data is not where the spec says, as a mistyped path is not. Where `data { format = ... }` states "
+        "what its rows are, it may be where the run will be and only there: then it is a warning, nothing about it is "
+        "checked, and its digest is not stated.",
     ),
     "XP124": (
         "unknown-columns",

@@ -17,6 +17,10 @@ from xpc.compiler import cache
 from xpc.compiler.cache import ANY, FOLDER, GONE, OTHER, UNSURE, Seen
 from xpc.grammar.record import mutable, record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.remembered import Memory
+
 MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
 MAX_DATA = 64 * 2**20
@@ -50,12 +54,23 @@ class Workspace:
     """Files relative to `root`, the folder of the spec.
 
     `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
-    to their digests.
+    to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
+    same where a bundle `copies` it.
     """
 
     root: str
     seen: dict[str, Seen] = field(factory=dict)
     reads: dict[str, str] = field(factory=dict)
+    remembers: bool = False
+    copies: bool = True
+
+    def memory(self) -> Memory | None:
+        """What earlier readings of data files found, where it may be used."""
+        if not self.remembers:
+            return None
+        from xpc.compiler.remembered import standard  # most specs name no file of data
+
+        return standard()
 
     def saw(self, path: str, state: str, real: str | None = None) -> None:
         """Note what a path was when it was looked at: the answer holds as long as it is that."""

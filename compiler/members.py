@@ -59,7 +59,9 @@ def members(
     out: list[Member] = []
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
-        view = Shared(workspace.root, workspace.seen, dict(workspace.reads), answers)
+        view = Shared(
+            workspace.root, workspace.seen, dict(workspace.reads), workspace.remembers, workspace.copies, answers
+        )
         spec, found = resolve(_one(loaded, grid, picks, name), view)
         if spec is not None:
             found += check(spec)

@@ -6,12 +6,13 @@ from attrs import field
 
 from xpc.compiler import extras, registry, schema, targets
 from xpc.compiler.codes import report
+from xpc.compiler.contents import bundle_name
 from xpc.compiler.convert import convert, plain_text, plain_value
 from xpc.compiler.derive import Derivation
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Item, Row
 from xpc.compiler.load import Loaded
-from xpc.compiler.sources import bundle_name, find_model, find_source, vocabulary
+from xpc.compiler.sources import find_model, find_source, vocabulary
 from xpc.compiler.spec import DEFAULT, SPEC, DataSource, EvalSet, Hardware, Model, Origin, Spec, Value
 from xpc.compiler.suggest import nearest
 from xpc.compiler.targets import Target
@@ -187,8 +188,7 @@ class _Resolver:
 
     def _bundle(self, read: Read) -> str:
         """Keep a copy for the bundle and return the name that it has there."""
-        inside = "files/" + bundle_name(read.name, read.digest)
-        self.bundled[inside] = read.data
+        self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
         return inside
 
     def _read(self, path: str, node: String) -> Read | None:

@@ -6,19 +6,18 @@ import json
 
 from xpc.compiler import registry
 from xpc.compiler.codes import report
+from xpc.compiler.contents import DATA_FORMATS, contents
 from xpc.compiler.convert import LARGEST, convert, plain_text
-from xpc.compiler.files import HEAD, MAX_DATA, Read, Workspace
+from xpc.compiler.files import HEAD, Read, Workspace
 from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.schema import SOURCE_SETTINGS
 from xpc.compiler.shapes import ALPACA, INPUT, METHOD_SHAPES, SHAPES, columns_of, in_words
 from xpc.compiler.spec import DataSource, Model
-from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
-
-DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 
 
 def find_model(
@@ -223,7 +222,8 @@ def find_source(
     problems += wrong
     if isinstance(take, Amount):
         source = evolve(source, take=take)
-    return source, problems + more
+    source, last = contents(source, workspace)
+    return source, [*problems, *more, *last]
 
 
 def _remote(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
@@ -295,16 +295,7 @@ def _local(
             )
         ]
     if not kind:
-        return source, [
-            report(
-                "XP123",
-                f"`{path[:80]}` is not here: the run will look for it, unchecked",
-                label,
-                help=f"write `{path}` without quotes for a dataset of the hub"
-                if _is_hub_id(path)
-                else "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run",
-            )
-        ]
+        return source, [_not_here(path, label, shape)]
     if kind == "folder":
         return source, []
     problems: list[Diagnostic] = []
@@ -336,26 +327,19 @@ def _local(
         else:
             source = evolve(source, shape=found)
     source = evolve(source, found=None if columns is None else tuple(columns))
-    if workspace.size(path) > MAX_DATA:
-        return source, problems
-    read = workspace.read(path, limit=MAX_DATA)
-    if isinstance(read, str):
-        return source, [*problems, report("XP114", read, label)]
-    hidden = workspace.astray(path)
-    if hidden:
-        help = "put a copy into the spec's folder, if everybody may read it"
-        problems.append(report("XP590", hidden + ", and a copy goes into the bundle", label, help=help))
-    return evolve(
-        source, sha256=read.digest, bundled="data/" + bundle_name(path, read.digest), content=read.data
-    ), problems
+    return source, problems
 
 
-def bundle_name(path: str, digest: str) -> str:
-    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
-    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
-    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
-    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
-    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"
+def _not_here(path: str, label: Label, shape: str | None) -> Diagnostic:
+    """A warning where `format` says what the rows are: then the data may be where the run will be, and only there."""
+    message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if shape is not None else "")
+    if _is_hub_id(path):
+        help = f"write `{path}` without quotes for a dataset of the hub"
+    elif shape is not None:
+        help = "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run"
+    else:
+        help = "the path is relative to the spec; `data(format=...)` says what the rows of data are that is elsewhere"
+    return evolve(report("XP123", message, label, help=help), severity=ERROR if shape is None else "warning")
 
 
 def _columns(path: str, head: bytes) -> list[str] | None:

@@ -18,6 +18,10 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.survey import Survey
+
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
 
@@ -51,7 +55,8 @@ class DataSource:
 
     `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
     are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
-    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both.
+    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both. `survey` is
+    what is remembered of a file whose content was not read again.
     """
 
     id: str | None
@@ -72,6 +77,7 @@ class DataSource:
     rows: int | None = None
     context: str | None = None
     wording: str | None = None
+    survey: Survey | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:

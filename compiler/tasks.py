@@ -9,9 +9,9 @@ from hashlib import sha256
 
 from xpc.compiler import harness
 from xpc.compiler.codes import report
+from xpc.compiler.contents import bundle_name
 from xpc.compiler.files import MAX_DATA, Read, Workspace
 from xpc.compiler.items import Item
-from xpc.compiler.sources import bundle_name
 from xpc.compiler.spec import SPEC, Value
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve

@@ -29,7 +29,8 @@ def golden(case: Case) -> str:
     """The whole file of a case: the spec, the files that it names, and the output."""
     with tempfile.TemporaryDirectory() as folder:
         found = checked(case.rejected, put(folder, case.files))
-    files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in case.files.items())
+    texts = {name: one if isinstance(one, str) else one.decode("utf-8", "replace") for name, one in case.files.items()}
+    files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in texts.items())
     return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"
 
 

@@ -78,6 +78,7 @@ GROUPS: tuple[Group, ...] = (
     Group("data"),
     Group("data_rows", lambda spec: any(one.path or one.take for one in spec.sources) or spec.written("data.holdout")),
     Group("evaluation_sets", lambda spec: bool(spec.evaluated)),
+    Group("data_survey", lambda spec: any(one.sha256 for one in spec.sources)),
     Group("data_tokens", lambda spec: any(map(spec.written, TOKENS)) or spec.model.name.startswith("gemma-")),
     Group("evaluation", lambda spec: spec.written("eval.tasks") or spec.written("eval.allow_code_execution")),
     Group("saving"),

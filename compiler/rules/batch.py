@@ -106,7 +106,7 @@ def total_steps(spec: Spec) -> int | None:
     steps = spec.get("train.steps")
     if isinstance(steps, int):
         return steps
-    if spec.flag("batch.packing") or spec.online or all(one.rows is None and one.content is None for one in spec.data):
+    if spec.flag("batch.packing") or spec.online or all(one.rows is None and one.sha256 is None for one in spec.data):
         return None
     from xpc.compiler.rules.batch_rows import trained
 

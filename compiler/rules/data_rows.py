@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler import rows
+from xpc.compiler.contents import DATA_FORMATS
 from xpc.compiler.kinds import Amount
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.sources import DATA_FORMATS
 from xpc.compiler.spec import Spec
 
 
@@ -41,13 +40,12 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     Source: datasets; executed.
     """
     for source in spec.sources:
-        if source.found is None or source.content is None:
+        found = rows.survey(source)
+        if source.found is None or found is None or not found.rows:
             continue
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
-            if name in source.found or any(
-                json.dumps(name, ensure_ascii=ascii).encode() in source.content for ascii in (True, False)
-            ):
+            if name in source.found or name in found.columns:
                 continue
             yield Finding(
                 source.label,
@@ -62,19 +60,18 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     """A row must be what its shape says: turns with a known speaker, a text that is a text.
 
-    The first MiB of a local JSON file is looked at. Today: the run ends when it comes to that row, in the mapping of
+    All rows of a local file are looked at. Today: the run ends when it comes to that row, in the mapping of
     the data. Source: the runtime's `sources.py`.
     """
     for source in spec.sources:
-        if source.found is None or not set(rows.columns(source)) <= set(source.found):
+        found = rows.survey(source)
+        if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
             continue  # XP553 speaks of the column
-        found = rows.first_wrong(source)
-        if found is not None:
-            yield Finding(
-                source.label,
-                f"row {found[0]} of `{source.name[:80]}` is no row of {source.shape}: {found[1]}",
-                "mend the row (they are counted from 0), or name another `format`",
-            )
+        yield Finding(
+            source.label,
+            f"row {found.wrong[0]} of `{source.name[:80]}` is no row of {source.shape}: {found.wrong[1]}",
+            "mend the row (they are counted from 0), or name another `format`",
+        )
 
 
 @rule("XP555", "more-rows-than-there-are")
@@ -125,15 +122,8 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.sources:
         named = [name for name in source.found or () if name in ("image", "images")]
-        first = rows.stored(source).rows[:1]
-        parts = [
-            part
-            for row in first
-            for turn in rows.turns(source, row)
-            if isinstance(turn.get("content"), list)
-            for part in turn["content"]  # type: ignore[attr-defined]  # it is a list
-        ]
-        if named or any(isinstance(part, dict) and "image" in str(part.get("type")) for part in parts):
+        found = rows.survey(source)
+        if named or (found is not None and found.count("images")):
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has images, and only text is trained on",

@@ -239,21 +239,20 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 def kto_balance(spec: Spec) -> Iterator[Finding]:
     """Where good and bad answers are not equally many, one of the two weights makes up for it (the paper's equation 8).
 
-    The labels of a local file are counted, if all of it is read. Today: a warning, after the data is tokenized. Source:
+    The labels of a local file are counted. Today: a warning, after the data is tokenized. Source:
     `kto_trainer.py` of both targets; arXiv 2402.01306.
     """
     if not _method(spec, "kto"):
         return
     from xpc.compiler import rows
 
-    labels: list[object] = []
+    good = bad = 0
     for source in spec.data:
-        found = rows.stored(source)
-        if source.shape != "unpaired" or source.take is not None or not found.whole:
+        found = rows.survey(source)
+        if source.shape != "unpaired" or source.take is not None or found is None or found.broken is not None:
             return
-        labels += [row.get(rows.columns(source)[-1]) for row in found.rows]
-    good = max(sum(label is True or label == 1 for label in labels), 1)
-    bad = max(len(labels) - good, 1)
+        good, bad = good + found.labels[0], bad + found.labels[1]
+    good, bad = max(good, 1), max(bad, 1)
     up, down = spec.real("method.desirable"), spec.real("method.undesirable")
     lows = round(bad * down / good, 2), round(good * up / bad / 1.33, 2)
     highs = round(bad * down / good * 1.33, 2), round(good * up / bad, 2)

@@ -112,7 +112,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
 def no_assistant(spec: Spec) -> Iterator[Finding]:
     """With `assistant_only`, every conversation needs a turn of the assistant: the loss is taken over nothing else.
 
-    The first MiB of a local JSON file is looked at. Today: RuntimeError when the tokenizing comes to that row. Source:
+    All rows of a local file are looked at. Today: RuntimeError when the tokenizing comes to that row. Source:
     trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
     """
     if not spec.flag("method.assistant_only"):
@@ -120,18 +120,16 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler import rows
 
     for source in spec.sources:
-        if not rows.conversational(source):
-            continue
-        for number, row in enumerate(rows.stored(source).rows):
-            speakers = {str(turn.get("from", turn.get("role"))) for turn in rows.turns(source, row)}
-            if speakers and not speakers & set(rows.ANSWERS if source.shape == "conversations" else ("assistant",)):
-                yield Finding(
-                    source.label,
-                    f"row {number} of `{source.name[:80]}` has no turn of the assistant",
-                    "leave the row out of the data (rows are counted from 0), or leave `assistant_only` out",
-                    (spec.label("method.assistant_only", "the loss is taken over the assistant's turns"),),
-                )
-                break
+        found = rows.survey(source) if rows.conversational(source) else None
+        without = None if found is None else found.tallies.get("unanswered")
+        if without is not None:
+            yield Finding(
+                source.label,
+                f"row {without.first} of `{source.name[:80]}` has no turn of the assistant"
+                + (f", nor have {without.count - 1:,} others" if without.count > 1 else ""),
+                "leave such rows out of the data (they are counted from 0), or leave `assistant_only` out",
+                (spec.label("method.assistant_only", "the loss is taken over the assistant's turns"),),
+            )
 
 
 @rule("XP603", "prompt-fills-the-sequence", "warning")
@@ -140,7 +138,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     Every word is at least one token, so a prompt of `seq` words cannot leave room. Today: trl 1.16 drops such rows in
     silence, and fails with `num_samples=0` when there are no others; trl 0.18 trains on them with every label masked.
-    The first MiB of a local JSON file is looked at. Source: `sft_trainer.py` of both; executed.
+    All rows of a local file are looked at. Source: `sft_trainer.py` of both; executed.
     """
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
@@ -149,18 +147,17 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     seq = spec.integer("batch.seq")
     for source in spec.sources:
-        found = rows.stored(source)
-        if source.shape != "prompt_completion" or not found.rows:
+        found = rows.survey(source)
+        if source.shape != "prompt_completion" or found is None:
             continue
-        prompt = rows.columns(source)[0]
-        words = [len(str(row.get(prompt)).split()) for row in found.rows if isinstance(row.get(prompt), str)]
-        full = [one for one in words if one >= seq]
+        full = {words: count for words, count in found.words.items() if words >= seq}
         if full:
-            every = found.whole and len(full) == len(found.rows)
+            many = sum(full.values())
+            every = found.broken is None and many == found.rows
             yield Finding(
                 spec.place("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
-                f"{'every' if every else len(full)} prompt{'s' * (len(full) > 1 and not every)} of "
-                f"`{source.name[:80]}` fill{'s' * (every or len(full) == 1)} the sequence alone",
+                f"{'every' if every else many} prompt{'s' * (many > 1 and not every)} of "
+                f"`{source.name[:80]}` fill{'s' * (every or many == 1)} the sequence alone",
                 f"write `seq = {_next_power(2 * max(full))}`",
                 (source.label,),
                 severity="error" if every else None,

@@ -15,7 +15,7 @@ class Case:
     code: str
     rejected: str
     accepted: str
-    files: Mapping[str, str] = field(factory=dict)
+    files: Mapping[str, str | bytes] = field(factory=dict)
     variant: str = ""
 
     @property

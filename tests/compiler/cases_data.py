@@ -29,9 +29,15 @@ TALKS = json.dumps(
 )
 SHARED = json.dumps({"conversations": [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]}) + "\n"
 ALIEN = SHARED.replace("gpt", "alien")
-PICTURE = (
-    json.dumps({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}]}) + "\n"
-)
+PICTURE = ROW.replace('"2 + 2?"', '[{"type": "image"}, {"type": "text", "text": "?"}]')
+LISTED = f"[{ROW}, {ROW}]"
+FORMAT = "data(format=messages)"
+LATIN = (ROW + ROW.replace("2 + 2", "caf\xe9")).encode("latin-1")
+HUMAN = ROW.replace("user", "human")
+SILENT = ROW.replace('"4"', '" "')
+CALLED = ROW.replace('"4"', 'null, "tool_calls": []').replace("[]}", '[{"function": {"name": "add"}}]}')
+UNASKED = ROW.replace('"2 + 2?"', "null")
+PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "22"}) + "\n"
 OPEN_ENDED = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
 CLOSED = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}")
 PROMPTED = PLAIN + "{% if add_generation_prompt %}assistant:{% endif %}"
@@ -190,6 +196,59 @@ DATA = (
         variant="holdout",
     ),
     Case("XP556", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": PICTURE, "good.jsonl": ROW}),
+    Case("XP530", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": ROW * 3 + ROW[:30], "good.jsonl": ROW}),
+    Case(
+        "XP530",
+        on('"rows.csv"'),
+        on('"good.csv"'),
+        {"rows.csv": "prompt,completion\n2?,4\n2?,4,5\n", "good.csv": 'prompt,completion\n2?,"4,5"\n3?,9\n'},
+        variant="csv",
+    ),
+    Case(
+        "XP530", on('"rows.json"'), on('"good.json"'), {"rows.json": LISTED[:-2], "good.json": LISTED}, variant="list"
+    ),
+    Case(
+        "XP530",
+        on('"rows.jsonl"', FORMAT),
+        on('"good.jsonl"', FORMAT),
+        {"rows.jsonl": "\n", "good.jsonl": ROW},
+        variant="none",
+    ),
+    Case("XP531", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": LATIN, "good.jsonl": "\ufeff" + ROW}),
+    Case("XP532", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": ROW + HUMAN, "good.jsonl": ROW * 2}),
+    Case(
+        "XP532",
+        on('"rows.jsonl"'),
+        on('"rows.jsonl"', 'model(chat_template=file("critic.jinja"))'),
+        {"rows.jsonl": ROW + HUMAN.replace("human", "critic"), "critic.jinja": PLAIN + "{# 'critic' #}"},
+        variant="own",
+    ),
+    Case("XP533", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": ROW + SILENT, "good.jsonl": ROW + CALLED}),
+    Case(
+        "XP533", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": SILENT * 2, "good.jsonl": ROW}, variant="every"
+    ),
+    Case(
+        "XP533",
+        on('"rows.jsonl"'),
+        on('"good.jsonl"'),
+        {"rows.jsonl": ROW + UNANSWERED, "good.jsonl": ROW},
+        variant="turn",
+    ),
+    Case("XP534", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": ROW + UNASKED, "good.jsonl": ROW}),
+    Case("XP535", on('"rows.jsonl"'), on('"rows.jsonl"', "data(unique)"), {"rows.jsonl": ROW * 2}),
+    Case(
+        "XP536",
+        on('"rows.jsonl"', "method dpo"),
+        on('"good.jsonl"', "method dpo"),
+        {"rows.jsonl": PAIR + PAIR.replace("22", "4"), "good.jsonl": PAIR},
+    ),
+    Case(
+        "XP536",
+        on('"rows.jsonl"', "method dpo"),
+        on('"good.jsonl"', "method dpo"),
+        {"rows.jsonl": PAIR.replace("22", "4"), "good.jsonl": PAIR},
+        variant="every",
+    ),
     Case("XP557", on("oasst-guanaco", 'data(system="Be brief.")'), spec('data(system="Be brief.")')),
     Case(
         "XP558",

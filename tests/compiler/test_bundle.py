@@ -269,7 +269,10 @@ def test_texts_survive_toml_json_and_the_spec(name):
     written = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     files = compiled(
         spec(
-            f"track tensorboard(name={written})", train=f"{written} on {written} for 3 epochs", save=f"save {written}"
+            f"track tensorboard(name={written})",
+            "data(format=messages)",
+            train=f"{written} on {written} for 3 epochs",
+            save=f"save {written}",
         ).replace("train " + written, "train qwen2.5-3b")
     )
     assert tomllib.loads(files["bundle.toml"].decode())["data"][0]["path"] == name

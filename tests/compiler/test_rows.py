@@ -13,7 +13,7 @@ from hashlib import sha256
 import pytest
 from compile_support import NOWHERE
 
-from xpc.compiler import rows
+from xpc.compiler import rows, shaped, stored, survey
 from xpc.compiler.rules import modules, templates
 from xpc.compiler.spec import DataSource
 from xpc.grammar.diagnostic import Label
@@ -33,41 +33,150 @@ def wrong(row: object, shape: str, **more: object) -> str | None:
 
 
 def test_speakers_are_those_of_the_runtime():
-    assert set(rows.SPEAKERS) == set(ROLES)
-    assert {name for name, role in ROLES.items() if role == "assistant"} == set(rows.ANSWERS)
+    assert shaped.ROLES == ROLES
 
 
-def test_lines_are_read_and_blank_ones_are_no_rows():
-    found = rows.stored(source('{"a": 1}\n\n{"a": 2}\n'))
-    assert found.whole
-    assert [row["a"] for row in found.rows] == [1, 2]
+def read(content: str | bytes, path: str = "rows.jsonl") -> tuple[list[stored.Row], stored.Broken | None]:
+    found = list(stored.read(content if isinstance(content, bytes) else content.encode(), path))
+    broken = found.pop() if found and isinstance(found[-1], stored.Broken) else None
+    return found, broken
 
 
-def test_a_list_is_read():
-    assert len(rows.stored(source('[{"a": 1}, {"a": 2}]', path="rows.json")).rows) == 2
-    assert not rows.stored(source('[{"a": 1}, 2]', path="rows.json")).rows
-    assert not rows.stored(source("[1, ", path="rows.json")).whole
+READABLE = [
+    ("rows.jsonl", '{"a": 1}\n\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+    ("rows.jsonl", '\ufeff{"a": 1}\r\n{"a": 2}', [{"a": 1}, {"a": 2}]),
+    ("rows.jsonl", '{"a":\n 1}\n{"a": 2} {"a": 3}\n', [{"a": 1}, {"a": 2}, {"a": 3}]),
+    ("rows.jsonl", '{"a": "x\u2028y"}\n', [{"a": "x\u2028y"}]),
+    ("rows.jsonl", '{"a": "\\ud83d\\ude00"}\n', [{"a": "\U0001f600"}]),
+    ("rows.json", '[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+    ("rows.json", ' [\n{"a": 1}\n,{"a": 2}\n]\n', [{"a": 1}, {"a": 2}]),
+    ("rows.csv", "\ufeffa,b\n1,\nx\n", [{"a": "1", "b": None}, {"a": "x", "b": None}]),
+    ("rows.csv", 'a,b\n"1\n2",NA\n', [{"a": "1\n2", "b": None}]),
+    ("rows.txt", "one\n\ntwo", [{"text": "one"}, {"text": ""}, {"text": "two"}]),
+]
 
 
-def test_what_is_no_row_ends_the_reading():
-    for bad in ("{", "7"):
-        found = rows.stored(source('{"a": 1}\n' + bad + '\n{"a": 2}\n'))
-        assert (len(found.rows), found.whole) == (1, False)
+@pytest.mark.parametrize(("path", "content", "rows"), READABLE)
+def test_files_are_read_as_the_library_reads_them(path, content, rows):
+    assert read(content, path) == (rows, None)
 
 
-def test_only_the_beginning_of_a_large_file_is_read(monkeypatch):
-    monkeypatch.setattr(rows, "READ", 20)
-    found = rows.stored(source('{"a": 1}\n{"a": 2}\n{"a": 3}\n'))
-    assert (len(found.rows), found.whole) == (2, False)
+UNREADABLE = [
+    ("rows.jsonl", b'{"a": 1}\n{"a": "x\n{"a": 2}\n', 1, 2),
+    ("rows.jsonl", b'{"a": 1}\n\n7\n', 1, 3),
+    ("rows.jsonl", b'{"a": 1}\n[2]\n', 1, 2),
+    ("rows.jsonl", b'{"a": 1}\n{"a": "\\ud800"}\n', 1, 2),
+    ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n{"a": 2}\n', 1, 2),
+    ("rows.jsonl", '{"a": "x"}\n'.encode("utf-16"), 0, 1),
+    ("rows.jsonl", b"[" * 100_000, 0, 1),
+    ("rows.json", b'[{"a": 1}, 2]', 1, 1),
+    ("rows.json", b'[{"a": 1}\n{"a": 2}]', 1, 2),
+    ("rows.json", b'[{"a": 1},\n', 1, 2),
+    ("rows.json", b'[{"a": 1}, {"a": "\xe9"}]', 0, 1),
+    ("rows.csv", b"a,b\n1,2\n1,2,3\n", 1, 3),
+    ("rows.csv", b'a,b\n1,2\n"1,2\n', 1, 3),
+    ("rows.csv", b"a,b\n1,2\n\xe9,2\n", 1, 3),
+    ("rows.txt", b"a\n\xe9\n", 1, 2),
+]
 
 
-def test_other_files_hold_no_rows_to_read():
-    assert not rows.stored(source("a,b\n1,2\n", path="rows.csv")).rows
+@pytest.mark.parametrize(("path", "content", "row", "line"), UNREADABLE)
+def test_what_is_no_row_ends_the_reading(path, content, row, line):
+    found, broken = read(content, path)
+    assert broken is not None
+    assert (broken.row, broken.line) == (row, line)
+    assert len(found) == row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "content", "rows"),
+    [*READABLE, *((path, content, None) for path, content, *_ in UNREADABLE)],
+)
+def test_the_library_reads_the_same(path, content, rows, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    place = tmp_path / path
+    place.write_bytes(content if isinstance(content, bytes) else content.encode())
+    kind = {"jsonl": "json", "txt": "text"}.get(path.rpartition(".")[2], path.rpartition(".")[2])
+    try:
+        found = datasets.load_dataset(kind, data_files=[str(place)], split="train", cache_dir=str(tmp_path / "cache"))
+    except Exception:  # of many classes
+        assert rows is None
+    else:
+        assert rows is not None
+        assert list(found) == rows
+
+
+def of(content: str | bytes, shape: str = "messages", path: str = "rows.jsonl", **more: object) -> survey.Survey:
+    found = rows.survey(source(content, shape, path, **more))
+    assert found is not None
+    return found
+
+
+def talk(*turns: tuple[str, object]) -> str:
+    return json.dumps({"messages": [{"role": role, "content": content} for role, content in turns]}) + "\n"
+
+
+def test_a_row_is_found_wherever_it_stands():
+    good = talk(("user", "2?"), ("assistant", "4"))
+    found = of(good * 9000 + talk(("human", "2?"), ("assistant", "4")) + good + '{"messages": []}\n')
+    assert (found.rows, found.roles["human"], found.wrong) == (
+        9003,
+        survey.Tally(1, 9000),
+        (9002, "`messages` is empty"),
+    )
+
+
+def test_rows_are_tallied_by_kind():
+    found = of(
+        talk(("user", "2?"), ("assistant", "4"))
+        + talk(("user", None), ("assistant", "4"))
+        + talk(("user", "3?"), ("assistant", [{"type": "text", "text": " "}]))
+        + talk(("user", "5?"))
+        + talk(("user", "2?"), ("assistant", "4"))
+        + talk(("user", [{"type": "image"}, {"type": "text", "text": "?"}]), ("assistant", "a cat"))
+    )
+    assert {kind: (one.count, one.first) for kind, one in found.tallies.items()} == {
+        "empty_prompt": (1, 1), "empty_answer": (1, 2), "unanswered": (1, 3), "repeated": (1, 4), "images": (1, 5),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turn", [{"from": ["x"], "value": 1}, {"role": {}, "content": {}}, 7, {"role": "user"}, []])
+@pytest.mark.parametrize("shape", ["messages", "conversations", "preference", "unpaired", "prompt", "text"])
+def test_no_row_breaks_the_reading(shape, turn):
+    names = rows.columns(source("", shape))
+    for value in (turn, [turn], [[turn]]):
+        found = of(json.dumps(dict.fromkeys(names, value)) + "\n", shape)
+        assert found.rows == 1
+        assert found.wrong is not None or turn == []
+
+
+def test_tallies_of_other_shapes():
+    pair = '{"chosen": "a", "rejected": "a"}\n{"chosen": "", "rejected": "b"}\n'
+    assert set(of(pair, "preference").tallies) == {"same", "empty_answer"}
+    named = of('{"q": " ", "good": "a", "bad": "b"}\n', "preference", columns=("q", "good", "bad"))
+    assert set(named.tallies) == {"empty_prompt"}
+    judged = '{"prompt": "?", "completion": "!", "label": true}\n{"prompt": "?", "completion": " ", "label": 0}\n'
+    assert of(judged, "unpaired").labels == (1, 1)
+    assert set(of(judged, "unpaired").tallies) == {"empty_answer"}
+    assert of("prompt,completion,label\n?,!,True\n?,.,false\n", "unpaired", "rows.csv").labels == (1, 1)
+    assert set(of('{"prompt": ""}\n', "prompt").tallies) == {"empty_prompt"}
+    assert set(of("a\n\na\n", "text", "rows.txt").tallies) == {"empty_answer", "repeated"}
+    assert of('{"prompt": "a b c", "completion": "d"}\n' * 2, "prompt_completion").words == {3: 2}
+
+
+def test_a_column_of_numbers_in_a_csv_file_is_no_text():
+    assert of("prompt,completion\n?,4\n!,5\n", "prompt_completion", "rows.csv").wrong is not None
+    assert of("prompt,completion\n?,4\n!,five\n", "prompt_completion", "rows.csv").wrong is None
+    assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is not text")
 
 
 def test_rows_are_counted():
     assert rows.count(source("{}\n\n{}\n{}")) == 3
     assert rows.count(source("[{}, {}]", path="rows.json")) == 2
+    assert rows.count(source("[" + '{"text": "x"},' * 100_000 + "{}]", path="rows.json")) == 100_001
+    assert rows.count(source('prompt,completion\na,"b\nc"\nd,e\n', "prompt_completion", path="rows.csv")) == 2
+    assert rows.count(source('{}\n{"a', path="rows.jsonl")) is None
     assert rows.count(source("{}\n", slice="50%")) is None
     assert rows.count(DataSource("org/rows", None, HERE, rows=7)) == 7
 

@@ -82,6 +82,38 @@ def built(scene: Any) -> dict[str, Any]:
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
 
 
+def stored(scene: Any) -> dict[str, Any]:
+    """The rows of the first source's file as the datasets library reads them."""
+    from datasets import load_dataset
+
+    place = os.path.join(scene.folder, scene.plan["data"]["sources"][0]["bundled"])
+    kind = {"jsonl": "json"}.get(place.rpartition(".")[2], place.rpartition(".")[2])
+    return {"rows": len(list(load_dataset(kind, data_files=[place], split="train")))}
+
+
+def heard(scene: Any) -> dict[str, Any]:
+    """Turns of the bundle's rows whose words a template that knows its roles (Qwen3's, as trl ships it) leaves out."""
+    import trl
+
+    with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:
+        template = file.read()
+    left_out = 0
+    for row in _own(scene)[0]:
+        turns = [{**turn, "content": f"turn-{index}-"} for index, turn in enumerate(row["messages"])]
+        text = scene.tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False)
+        left_out += sum(turn["content"] not in text for turn in turns)
+    return {"left_out": left_out}
+
+
+def silent(scene: Any) -> dict[str, Any]:
+    """Rows that the trainer keeps although no turn of the assistant has a letter."""
+    rows = _own(scene)[0]
+    kept = len(_trainer(scene, rows).train_dataset) == len(rows)
+    answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
+    said = [any(one["content"].strip() or one.get("tool_calls") for one in turns) for turns in answers]
+    return {"silent": said.count(False) if kept else 0}
+
+
 def evaluated(scene: Any) -> dict[str, Any]:
     """Whether the rows that are evaluated on come from the evaluation split, and whether they are trained on too."""
     train, evaluation = _own(scene)

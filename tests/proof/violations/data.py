@@ -74,6 +74,12 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={
         "rows.jsonl": ROW * 8, **SPLITS}),
     Proof("T", "XP554", measure="rows.built", raises="RunError", match="alien"),
+    Proof("T", "XP530", measure="rows.stored", raises="DatasetGenerationError", match=""),
+    Proof("T", "XP530", case="XP530-csv", measure="rows.stored", raises="DatasetGenerationError", match="", variant="csv"),
+    Proof("T", "XP531", measure="rows.stored", raises="UnicodeDecodeError", match="utf-8"),
+    Proof("T", "XP532", measure="rows.heard", expect={"left_out": 1}),
+    Proof("T", "XP533", at="load", measure="rows.silent", expect={"silent": 1}),
+    Proof("T", "XP533", case="XP533-turn", at="load", measure="rows.silent", expect={"silent": 1}, variant="turn"),
     Proof("T", "XP555", measure="rows.built", raises="RunError", match="takes 50 rows, and has 40"),
     Proof("T", "XP555", case="XP555-holdout", measure="rows.built", raises="RunError", match="40 rows", variant="holdout"),
     Proof("T", "XP562", at="train", raises="AssertionError", match="prefetch_factor must be greater than 0"),

@@ -1,0 +1,76 @@
+"""Whether a stored row is of its shape, in the runtime's sense (runtime/rows.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Row = Mapping[str, object]
+ROLES = {
+    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
+    "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
+    "observation": "tool",
+}  # fmt: skip
+"""The speakers of from/value conversations that the runtime knows, and the roles that they become."""
+
+
+def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
+    """What says of a row why it is not of the shape, or None. `names` are its columns in the order of the shape, and
+    `context` is that of a text that follows the prompt."""
+    right = _checker(shape, names)
+    if not context:
+        return right
+
+    def wrong(row: Row) -> str | None:
+        beside = row.get(context)
+        return f"`{context}` is not text" if beside is not None and not isinstance(beside, str) else right(row)
+
+    return wrong
+
+
+def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
+    if shape == "conversations":
+        return lambda row: wrong_turns(row.get(names[0]), "from", names[0])
+    if shape == "messages":
+        return lambda row: wrong_turns(row.get(names[0]), "role", names[0])
+    if shape == "text":
+        return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
+    if shape == "prompt_completion":
+        return lambda row: _wrong_pair(row.get(names[0]), row.get(names[1]), names)
+    sides = names[: {"unpaired": len(names) - 1, "prompt": 1}.get(shape, len(names))]
+
+    def wrong(row: Row) -> str | None:
+        if shape == "unpaired" and not isinstance(row.get(names[-1]), int):
+            return f"`{names[-1]}` is not true or false"
+        return next((why for name in sides if (why := _wrong_side(row.get(name), name))), None)
+
+    return wrong
+
+
+def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> str | None:
+    if isinstance(prompt, str):
+        return None if isinstance(completion, str) else f"`{names[1]}` is not text"
+    return wrong_turns(prompt, "role", names[0]) or wrong_turns(completion, "role", names[1])
+
+
+def _wrong_side(value: object, name: str) -> str | None:
+    """A prompt or an answer: a text, a message, or turns of either spelling."""
+    if isinstance(value, str):
+        return None
+    turns = [value] if isinstance(value, dict) else value
+    by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
+    return wrong_turns(turns, "from" if by_from else "role", name)
+
+
+def wrong_turns(value: object, speaker: str, name: str) -> str | None:
+    """Why a column's value is no list of messages, or None."""
+    if not isinstance(value, list) or not value:
+        return f"`{name}` is no list of messages" if value else f"`{name}` is empty"
+    for turn in value:
+        if not isinstance(turn, dict):
+            return f"`{name}` holds what is no message"
+        who = turn.get(speaker)
+        if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
+            return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn says not who speaks"
+        if speaker == "role" and (not isinstance(who, str) or "content" not in turn):
+            return "a message needs a role and a content"
+    return None

@@ -1,0 +1,186 @@
+"""What is remembered of a data file: it costs nothing when it is unchanged, and decides nothing when it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from compile_support import codes, shown
+
+from xpc.compiler import remembered
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import Checked, check_text, compile_text
+from xpc.compiler.stored import Broken
+from xpc.compiler.survey import Survey, Tally
+
+SPEC = (
+    b'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 3 epochs\nhardware 1 x h100-80gb\nprecision bf16\n'
+    b'batch gbs=2 micro=1 seq=512\nsave "out/x"\n'
+)
+GOOD = json.dumps({"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "4"}]}) + "\n"
+EMPTY = GOOD.replace('"4"', '" "')
+LONG_AGO = time.time_ns() - 10**12
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("XPC_CACHE", raising=False)
+    monkeypatch.setattr(remembered, "SETTLED", -3600.0)
+    (tmp_path / "spec").mkdir()
+    file = tmp_path / "spec" / "rows.jsonl"
+    file.write_text(GOOD + EMPTY)
+    return file
+
+
+class Counted(Workspace):
+    """Counts the readings of files."""
+
+    def read(self, *given: object, **named: object) -> object:  # type: ignore[override]
+        self.__dict__["times"] = self.__dict__.get("times", 0) + 1
+        return super().read(*given, **named)  # type: ignore[arg-type]
+
+
+def check(place: Path) -> tuple[Checked, int]:
+    workspace = Counted(str(place.parent), remembers=True, copies=False)
+    found = check_text(SPEC, "t.xp", workspace)
+    return found, workspace.__dict__.get("times", 0)
+
+
+def entries(place: Path) -> list[Path]:
+    folder = place.parent.parent / "cache/xpc/data"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def test_an_unchanged_file_is_not_read_again(place: Path) -> None:
+    first, times = check(place)
+    again, later = check(place)
+    assert (times, later) == (1, 0)
+    assert "XP533" in codes(first)
+    assert shown(again) == shown(first)
+    (entry,) = entries(place)
+    assert entry.stat().st_mode & 0o777 == 0o600
+    assert entry.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_bundle_has_the_bytes_all_the_same(place: Path) -> None:
+    check(place)
+    workspace = Workspace(str(place.parent), remembers=True)
+    files, found = compile_text(SPEC, "t.xp", workspace)
+    assert files is not None, shown(found)
+    assert (GOOD + EMPTY).encode() in files.values()
+    place.write_text(GOOD * 2)
+    files, found = compile_text(SPEC, "t.xp", Workspace(str(place.parent), remembers=True))
+    assert files is not None
+    assert (GOOD * 2).encode() in files.values()
+    assert "XP533" not in codes(found)
+
+
+@pytest.mark.parametrize("how", ["size", "times", "inode", "link"])
+def test_a_changed_file_is_read(place: Path, how: str) -> None:
+    check(place)
+    before = place.stat()
+    if how == "size":
+        place.write_text(GOOD)
+    elif how == "times":  # as many bytes, in the same file
+        place.write_text(GOOD + GOOD.replace('"4"', '"5"'))
+    elif how == "inode":  # as many bytes, and the old time
+        other = place.with_name("other")
+        other.write_text(GOOD + GOOD.replace('"4"', '"5"'))
+        os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+        os.replace(other, place)
+    else:
+        other = place.with_name("other.jsonl")
+        other.write_text(GOOD)
+        place.unlink()
+        place.symlink_to(other)
+    found, times = check(place)
+    assert times == 1
+    assert "XP533" not in codes(found)
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Workspace.read
+
+    def late(self: Workspace, *given: object, **named: object) -> object:
+        found = real(self, *given, **named)  # type: ignore[arg-type]
+        place.write_text(GOOD)
+        return found
+
+    monkeypatch.setattr(Workspace, "read", late)
+    assert "XP533" in codes(check(place)[0])
+    assert not entries(place)
+
+
+def test_a_file_of_this_moment_is_not_remembered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "SETTLED", 3600.0)
+    check(place)
+    assert not entries(place)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stamp": 1}', "[" * 9999, '{"surveys": {"": 1}}'])
+def test_a_damaged_entry_is_none(place: Path, text: str) -> None:
+    first, _ = check(place)
+    (entry,) = entries(place)
+    kept = json.loads(entry.read_text())
+    entry.write_text(text)
+    assert shown(check(place)[0]) == shown(first)
+    kept["surveys"] = {name: {**one, "rows": "many"} for name, one in kept["surveys"].items()}
+    entry.write_text(json.dumps(kept))
+    again, times = check(place)
+    assert (shown(again), times) == (shown(first), 1)
+
+
+def test_no_link_is_followed(place: Path, tmp_path: Path) -> None:
+    check(place)
+    (entry,) = entries(place)
+    kept = entry.read_bytes()
+    target = tmp_path / "target"
+    target.write_bytes(kept)
+    entry.unlink()
+    entry.symlink_to(target)
+    assert check(place)[1] == 1
+    assert target.read_bytes() == kept
+    folder = entry.parent
+    moved = tmp_path / "elsewhere"
+    folder.rename(moved)
+    folder.symlink_to(moved)
+    before = sorted(os.listdir(moved))
+    assert check(place)[1] == 1
+    assert sorted(os.listdir(moved)) == before
+
+
+def test_pruning_leaves_what_is_not_ours(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(place)
+    folder = entries(place)[0].parent
+    (folder / "notes.txt").write_text("mine")
+    monkeypatch.setattr(remembered, "MOST", 1)
+    for name in ("a", "b"):
+        other = place.with_name(f"{name}.jsonl")
+        other.write_text(GOOD)
+        memory = remembered.Memory(str(folder))
+        memory.keep(str(other), memory.stamp(str(other)), "messages", ("messages",), "0", Survey())
+    left = sorted(os.listdir(folder))
+    assert len(left) == 2
+    assert "notes.txt" in left
+
+
+def test_a_survey_comes_back_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(GOOD)
+    os.utime(file, ns=(LONG_AGO, LONG_AGO))
+    memory = remembered.Memory(str(tmp_path / "data"))
+    whole = Survey(
+        7, ("a", "\udce9"), Broken(3, 4, "why", True), (2, "said"), True, {"same": Tally(1, 2)}, {"human": Tally(3, 4)},
+        (5, 6), {3: 4},
+    )  # fmt: skip
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patched:
+        patched.setattr(remembered, "SETTLED", -3600.0)
+        memory.keep(str(file), memory.stamp(str(file)), "messages", ("m",), "abc", whole)
+    known = memory.recall(str(file), "messages", ("m",))
+    assert known == remembered.Known("abc", whole)
+    assert memory.recall(str(file), "messages", ("other",)) is None
