@@ -1,0 +1,121 @@
+"""What is lost of the rows is told before the first step, and a run with nothing left, or nothing heard, stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xpc.runtime import counted, heard, sources
+from xpc.runtime.errors import RunError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them."""
+    global datasets
+    datasets = pytest.importorskip("datasets")
+
+
+def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
+    """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
+    bundle: Any = SimpleNamespace(method=method, arguments={"max_length": most, **arguments})
+    rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
+    with counted.watching(bundle) as found:
+        made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})
+        cut = made.map(lambda row: {"input_ids": row["input_ids"][:most]})
+    return bundle, found, cut
+
+
+def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, found, rows = prepared([2, 9, 0, 5], 4)
+    counted.settle(bundle, found, 4, rows)
+    said = capsys.readouterr().out
+    assert "2 of 4 rows have more than seq = 4 tokens (the longest 9): 6 of 16 tokens are cut off" in said
+    assert "1 of 4 rows have no tokens" in said
+    assert found.facts() == {
+        "rows": 4, "tokens": 16, "cut_rows": 2, "cut_tokens": 6, "left_out": 0, "unlearned": 0, "empty": 1,
+    }  # fmt: skip
+
+
+def test_what_is_not_cut_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for most, more in ((9, {}), (None, {}), (4, {"packing": True, "packing_strategy": "wrapped"})):
+        bundle, found, rows = prepared([2, 9], most, **more)
+        counted.settle(bundle, found, 2, rows)
+    assert capsys.readouterr().out == ""
+
+
+def test_rows_that_the_trainer_leaves_out_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, found, rows = prepared([2, 9], 4)
+    counted.settle(bundle, found, 2, rows.select([0]))
+    assert "1 of 2 rows are left out by the trainer" in capsys.readouterr().out
+
+
+def test_nothing_left_is_an_error() -> None:
+    bundle, found, rows = prepared([8, 9], 4)
+    with pytest.raises(RunError, match=r"none of 2 rows has anything to learn within seq = 4 tokens .*8 to 9 tokens"):
+        counted.settle(bundle, found, 2, rows.select([]))
+    masked = rows.add_column("completion_mask", [[0, 0, 0, 0], [0, 0, 0, 0]])
+    with pytest.raises(RunError, match="nothing is left to train on"):
+        counted.settle(bundle, found, 2, masked)
+    half = rows.add_column("completion_mask", [[0, 0, 0, 1], [0, 0, 0, 0]])
+    counted.settle(bundle, found, 2, half)
+    assert found.unlearned == 1
+
+
+class Deaf:
+    """A tokenizer whose template writes texts of users and assistants alone."""
+
+    chat_template = "some"
+
+    def apply_chat_template(self, turns: list[dict[str, Any]], **_: Any) -> str:
+        known = [one for one in turns if one["role"] in ("user", "assistant")]
+        return "".join(one["content"] if isinstance(one["content"], str) else "" for one in known)
+
+
+def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
+    return [{"role": role, "content": content} for role in roles]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"messages": turns("user", "assistant")}, None),
+        ({"messages": turns("human", "assistant")}, "'human' says (a role that it does not know)"),
+        ({"messages": turns("user", content=[{"type": "text", "text": "words"}])}, "'user' says (a list of parts"),
+        ({"messages": turns("system", content=" ")}, None),
+        ({"messages": [{"role": "caller", "content": "words", "tool_calls": [{}]}]}, None),
+        ({"prompt": turns("user"), "chosen": turns("assistant"), "rejected": turns("gpt")}, "'gpt'"),
+        ({"prompt": turns("human")}, "'human'"),
+        ({"prompt": "words", "completion": "words"}, None),
+        ({"text": "words"}, None),
+    ],
+)
+def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
+    said = heard.of_row(row, Deaf())
+    assert said is None if words is None else words in (said or "")
+
+
+def test_a_role_is_found_in_whatever_row_it_stands() -> None:
+    rows = [{"messages": turns("user", "assistant")}] * 2000
+    assert heard.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl") is None
+    rows[1234] = {"messages": turns("critic", "assistant")}
+    said = heard.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl")
+    assert said is not None
+    assert said.startswith("a.jsonl, row 1234: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [(b'{"text": "caf\xe9"}', "row 1 (line 3) holds the byte 0xE9"), (b'{"text": ', "row 1 (line 3) is no JSON"),
+     (b"7", "row 1 (line 3) is no object"), (b"{}", None)],
+)  # fmt: skip
+def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
+    place = tmp_path / "rows.jsonl"
+    place.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
+    found = sources._first_wrong(str(place))
+    assert found is None if words is None else found is not None and words in found
