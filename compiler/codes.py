@@ -91,9 +91,9 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP123": (
         "data-not-here",
         "error",
-        "The local data is not where the spec says, as a mistyped path is not. Where `data { format = ... }` states "
-        "what its rows are, it may be where the run will be and only there: then it is a warning, nothing about it is "
-        "checked, and its digest is not stated.",
+        "The local data is not where the spec says, as a mistyped path is not. Where `data { format = ... }` "
+        "states what its rows are, or its folder is not here either, it may be where the run will be: then it is "
+        "a warning, nothing about it is checked, and its digest is not stated.",
     ),
     "XP124": (
         "unknown-columns",

@@ -295,7 +295,7 @@ def _local(
             )
         ]
     if not kind:
-        return source, [_not_here(path, label, shape)]
+        return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return source, []
     problems: list[Diagnostic] = []
@@ -330,16 +330,18 @@ def _local(
     return source, problems
 
 
-def _not_here(path: str, label: Label, shape: str | None) -> Diagnostic:
-    """A warning where `format` says what the rows are: then the data may be where the run will be, and only there."""
-    message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if shape is not None else "")
+def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
+    """A warning where `format` says what the rows are, or not even their folder is here: then the data may be where the
+    run will be, and only there."""
+    elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
+    message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
     if _is_hub_id(path):
         help = f"write `{path}` without quotes for a dataset of the hub"
-    elif shape is not None:
+    elif elsewhere:
         help = "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run"
     else:
         help = "the path is relative to the spec; `data(format=...)` says what the rows of data are that is elsewhere"
-    return evolve(report("XP123", message, label, help=help), severity=ERROR if shape is None else "warning")
+    return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)
 
 
 def _columns(path: str, head: bytes) -> list[str] | None:

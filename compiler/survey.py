@@ -38,6 +38,7 @@ class Survey:
     - `same`: two answers that are one
     - `repeated`: prompt and answer of an earlier row
     - `images`: a part of a message that is an image
+    - `system`: a turn of the system
 
     `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` says how
     many prompts have how many words.
@@ -181,6 +182,8 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
                 found.add("empty_answer")
         elif role == "user" and empty(content):
             found.add("empty_prompt")
+        elif role == "system":
+            found.add("system")
         if isinstance(content, list) and any(
             isinstance(one, dict) and "image" in str(one.get("type")) for one in content
         ):
@@ -213,7 +216,7 @@ def _side(value: object, kind: str, number: int, roles: _Counts, found: set[str]
             found.add(kind)
         return str(value)
     more, same = _turns(value, number, roles)
-    found |= more & {"empty_answer", "empty_prompt", "images"}
+    found |= more & {"empty_answer", "empty_prompt", "images", "system"}
     return tuple(same)
 
 

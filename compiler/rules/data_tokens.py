@@ -118,15 +118,16 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         )
         return
     for source in talks:
-        for number, row in enumerate(rows.stored(source).rows):
-            if any("system" in (turn.get("role"), turn.get("from")) for turn in rows.turns(source, row)):
-                yield Finding(
-                    source.label,
-                    f"row {number} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
-                    "put it into the first question (rows are counted from 0), or write `chat_template = chatml`",
-                    (place,),
-                )
-                return
+        found = rows.survey(source)
+        first = None if found is None else found.tallies.get("system")
+        if first is not None:
+            yield Finding(
+                source.label,
+                f"row {first.first} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
+                "put it into the first question (rows are counted from 0), or write `chat_template = chatml`",
+                (place,),
+            )
+            return
 
 
 RULES = (

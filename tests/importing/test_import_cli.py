@@ -152,7 +152,8 @@ def test_a_bundle_gives_its_spec_back(here, capsys):
 
 
 def test_local_rows_of_a_bundle_come_along(here, capsys):
-    (here / "rows.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    (here / "rows.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
     (here / "s.xp").write_text(
         'xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nbatch {\n  gbs = 8\n  micro = 1\n}\n'
     )
