@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import left_out, rows, sources
+from . import heard, left_out, rows, sources
 from .bundle import Bundle
 from .errors import RunError
 
@@ -21,6 +21,10 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     datasets.disable_progress_bars()
     data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
     parts = [_part(bundle, source, chat) for source in data["sources"]]
+    for part, source in zip(parts, data["sources"], strict=True):
+        why = heard.unheard(part, tokenizer, sources.name(source))
+        if why is not None:
+            raise RunError(why)
     unique = bool(data.get("unique"))
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], unique)
     if evaluation is None and data.get("eval_split"):
@@ -130,14 +134,17 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
         raise RunError(lacking)
     text = bundle.arguments.get("dataset_text_field") or "text"
     how = {"system": bundle.data.get("system"), "text": text, "method": bundle.method, "chat": chat}
-    return stored.map(
-        _convert,
-        with_indices=True,
-        remove_columns=sources.dropped(source, stored.column_names, bundle.method),
-        fn_kwargs={"source": dict(source), "how": how},
-        num_proc=bundle.data.get("workers"),
-        desc=None,
-    )
+    try:
+        return stored.map(
+            _convert,
+            with_indices=True,
+            remove_columns=sources.dropped(source, stored.column_names, bundle.method),
+            fn_kwargs={"source": dict(source), "how": how},
+            num_proc=bundle.data.get("workers"),
+            desc=None,
+        )
+    except UnicodeDecodeError as error:  # the readers take what only its letters show
+        raise RunError(sources.unreadable(bundle, source, split, error)) from error
 
 
 def _convert(row: Mapping[str, Any], index: int, source: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,9 +72,41 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, st
         builder, found = files(bundle, source, part)
         cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
         return load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming)
-    except (OSError, ValueError, RuntimeError) as error:
-        line = str(error).strip().splitlines()
-        raise RunError(f"cannot read {name(source)} ({part}): {line[0] if line else type(error).__name__}") from error
+    except RunError:
+        raise
+    except Exception as error:  # the datasets library wraps what its readers raise in many classes
+        raise RunError(unreadable(bundle, source, split, error)) from error
+
+
+def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
+    """A sentence on rows that cannot be read, with the first of them where the files are lines of JSON."""
+    part, cause = split or source["split"], error.__cause__ or error
+    lines = str(cause).strip().splitlines()
+    why = lines[0] if lines else type(cause).__name__
+    if source["id"] is None:
+        for path in files(bundle, source, part)[1]:
+            why = _first_wrong(path) or why
+    return f"cannot read {name(source)} ({part}): {why}"
+
+
+def _first_wrong(path: str) -> str | None:
+    """The first line of a .jsonl file that is no UTF-8 or no object of JSON."""
+    if not path.endswith(".jsonl"):
+        return None
+    with open(path, "rb") as handle:
+        row = 0
+        for number, line in enumerate(handle, 1):
+            if not line.strip():
+                continue
+            try:
+                if not isinstance(json.loads(line.decode("utf-8-sig")), dict):
+                    return f"row {row} (line {number}) is no object"
+            except UnicodeDecodeError as error:
+                return f"row {row} (line {number}) holds the byte 0x{error.object[error.start]:02X}, which is no UTF-8"
+            except (ValueError, RecursionError):
+                return f"row {row} (line {number}) is no JSON"
+            row += 1
+    return None
 
 
 def mapping(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:

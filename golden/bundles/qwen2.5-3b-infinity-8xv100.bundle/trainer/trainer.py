@@ -24,6 +24,7 @@ class Ours:
     """
 
     use_cache_saved = True
+    data_facts: dict[str, int] | None = None
     publisher: Any = None
     prefix = "eval"
     rates: dict[str, Any] | None = None

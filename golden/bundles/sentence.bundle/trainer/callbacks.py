@@ -250,8 +250,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return "  ".join(words)
 
 
-def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
-    """The record of the run, from metrics.jsonl and the trainer's state; written to summary.json by ``tell``."""
+def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
+    """The record of the run, from metrics.jsonl, the trainer's state and what was counted of its rows (``counted``);
+    written to summary.json by ``tell``."""
+    state = trainer.state
     losses: list[float] = []
     tokens, total = None, seconds
     evaluation: dict[str, Any] = {}
@@ -275,6 +277,7 @@ def summary(bundle: Bundle, state: Any, seconds: float, started_at: str | None) 
         "evaluation": evaluation or None,
         "sequences": state.global_step * bundle.run["gbs"],
         "tokens": tokens,
+        "data": trainer.data_facts,
         "seconds": round(max(total, seconds), 3),
         "resumed_from": started_at,
         "weights": bundle.output_dir,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from . import rewards, rows, sources
+from . import counted, heard, rewards, rows, sources
 from .bundle import Bundle
 from .errors import RunError, say
 
@@ -89,10 +89,10 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: l
     columns = [*(one for one in present if one not in drop), *read[0]]
     calls = [rewards.problem(bundle, function, columns) for function in functions]
     told = [f"{sources.name(source)}: {one}" for one in calls if one]
-    return told if tokenizer is None else told + _tokens(source, read, tokenizer)
+    return told if tokenizer is None else told + _tokens(source, read, tokenizer, counted.limit(bundle))
 
 
-def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any, most: int | None) -> list[str]:
     name, lengths, ends = sources.name(source), [], 0
     asks = source["shape"] == "prompt"
     for row in read:
@@ -114,10 +114,17 @@ def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any) 
         ends += tokenizer.eos_token_id in ids
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
+    for number, row in enumerate(read if tokenizer.chat_template else ()):
+        why = heard.of_row(row, tokenizer)
+        if why is not None:
+            return [f"{name}, row {number}: {why}"]
     learnt = not asks and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
     if any(_part_ways(row, tokenizer) for row in read):
         note += "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
+    long = 0 if most is None or asks else sum(length > most for length in lengths)
+    if long:
+        note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
     say(f"{name}: first {'prompts' if asks else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
 

@@ -86,7 +86,7 @@ def train(bundle: Bundle) -> int:
     if trainer.publisher is not None:
         hub.card(bundle, trainer)
     if trainer.is_world_process_zero():
-        tell(bundle, summary(bundle, trainer.state, seconds, os.path.basename(resumed) if resumed else None))
+        tell(bundle, summary(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None))
     _leave()
     if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
         trainer.publisher.finish()
@@ -164,7 +164,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     from transformers import set_seed
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-    from . import data
+    from . import counted, data
     from . import trainer as trainers
     from .callbacks import Reporter
     from .model import load_model, load_tokenizer
@@ -177,12 +177,15 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
     try:
-        trainer = trainers.build(
-            bundle, args, model, lambda: load_model(bundle, tokenizer),
-            train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
-        )  # fmt: skip
+        with counted.watching(bundle) as losses:
+            trainer = trainers.build(
+                bundle, args, model, lambda: load_model(bundle, tokenizer),
+                train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
+            )  # fmt: skip
     except TemplateError as error:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
+    counted.settle(bundle, losses, len(rows), trainer.train_dataset)
+    trainer.data_facts = losses.facts()
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
     trainer.allow_nan = bundle.run.get("nan") == "allow"

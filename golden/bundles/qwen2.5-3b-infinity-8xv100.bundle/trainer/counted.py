@@ -1,0 +1,149 @@
+"""What becomes of the rows' tokens: how many are cut off, which rows are left out, and whether anything is left.
+
+trl tells none of it. Its trainers tokenize in their constructors with ``Dataset.map``; while one is made, the first
+rows that come out of it with tokens are looked at, before trl cuts them. Nothing is tokenized twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .bundle import Bundle
+from .errors import RunError, say
+
+PROMPTS = ("prompt_ids", "prompt_input_ids")
+ANSWERS = (
+    "input_ids", "chosen_ids", "rejected_ids", "completion_ids", "chosen_input_ids", "rejected_input_ids",
+    "answer_input_ids", "input_ids_chosen", "input_ids_rejected",
+)  # fmt: skip
+"""Columns of tokens as the trainers of trl 0.18 and 1.16 name them; every answer stands behind the prompt."""
+WHOLE = ("wrapped", "bfd_split")
+"""Ways of packing that lose no token."""
+
+
+def limit(bundle: Bundle) -> int | None:
+    """The tokens of a sequence behind which trl cuts, or None where it does not."""
+    arguments = bundle.arguments
+    if arguments.get("packing") and arguments.get("packing_strategy", "wrapped") in WHOLE:
+        return None
+    found = arguments.get("max_length")
+    return None if found is None else int(found)
+
+
+class Counted:
+    """Rows and tokens before anything is cut, and what is lost of them; ``seen`` once there was something to count."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.seen = False
+        self.rows = self.tokens = self.empty = self.cut_rows = self.cut_tokens = self.left_out = self.unlearned = 0
+        self.shortest = self.longest = 0
+
+    def look(self, made: Any) -> None:
+        """Counts the tokens of prepared rows."""
+        import numpy
+        import pyarrow.compute
+
+        names = set(made.column_names)
+        answers = [name for name in ANSWERS if name in names]
+        if self.seen or not answers or getattr(made, "_indices", None) is not None:
+            return
+        lengths = {
+            name: numpy.asarray(pyarrow.compute.list_value_length(made.data.column(name)).to_pylist(), dtype="int64")
+            for name in (*PROMPTS, *answers)
+            if name in names
+        }
+        prompt = sum((lengths[name] for name in PROMPTS if name in lengths), numpy.zeros(len(made), dtype="int64"))
+        whole = numpy.stack([prompt + lengths[name] for name in answers])
+        self.seen, self.rows, self.tokens = True, len(made), int(whole.sum())
+        longest = whole.max(axis=0) if len(made) else whole
+        self.empty = int((longest == 0).sum()) if len(made) else 0
+        if len(made):
+            self.shortest, self.longest = int(longest.min()), int(longest.max())
+        if self.most is not None:
+            over = numpy.maximum(whole - self.most, 0)
+            self.cut_tokens, self.cut_rows = int(over.sum()), int((over.max(axis=0) > 0).sum()) if len(made) else 0
+
+    def facts(self) -> dict[str, int] | None:
+        """For summary.json."""
+        if not self.seen:
+            return None
+        names = ("rows", "tokens", "cut_rows", "cut_tokens", "left_out", "unlearned", "empty")
+        return {name: getattr(self, name) for name in names}
+
+
+@contextmanager
+def watching(bundle: Bundle) -> Iterator[Counted]:
+    """While it lasts, the first rows that are mapped to tokens are counted."""
+    import datasets
+
+    counted, real = Counted(limit(bundle)), datasets.Dataset.map
+
+    def mapped(self: Any, *given: Any, **named: Any) -> Any:
+        made = real(self, *given, **named)
+        if isinstance(made, datasets.Dataset) and bundle.method != "orpo":  # whose rows are cut as they are tokenized
+            counted.look(made)
+        return made
+
+    datasets.Dataset.map = mapped
+    try:
+        yield counted
+    finally:
+        datasets.Dataset.map = real
+
+
+def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
+    """Says what is lost of the rows that trl was given. Raises RunError when nothing is left to train on."""
+    try:
+        left = len(prepared)
+    except TypeError:
+        return
+    packed = bool(bundle.arguments.get("packing"))
+    if not packed and bundle.method not in ("grpo", "rloo"):
+        counted.left_out = max(0, given - left)
+        counted.unlearned = _unlearned(prepared)
+    if left == 0 or (left == counted.unlearned):
+        raise RunError(_nothing(bundle, counted, given))
+    if bundle.method == "reward":  # too long a row is left out, and none is cut
+        counted.cut_rows = counted.cut_tokens = 0
+    if counted.cut_rows:
+        say(
+            f"{counted.cut_rows:,} of {counted.rows:,} rows have more than seq = {counted.most:,} tokens (the longest "
+            f"{counted.longest:,}): {counted.cut_tokens:,} of {counted.tokens:,} tokens are cut off"
+        )
+    if counted.left_out:
+        why = "they are longer than seq" if bundle.method == "reward" else "nothing to learn is left of them within seq"
+        say(f"{counted.left_out:,} of {given:,} rows are left out by the trainer: {why}")
+    if counted.unlearned:
+        say(f"{counted.unlearned:,} of {left:,} rows have nothing to learn within seq: their loss is none")
+    if counted.empty:
+        say(f"{counted.empty:,} of {counted.rows:,} rows have no tokens")
+
+
+def _unlearned(prepared: Any) -> int:
+    """Rows whose every token is masked (trl 0.18 keeps them)."""
+    import pyarrow.compute
+
+    names = prepared.column_names
+    mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
+    if mask is None or getattr(prepared, "_indices", None) is not None:
+        return 0
+    learnt = 0
+    for chunk in prepared.data.column(mask).chunks:
+        ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
+        rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
+        learnt += pyarrow.compute.count_distinct(rows).as_py()
+    return len(prepared) - learnt
+
+
+def _nothing(bundle: Bundle, counted: Counted, given: int) -> str:
+    if not counted.seen or counted.most is None:
+        return f"nothing is left to train on: the trainer leaves out all {given:,} rows"
+    has = f"they have {counted.shortest:,} to {counted.longest:,} tokens"
+    what = "fits" if bundle.method == "reward" else "has anything to learn"
+    return (
+        f"nothing is left to train on: none of {given:,} rows {what} within seq = {counted.most:,} tokens ({has}); "
+        "write a larger seq, or shorten the rows"
+    )

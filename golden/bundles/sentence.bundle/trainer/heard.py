@@ -1,0 +1,107 @@
+"""Whether a chat template writes what each turn says: some know only certain roles, or only contents that are texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
+FIRST = 4
+"""Rows of each source that are rendered, beside the first of each role."""
+
+
+def unheard(part: Any, tokenizer: Any, name: str) -> str | None:
+    """A sentence on the first turn whose words the template leaves out, among the first rows and the first of each
+    role, or None."""
+    if tokenizer is None or not tokenizer.chat_template:
+        return None
+    numbers = sorted({*range(min(FIRST, len(part))), *_of_each_role(part)})
+    for number in numbers:
+        why = of_row(part[number], tokenizer)
+        if why is not None:
+            return f"{name}, row {number}: {why}"
+    return None
+
+
+def of_row(row: Mapping[str, Any], tokenizer: Any) -> str | None:
+    """Why a mapped row is not rendered as it stands, or None. What the template refuses is told elsewhere."""
+    tools = row.get("tools")
+    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
+    for turns in _conversations(row):
+        marked = [_marked(turn, f"turn{index}said") for index, turn in enumerate(turns)]
+        try:
+            text = tokenizer.apply_chat_template(
+                [one for one, _ in marked], tools=tools or None, tokenize=False,
+                add_generation_prompt=turns[-1]["role"] != "assistant", **(row.get("chat_template_kwargs") or {}),
+            )  # fmt: skip
+        except Exception:  # a template raises what its author wrote
+            return None
+        for index, (turn, (_, said)) in enumerate(zip(turns, marked, strict=True)):
+            if said and f"turn{index}said" not in text:
+                parts = isinstance(turn["content"], list)
+                odd = "a list of parts, where it takes a text" if parts else "a role that it does not know"
+                return (
+                    f"the chat template leaves out what the turn of {turn['role']!r} says ({odd}); nothing of it would "
+                    "be trained on: change the data, or name another chat_template"
+                )
+    return None
+
+
+def _conversations(row: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """The conversations that are rendered of a row: none of one that holds plain texts."""
+    if isinstance(row.get("messages"), list):
+        yield row["messages"]
+        return
+    prompt = row.get("prompt") or []
+    if isinstance(prompt, str):
+        return
+    answers = [row[name] for name in COLUMNS[2:] if isinstance(row.get(name), list)]
+    for answer in answers or [[]]:
+        if prompt or answer:
+            yield [*prompt, *answer]
+
+
+def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:
+    """The turn with a word of ours in place of its text, and whether it had one.
+
+    A turn that calls tools says so by its calls: templates leave out its words with reason.
+    """
+    content = turn.get("content")
+    if turn.get("tool_calls"):
+        return dict(turn), False
+    if isinstance(content, str):
+        return ({**turn, "content": mark}, True) if content.strip() else (dict(turn), False)
+    if isinstance(content, list):
+        for index, part in enumerate(content):
+            if isinstance(part, dict) and str(part.get("text") or "").strip():
+                parts: Sequence[Any] = [*content[:index], {**part, "text": mark}, *content[index + 1 :]]
+                return {**turn, "content": parts}, True
+    return dict(turn), False
+
+
+def _of_each_role(part: Any) -> set[int]:
+    """The number of the first row with each role, in each column of turns; found without reading rows one by one."""
+    import pyarrow
+    import pyarrow.compute
+
+    found: set[int] = set()
+    if getattr(part, "_indices", None) is not None:
+        return found
+    for name in (one for one in COLUMNS if one in part.column_names):
+        column, before = part.data.column(name), 0
+        kind = column.type
+        if not pyarrow.types.is_list(kind) or not pyarrow.types.is_struct(kind.value_type):
+            continue
+        if kind.value_type.get_field_index("role") < 0:
+            continue
+        known: set[str] = set()
+        for chunk in column.chunks:
+            rows = pyarrow.compute.list_parent_indices(chunk)
+            roles = pyarrow.compute.struct_field(pyarrow.compute.list_flatten(chunk), "role")
+            for role in pyarrow.compute.unique(roles):
+                if role.as_py() not in known:
+                    known.add(role.as_py())
+                    found.add(before + rows[pyarrow.compute.index(roles, role).as_py()].as_py())
+            before += len(chunk)
+    return found
