@@ -2,13 +2,15 @@
 
 A silence takes the warnings and notes with its codes out of what is found on its lines: the line that it stands on, or
 below a comment of its own the next line; where that line opens or closes a bracket, all that the bracket holds. The
-reason is required. Errors stand, and in the file that is checked a silence that silences nothing is told.
+reason is required. Errors stand, and so does what a reviewer must see; in the file that is checked a silence that
+silences nothing is told.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from attrs import field
 
@@ -23,6 +25,11 @@ MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
 """What other tools write for `allow`."""
+REVIEWED = ("XP590", "XP701")
+"""Code of no fixed commit that runs, and files of a hidden folder that are copied: whoever reviews a spec of somebody
+else's is told, whatever the spec says, and `--deny warnings` holds."""
+GUESSED = 40
+"""Unknown codes that a suggestion is looked for; each costs milliseconds, and a file can hold thousands."""
 EXAMPLE = "# xpc: allow XP410 the reason"
 
 
@@ -47,35 +54,25 @@ class Silence:
     main: bool
     used: set[str] = field(factory=set)
 
-    def holds_for(self, finding: Diagnostic) -> bool:
-        """Whether a finding has one of the codes, and its place among the lines."""
-        at = finding.primary
-        return (
-            at is not None
-            and finding.code in self.codes
-            and at.source is self.label.source
-            and self.start <= at.span.start <= self.end
-        )
-
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
     """What is left of the findings, with what is wrong with the silences themselves; and what was silenced.
 
     `files` is the spec and its bases, the spec first.
     """
+    codes = tuple(dict.fromkeys(each.code for each in found))
     silences: list[Silence] = []
     problems: list[Diagnostic] = []
     for file in files:
         if MARK in file.source.text:
-            for one in _silences(file, file is files[0], [each.code for each in found]):
+            for one in _silences(file, file is files[0], codes):
                 (problems if isinstance(one, Diagnostic) else silences).append(one)  # type: ignore[arg-type]
     left: list[Diagnostic] = []
     silenced: list[Silenced] = []
-    for finding in found:
-        holding = [one for one in silences if one.holds_for(finding)]
+    for finding, holding in zip(found, _holding(silences, found), strict=True):
         for one in holding:
             one.used.add(finding.code)
-        if holding and finding.severity != ERROR:
+        if holding and finding.severity != ERROR and finding.code not in REVIEWED:
             silenced.append(Silenced(finding, holding[0].label, holding[0].reason))
             continue
         left.append(finding)
@@ -85,7 +82,36 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
     return [*left, *problems], tuple(silenced)
 
 
+def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
+    """For each finding the silences that hold for it, in their order: one pass through the text for each code."""
+    groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for number, one in enumerate(silences):
+        for code in one.codes:
+            groups.setdefault((id(one.label.source), code), []).append((one.start, number))
+    places: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for number, finding in enumerate(found):
+        at = finding.primary
+        if at is not None and (id(at.source), finding.code) in groups:
+            places.setdefault((id(at.source), finding.code), []).append((at.span.start, number))
+    out: list[list[Silence]] = [[] for _ in found]
+    for key, wanted in places.items():
+        begun, active = sorted(groups[key], reverse=True), list[int]()
+        for offset, number in sorted(wanted):
+            while begun and begun[-1][0] <= offset:
+                active.append(begun.pop()[1])
+            active = [one for one in active if silences[one].end >= offset]
+            out[number] = [silences[one] for one in sorted(active)]
+    return out
+
+
 def _of_an_error(silence: Silence, finding: Diagnostic) -> Diagnostic:
+    if finding.severity != ERROR:
+        return report(
+            "XP901",
+            f"{finding.code} is for who reviews the spec, and no comment of it silences that",
+            Label(silence.label.source, silence.codes[finding.code]),
+            help="do what the warning says, and delete the silence",
+        )
     return report(
         "XP901",
         f"{finding.code} is an error, which no comment silences",
@@ -124,7 +150,8 @@ def _without(silence: Silence, code: str) -> Edit:
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
     """The silences of a file that are well formed, and what is wrong with the others. `given` are the codes found."""
-    pairs: list[tuple[int, int]] | None = None
+    lines: _Lines | None = None
+    strange: set[str] = set()
     for comment in file.comments:
         start = _begin(comment)
         if start is None:
@@ -137,11 +164,12 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
             yield said
             continue
         codes, reason = said
-        unknown = [_unknown(file, code, codes.pop(code), given) for code in list(codes) if not _is_known(code, given)]
-        yield from unknown
+        for code in [one for one in codes if not _is_known(one, given)]:
+            strange.add(code)
+            yield _unknown(file, code, codes.pop(code), given, len(strange) <= GUESSED)
         if codes:
-            pairs = list(scan(file.source).pairs) if pairs is None else pairs
-            yield Silence(Label(file.source, span), codes, reason, *_lines(file.source.text, comment, pairs), main)
+            lines = lines or _Lines(file)
+            yield Silence(Label(file.source, span), codes, reason, *lines.held(comment), main)
 
 
 def _begin(comment: Comment) -> int | None:
@@ -213,6 +241,14 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
     )
 
 
+@lru_cache
+def _meant(code: str, given: tuple[str, ...]) -> str | None:
+    """Of two codes as near, the one that was found; never one of syntax, which are all errors."""
+    from xpc.compiler.suggest import nearest
+
+    return nearest(code, [*given, *sorted(each for each in _every_code() if each >= "XP1")])
+
+
 def _is_known(code: str, given: Sequence[str]) -> bool:
     return code in given or code in _every_code()
 
@@ -227,11 +263,8 @@ def _every_code() -> frozenset[str]:
     return frozenset((*CODES, *SYNTAX, *(rule.code for rule in every())))
 
 
-def _unknown(file: File, code: str, span: Span, given: Sequence[str]) -> Diagnostic:
-    from xpc.compiler.suggest import nearest
-
-    # Of two as near, the one that was found; never one of syntax, which are all errors.
-    near = nearest(code, [*dict.fromkeys(given), *sorted(each for each in _every_code() if each >= "XP1")])
+def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: bool) -> Diagnostic:
+    near = _meant(code, tuple(given)) if guess else None
     return report(
         "XP902",
         f"there is no code `{code[:60]}`",
@@ -241,19 +274,44 @@ def _unknown(file: File, code: str, span: Span, given: Sequence[str]) -> Diagnos
     )
 
 
-def _lines(text: str, comment: Comment, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The offsets of the first and last character of the lines that a silence holds for."""
-    start, end = line_bounds(text, comment.span.start, comment.span.start)
-    first = start
-    if not text[start : comment.span.start].strip():  # a comment of its own
-        while end < len(text) and _is_idle(text[start:end]):
-            start, end = line_bounds(text, end + 1, end + 1)
-        if text[start:end].lstrip()[:1] in ("}", "]", ")"):
-            return first, line_bounds(text, first, first)[1]  # the last words of a block: nothing follows in it
-    else:
-        first = min([opened for opened, closed in pairs if start <= closed <= end], default=start)
-        first = line_bounds(text, min(first, start), min(first, start))[0]
-    return first, max([closed for opened, closed in pairs if start <= opened <= end], default=end)
+class _Lines:
+    """The lines of a file and its brackets, each looked for once, however many comments ask."""
+
+    def __init__(self, file: File) -> None:
+        pairs = list(scan(file.source).pairs)
+        self.text = file.source.text
+        self.opened = sorted(pairs)
+        self.closed = sorted((closed, opened) for opened, closed in pairs)
+        self.below: dict[int, tuple[int, int]] = {}
+
+    def held(self, comment: Comment) -> tuple[int, int]:
+        """The offsets of the first and last character of the lines that a silence holds for."""
+        text = self.text
+        start, end = line_bounds(text, comment.span.start, comment.span.start)
+        first = start
+        if not text[start : comment.span.start].strip():  # a comment of its own
+            start, end = self._told(start, end)
+            if text[start:end].lstrip()[:1] in ("}", "]", ")"):
+                return first, line_bounds(text, first, first)[1]  # the last words of a block: nothing follows in it
+        else:
+            first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
+            first = line_bounds(text, min(first, start), min(first, start))[0]
+        return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
+
+    def _told(self, start: int, end: int) -> tuple[int, int]:
+        """The next line with more than a comment on it, or the last one."""
+        passed = []
+        while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
+            passed.append(start)
+            start, end = line_bounds(self.text, end + 1, end + 1)
+        found = self.below.get(start, (start, end))
+        self.below.update(dict.fromkeys(passed, found))
+        return found
+
+
+def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """The pairs, sorted, whose first number is not outside of a line."""
+    return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 
 def _is_idle(line: str) -> bool:

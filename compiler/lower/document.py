@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler.kinds import Weighted
 from xpc.compiler.lower.drift import drift
+from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.schema import BY_PATH
@@ -31,6 +32,9 @@ def readme(
         f"# {cell(spec.name)}",
         "",
         "Compiled by xpc. Every number of this run is in the files beside this page; `bundle.toml` has their digests.",
+        *executes(spec, cell),
+        "",
+        "## How it is started",
         "",
         "```",
         *install(spec),

@@ -110,15 +110,11 @@ def largest_micro(need: Need, share: int) -> Micro:
     fixed = states(need, facts.params) + loss_head(need, facts)
     room = BUDGET * gpu.memory_gib * GIB - fixed
     one = activations(need, facts)
-    fitting = [d for d in _divisors(share) if d * one <= room]
-    if not fitting:
+    if one > room:
         return Micro(1, f"the smallest: states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
-    best = max(fitting)
+    from xpc.compiler.divisors import largest
+
+    best = largest(int(min(share, room // one)), share)
     used = (fixed + best * one) / GIB
     why = f"the largest divisor of {share} whose {used:.1f} GiB stay within {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
     return Micro(best, why)
-
-
-def _divisors(n: int) -> list[int]:
-    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0] if n <= 10**12 else [1]
-    return sorted({*small, *(n // d for d in small)}) if n <= 10**12 else small

@@ -215,8 +215,9 @@ def _qwen3_moe(c: _Config) -> _Shape:
     experts = c.integer("num_experts", "num_local_experts")
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
-    only = listed if isinstance(listed, list) else []
-    plain = sum(1 for n in range(s.layers) if n in only or experts == 0 or (n + 1) % step)
+    only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
+    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer, but for those listed
+    plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
 

@@ -76,7 +76,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     if not missing:
         return
     legal = [name for name in known if not name.startswith(("embed", "word", "wte", "wpe"))]
-    kept = [one for one in targets if one not in missing]
+    gone = set(missing)
+    kept = [one for one in targets if one not in gone]
     every = not kept
     yield Finding(
         spec.place("lora.targets", f"{facts.model_type} has {', '.join(legal)}"),

@@ -49,7 +49,9 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.target.facts["context_parallel"]:
         return
     if world % size:
-        fitting = max(d for d in range(1, size + 1) if world % d == 0)
+        from xpc.compiler.divisors import largest
+
+        fitting = largest(size, world)
         yield Finding(
             spec.place(SETTING, f"{world} / {size} = {world / size:.2f}"),
             f"groups of {size} do not divide {world} processes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
+from math import gcd, prod
 
 from xpc.compiler.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
@@ -32,8 +32,9 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
     if (micro * world * steps) % generations == 0:
         return
     text = f"{micro} x {world} x {steps} = {micro * world * steps} completions a round"
-    divisors = [n for n in range(2, micro * world * steps + 1) if (micro * world * steps) % n == 0]
-    nearest = min(divisors, key=lambda n: abs(n - generations), default=None)
+    from xpc.compiler.divisors import nearest as nearest_divisor
+
+    nearest = nearest_divisor(generations, micro, world, steps)
     related = (spec.label("batch.micro"), spec.label("batch.gbs"), spec.label("method.steps_per_generation"))
     written = spec.written("method.generations")
     yield Finding(
@@ -164,10 +165,13 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
         if there is None or source.take is not None or spec.get("data.holdout") is not None:
             return
         total += there
-    made = spec.integer("batch.micro") * spec.hardware.world * spec.integer("method.steps_per_generation")
+    parts = spec.integer("batch.micro"), spec.hardware.world, spec.integer("method.steps_per_generation")
+    made = prod(parts)
     need = made // spec.integer("method.generations")
-    enough = next((size for size in range(2, made + 1) if made % size == 0 and made // size <= total), None)
     if total < need:
+        from xpc.compiler.divisors import largest
+
+        enough = made // largest(total, *parts) if total else None
         yield Finding(
             spec.data[0].label,
             f"{total} prompts, and one round of generation takes {need}",

@@ -277,7 +277,10 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:
         return
     share = spec.integer("batch.gbs") // spec.hardware.world
-    smaller = max((n for n in range(1, micro) if share % n == 0 and n * seq <= DENSE_ROW), default=None)
+    from xpc.compiler.divisors import largest
+
+    most = min(micro - 1, DENSE_ROW // seq)
+    smaller = largest(most, share) if share and most else None
     written = spec.written("batch.micro") and spec.written("batch.gbs") and not spec.written("batch.accum")
     ways = [f"write `micro = {smaller}`"] if smaller else []
     ways += ["write `attn = flash2` without `isolate`"] if runs_flash(spec) and flash_is_exact(spec) else []

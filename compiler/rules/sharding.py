@@ -207,7 +207,9 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         return
     world, shard = spec.hardware.world, spec.integer("strategy.shard")
     if world % shard:
-        fitting = max(d for d in range(1, shard + 1) if world % d == 0)
+        from xpc.compiler.divisors import largest
+
+        fitting = largest(shard, world)
         yield Finding(
             spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
             f"groups of {shard} do not divide {world} processes",

@@ -105,9 +105,9 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         absent = _absent(spec, names)
         if not absent:
             continue
-        known = _known(spec) or ()
+        known, gone = _known(spec) or (), set(absent)
         outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
-        better = [one for one in names if one not in absent] or (
+        better = [one for one in names if one not in gone] or (
             ["self_attn"] if path.endswith("layer_modules") else [one for one in outside if one != "embed_out"]
         )
         name = path.rpartition(".")[2]

@@ -55,7 +55,9 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     """
     size, world = spec.get("method.vllm.tensor_parallel"), spec.hardware.world
     if isinstance(size, int) and _colocated(spec) and world % size:
-        nearest = max(n for n in range(1, size) if world % n == 0)
+        from xpc.compiler.divisors import largest
+
+        nearest = largest(size - 1, world)
         yield Finding(
             spec.place("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
             f"{world} processes do not make groups of {size}",

@@ -8,6 +8,7 @@ from compile_support import SENTENCE, checked, codes, compiled, edited, errors, 
 from rule_cases import CASES
 
 from xpc.compiler.render import render
+from xpc.compiler.silence import REVIEWED
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -204,7 +205,7 @@ def formatted(text):
 def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
     seen = set()
     for case in CASES:
-        own = [] if case.files or case.code > "XP9" else of(checked(case.rejected), case.code)
+        own = [] if case.files or case.code > "XP9" or case.code in REVIEWED else of(checked(case.rejected), case.code)
         places = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
         if not places:
             continue

@@ -26,6 +26,9 @@ from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.render import FORMATS, render
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from cpu import TooLong, limited
+
 try:
     import yaml
 except ImportError:  # the compiler's own environment has none
@@ -262,7 +265,15 @@ class Counts:
 
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
-    """Compile one input and check every promise; raises Failure."""
+    """Compile one input and check every promise, within one second of processor time; raises Failure."""
+    try:
+        with limited():
+            return _examine(data, every_format)
+    except TooLong as error:
+        raise Failure(str(error)) from error
+
+
+def _examine(data: bytes, every_format: bool) -> Checked:
     workspace = Workspace(HERE + "/no-such-folder")
     try:
         found = check_text(data, "t.xp", workspace)
