@@ -14,6 +14,9 @@ MAX_NODES = 20_000
 """Most values of a configuration, aliases counted as often as they stand for something."""
 MAX_DEPTH = 32
 
+LARGEST = 2.0**63
+"""Numbers from here on are none of a configuration: 1e400 is infinite to most readers, and no setting takes them."""
+
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -24,6 +27,20 @@ class Unreadable(Exception):
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
+
+
+def held(value: object, line: int) -> object:
+    """A value as a file has it, where a spec can hold it. Raises Unreadable for a number without measure, and NUL."""
+    if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
+        raise Unreadable("a number is larger than any setting takes", line)
+    if isinstance(value, str) and "\0" in value:
+        raise Unreadable("a text holds a NUL, which no path and no name can", line)
+    return value
+
+
+def listed(items: list[Entry]) -> list[Entry] | None:
+    """The value of a list: one of nulls alone says as little as null."""
+    return None if items and all(one.value is None for one in items) else items
 
 
 @record
@@ -113,6 +130,7 @@ def number(entry: Entry) -> int | float | None:
     if len(text) > 64 or not NUMBER.fullmatch(text):  # the pattern takes the square of the length
         return None
     value = float(text.replace("_", ""))
+    held(value, entry.line)
     return int(value) if re.fullmatch(r"[-+]?[\d_]+", text) else value
 
 

@@ -9,7 +9,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from attrs import field
 
-from xpc.compiler.importing.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable
+from xpc.compiler.importing.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, held, listed
 from xpc.grammar.record import mutable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -75,17 +75,18 @@ class _Reader:
                     items.append(self.value(f"{key}[{len(items)}]", depth + 1, None))
                 if not self.take("]"):
                     raise self.wrong("a list is not closed")
-            return Entry(key, items, self.file, at)
+            return Entry(key, listed(items), self.file, at)
         if self.text.startswith('"', self.at):
-            return Entry(key, self.name(), self.file, at)
+            return Entry(key, held(self.name(), at), self.file, at)
         found = _LITERAL.match(self.text, self.at)
         if found is None or len(found[0]) > 64:
             raise self.wrong("a value is expected")
         self.at = found.end()
         try:
-            return Entry(key, json.loads(found[0]), self.file, at, found[0])
+            value = json.loads(found[0])
         except ValueError as error:
             raise self.wrong(f"`{found[0]}` is no number") from error
+        return Entry(key, held(value, at), self.file, at, found[0])
 
     def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:
         out: dict[str, Entry] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field
 
-from xpc.compiler.importing.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable
+from xpc.compiler.importing.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable, held, listed
 from xpc.grammar.record import mutable
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode):
             self.known(node, "seq")
             items = [self.build(f"{key}[{n}]", one, depth + 1) for n, one in enumerate(node.value)]
-            return Entry(key, items, self.file, at)
+            return Entry(key, listed(items), self.file, at)
         assert isinstance(node, yaml.ScalarNode)
         value, typed = self.scalar(node)
-        return Entry(key, value, self.file, at, typed)
+        return Entry(key, held(value, here), self.file, at, typed)
 
     def mapping(self, node: yaml.MappingNode, depth: int, prefix: str) -> dict[str, Entry]:
         import yaml
