@@ -65,7 +65,7 @@ def _left_out(spec: Spec) -> tuple[str, ...]:
 def _extra(table: object) -> list[str]:
     assert isinstance(table, dict)
     return [
-        f"{name} = {plain(value.value)}  # {_comment(value.origin.describe())}"
+        f"{name} = {plain(value.value, exact=True)}  # {_comment(value.origin.describe())}"
         for name, value in table.items()
         if "." not in name
     ] + [
@@ -74,7 +74,7 @@ def _extra(table: object) -> list[str]:
         for line in [
             f"{group} {{",
             *(
-                f"  {name.partition('.')[2]} = {plain(table[name].value)}"
+                f"  {name.partition('.')[2]} = {plain(table[name].value, exact=True)}"
                 for name in table
                 if name.startswith(group + ".")
             ),
@@ -102,6 +102,11 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside})  # {origin}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}  # {origin}")
+            for one in mine:  # what counts without it, as `packing.eval`
+                found = spec.values[one.path]
+                if spec.written(one.path):
+                    note = _comment(found.origin.describe())
+                    out.append(f"  {row.name}.{one.name} = {show(one, found.value)}  # {note}")
     return [*out, "}", ""]
 
 
@@ -188,14 +193,14 @@ def _weighted(one: Weighted) -> str:
     return name if one.weight is None else f"file({name}, weight={_real(one.weight)})"
 
 
-def plain(value: object) -> str:
-    """Plain data as the language writes it."""
+def plain(value: object, exact: bool = False) -> str:
+    """Plain data as the language writes it. `exact` keeps 1.0 apart from 1, which arguments of `extra` do."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _real(value)
+        return repr(value) if exact else _real(value)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(plain(one) for one in value) + "]"
+        return "[" + ", ".join(plain(one, exact) for one in value) + "]"
     return quoted(value) if isinstance(value, str) else str(value)
 
 

@@ -397,6 +397,26 @@ def test_the_spec_of_a_bundle_keeps_extras_and_revisions():
     assert again["deepspeed.json"] == files["deepspeed.json"]
 
 
+TITLED = {case.title: case.accepted for case in CASES}
+KEPT = {
+    "floats of a list": TITLED["XP104-clip-range"],
+    "a float that is whole": TITLED["XP104-entropy"],
+    "a part of a switch that is off": TITLED["XP324-flash"],
+    "names in names": spec(
+        "extra deepspeed {\n  zero_optimization {\n    offload_optimizer {\n      ratio = 1.0\n    }\n  }\n}",
+        strategy="zero3(offload=cpu)",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
+def test_the_spec_of_a_bundle_keeps(text):
+    files = compiled(text)
+    again = compiled(files["spec.xp"])
+    for name in ("trainer_args.json", "deepspeed.json"):
+        assert again.get(name) == files.get(name)
+
+
 def test_every_model_and_dataset_of_the_registry_survives_the_spec_of_a_bundle():
     from xpc.compiler import registry
 
