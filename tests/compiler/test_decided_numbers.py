@@ -1,0 +1,104 @@
+"""Bounds and numbers that the compiler itself decides: what lies just outside is refused, and what is written is read."""
+
+import json
+
+import pytest
+from case_support import on_cpu, spec, trained
+from compile_support import checked, codes, compiled, errors, only
+
+OLD = "target trl-0.18"
+
+
+def arguments(text: str) -> dict:
+    return json.loads(compiled(text)["trainer_args.json"])["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong", "edge"),
+    [
+        ("lora(alpha={})", ("-5", "-0.001"), ("0.001", "16")),
+        ("lora(dropout={})", ("-0.1", "1.5"), ("0", "1")),
+        ("save {{\n  keep = {}\n}}", ("0", "-1"), ("1",)),
+    ],
+)
+def test_a_number_outside_of_its_bounds_is_refused(written: str, wrong: tuple[str, ...], edge: tuple[str, ...]) -> None:
+    for number in wrong:
+        found = checked(spec(written.format(number), save=""))
+        assert errors(found), number
+    for number in edge:
+        found = checked(spec(written.format(number), save=""))
+        assert "XP107" not in codes(found), number
+
+
+def test_an_alpha_below_zero_says_the_bound_and_changes_nothing_silently() -> None:
+    found = only(checked(spec("lora(alpha=-5)")), "XP107")
+    assert found.severity == "error"
+    assert "alpha" in found.message
+
+
+@pytest.mark.parametrize("length", ["-1 epochs", "-3 steps"])
+def test_a_length_below_zero_is_refused(length: str) -> None:
+    assert errors(checked(spec(train=f"qwen2.5-3b on infinity-instruct for {length}")))
+
+
+def test_the_seed_of_the_data_is_the_seed_of_the_run() -> None:
+    def seeds(*more: str) -> tuple[int, int]:
+        plan = json.loads(compiled(spec(*more))["trainer_args.json"])
+        return plan["arguments"]["seed"], plan["data"]["seed"]
+
+    assert seeds("seed 7") == (7, 7)
+    assert seeds("seed 8") == (8, 8)
+    assert seeds("seed 7", "data(seed=3)") == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "hidden"), [("qwen2.5-3b", 2048), ("qwen2.5-0.5b", 896), ("llama-3.1-8b-instruct", 4096)]
+)
+def test_the_prefetch_bucket_of_zero3_is_what_transformers_puts_in(model: str, hidden: int) -> None:
+    """integrations/deepspeed.py: `0.9 * hidden_size * hidden_size`, cut to a whole number."""
+    text = spec(train=trained(f"{model} on infinity-instruct"), strategy="zero3")
+    zero = json.loads(compiled(text)["deepspeed.json"])["zero_optimization"]
+    assert zero["stage3_prefetch_bucket_size"] == hidden * hidden * 9 // 10
+    assert zero["stage3_param_persistence_threshold"] == 10 * hidden
+    assert zero["reduce_bucket_size"] == hidden * hidden
+
+
+def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> None:
+    def looks(model: str, *more: str) -> object:
+        text = spec(*more, train=trained(f"{model} on infinity-instruct"), hardware="2 x h200", strategy="ddp",
+                    batch="gbs=4 micro=2", save='save "out/run" every=never')  # fmt: skip
+        return arguments(text)["ddp_find_unused_parameters"]
+
+    recomputed, kept = "memory(checkpointing)", "memory(checkpointing=false)"
+    assert looks("qwen2.5-3b", kept) is False
+    assert looks("qwen2.5-3b", recomputed) is False
+    assert looks("qwen3-30b-a3b", "lora", "model(dtype=bf16)", kept) is True
+    assert looks("qwen3-30b-a3b", "lora", "model(dtype=bf16)", recomputed) is False
+    assert arguments(on_cpu(strategy="ddp"))["ddp_find_unused_parameters"] is False
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name"),
+    [
+        ("hsdp", "HYBRID_SHARD"),
+        ("hsdp(reshard=true)", "HYBRID_SHARD"),
+        ("hsdp(reshard=false)", "HYBRID_SHARD_ZERO2"),
+        ("hybrid_shard", "HYBRID_SHARD"),
+        ("hybrid_shard_zero2", "HYBRID_SHARD_ZERO2"),
+        ("fsdp1", "FULL_SHARD"),
+        ("fsdp1(reshard=false)", "SHARD_GRAD_OP"),
+    ],
+)
+def test_the_older_stack_names_what_is_gathered_again_after_the_forward_pass(strategy: str, name: str) -> None:
+    """torch's ShardingStrategy: the names with ZERO2 and GRAD_OP keep the weights until the backward pass."""
+    text = spec(OLD, "nodes 2", strategy=strategy, batch="gbs=128 micro=8")
+    yaml = compiled(text)["accelerate.yaml"].decode()
+    assert f'fsdp_sharding_strategy: "{name}"\n' in yaml
+
+
+@pytest.mark.parametrize(
+    ("rate", "severity"), [("1e-6", "error"), ("1e-5", "error"), ("1.1e-5", "warning"), ("1e-3", "warning")]
+)
+def test_bf16_weights_under_ddp_are_an_error_up_to_a_rate(rate: str, severity: str) -> None:
+    text = spec("model(dtype=bf16)", f"optimizer adamw(lr={rate})", strategy="ddp")
+    assert only(checked(text), "XP305").severity == severity
