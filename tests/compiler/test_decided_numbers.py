@@ -1,4 +1,4 @@
-"""Bounds and numbers that the compiler itself decides: what lies just outside is refused, and what is written is read."""
+"""Bounds and numbers that the compiler decides itself: what lies outside is refused, and what is written is read."""
 
 import json
 
