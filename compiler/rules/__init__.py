@@ -74,6 +74,7 @@ GROUPS: tuple[Group, ...] = (
     Group("packing", lambda spec: any(map(spec.flag, PACKED))),
     Group("kernels"),
     Group("sharding"),
+    Group("memory"),
     Group("context", lambda spec: spec.get("strategy.context_parallel") is not None),
     Group("data"),
     Group("data_rows", lambda spec: any(one.path or one.take for one in spec.sources) or spec.written("data.holdout")),

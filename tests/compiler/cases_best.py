@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from case_support import Case, on_cpu, spec, trained
-from cases_numerics import VOLTA, extra
+from cases_numerics import SMALL, VOLTA, extra
 
 BEST = "load_best_model_at_end = true"
 HELD = "data(holdout=5%)"
@@ -62,8 +62,8 @@ CASES: tuple[Case, ...] = (
     Case("XP516", spec(*extra("eval_on_start = true")), spec(HELD, *extra("eval_on_start = true"))),
     Case(
         "XP350",
-        spec(*extra("bf16_full_eval = true"), hardware=VOLTA, precision="fp16", strategy="ddp"),
-        spec(hardware=VOLTA, precision="fp16", strategy="ddp"),
+        spec(*extra("bf16_full_eval = true"), train=SMALL, hardware=VOLTA, precision="fp16", strategy="ddp"),
+        spec(train=SMALL, hardware=VOLTA, precision="fp16", strategy="ddp"),
         variant="before-ampere",
     ),
     Case(

@@ -6,6 +6,7 @@ import json
 
 from case_support import Case, on_cpu, spec, trained
 
+SMALL = trained("qwen2.5-0.5b on infinity-instruct")  # whose states an older card holds
 PASCAL = "8 x p100-16gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
 VOLTA = "8 x v100-32gb  # xpc: allow XP801 the wheels of CUDA 12.6 are installed"
 
@@ -22,23 +23,23 @@ def extra(*lines: str, block: str = "trl") -> tuple[str, ...]:
 
 
 PRECISION: tuple[Case, ...] = (
-    Case("XP301", spec(hardware="8 x t4"), spec(hardware="8 x t4", precision="fp32")),
+    Case("XP301", spec(hardware="8 x t4", train=SMALL), spec(hardware="8 x t4", train=SMALL, precision="fp32")),
     Case(
         "XP301",
-        spec("model(dtype=bf16)", hardware="8 x t4", precision="fp16"),
-        spec(hardware="8 x t4", precision="fp16"),
+        spec("model(dtype=bf16)", hardware="8 x t4", train=SMALL, precision="fp16"),
+        spec(hardware="8 x t4", train=SMALL, precision="fp16"),
         variant="weights",
     ),
     Case(
         "XP301",
-        spec(*extra('communication_data_type = "bf16"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
-        spec(*extra('communication_data_type = "fp32"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        spec(*extra('communication_data_type = "bf16"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
+        spec(*extra('communication_data_type = "fp32"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
         variant="messages",
     ),
     Case(
         "XP301",
-        spec(*extra('data_types.grad_accum_dtype = "bf16"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
-        spec(*extra('data_types.grad_accum_dtype = "fp32"', block="deepspeed"), hardware="8 x t4", precision="fp16"),
+        spec(*extra('data_types.grad_accum_dtype = "bf16"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
+        spec(*extra('data_types.grad_accum_dtype = "fp32"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
         variant="sums",
     ),
     Case(
@@ -47,7 +48,11 @@ PRECISION: tuple[Case, ...] = (
         spec(train='"model" on alpaca for 3 epochs', hardware="8 x a10", precision="fp32", batch="gbs=128 micro=8"),
         {"model/config.json": json.dumps(FALCON)},
     ),
-    Case("XP302", spec(hardware="8 x t4", precision="fp32 tf32"), spec(hardware="8 x t4", precision="fp32")),
+    Case(
+        "XP302",
+        spec(hardware="8 x t4", train=SMALL, precision="fp32 tf32"),
+        spec(hardware="8 x t4", train=SMALL, precision="fp32"),
+    ),
     Case("XP303", on_cpu(precision="fp16"), on_cpu(precision="fp32")),
     Case("XP304", spec("model(dtype=fp16)", strategy="ddp", precision="fp16"), spec(strategy="ddp", precision="fp16")),
     Case(
@@ -73,8 +78,8 @@ PRECISION: tuple[Case, ...] = (
     ),
     Case(
         "XP308",
-        spec(hardware=PASCAL, precision="fp16"),
-        spec(hardware=PASCAL, precision="fp16", strategy="ddp"),
+        spec(hardware=PASCAL, train=SMALL, precision="fp16"),
+        spec(hardware=PASCAL, train=SMALL, precision="fp16", strategy="ddp"),
     ),
     Case("XP106", spec("model(dtype=int8)"), spec("model(dtype=fp32)"), variant="dtype"),
     Case(
@@ -102,7 +107,7 @@ KERNELS: tuple[Case, ...] = (
     Case("XP331", spec("memory(liger)", train=trained("gpt2 on alpaca")), spec(train=trained("gpt2 on alpaca"))),
     Case(
         "XP339",
-        spec("memory(liger)", hardware=PASCAL, precision="fp32"),
+        spec("memory(liger)", hardware=PASCAL, train=SMALL, precision="fp32"),
         spec("memory(liger)", hardware=VOLTA, precision="fp32"),
     ),
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),
@@ -166,8 +171,8 @@ EXTRA: tuple[Case, ...] = (
     ),
     Case(
         "XP353",
-        spec(*extra("torch_compile = true"), hardware=PASCAL, precision="fp32"),
-        spec(hardware=PASCAL, precision="fp32"),
+        spec(*extra("torch_compile = true"), hardware=PASCAL, train=SMALL, precision="fp32"),
+        spec(hardware=PASCAL, train=SMALL, precision="fp32"),
         variant="before-volta",
     ),
     Case(

@@ -58,7 +58,7 @@ ONLINE = (
     Case("XP325", grpo("", extra("use_transformers_continuous_batching = true")),
          grpo("", extra("use_transformers_continuous_batching = true"), precision="fp32")),
     Case("XP337", grpo("vllm", hardware="8 x v100-32gb  # xpc: allow XP801 the wheels are installed", precision="fp32"),
-         grpo("vllm", hardware="8 x t4", precision="fp32")),
+         grpo("vllm", hardware="8 x t4", precision="fp32", on="qwen2.5-0.5b on deepmath-103k")),
     Case("XP680", grpo("vllm", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32"),
          grpo("", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32")),
     Case("XP681", grpo("vllm(tensor_parallel=3, mode=colocate)"), grpo("vllm(tensor_parallel=4, mode=colocate)")),

@@ -1,0 +1,95 @@
+"""What a process holds before there is a batch: the published closed forms, and that nothing beyond a card compiles."""
+
+import pytest
+from compile_support import checked, codes
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.load import load
+from xpc.compiler.resolve import resolve
+from xpc.compiler.rules.memory import OFFLOADS, least
+from xpc.grammar.read import decode
+
+SPEC = """xpc 1
+train {model} on infinity-instruct for 1 epochs
+hardware {hardware}
+{strategy}
+precision {precision}
+batch gbs={gbs} micro=1
+save "out/run"
+{more}
+"""
+
+
+def said(
+    model: str, hardware: str, strategy: str = "strategy ddp", precision: str = "bf16", more: str = "", gbs: int = 64
+) -> str:
+    """The message of XP480 with the place and the help, or an empty text."""
+    text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision=precision, more=more, gbs=gbs)
+    found = [one for one in checked(text).problems if one.code == "XP480"]
+    assert len(found) < 2
+    return f"{found[0].message}; {found[0].primary.text}; {found[0].help}" if found and found[0].primary else ""
+
+
+P = 7_615_616_512
+"""Parameters of qwen2.5-7b."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "more", "bytes_"),
+    [
+        ("ddp", "bf16", "", 16 * P),
+        ("ddp", "fp32", "", 16 * P),
+        ("ddp", "bf16", "model(dtype=bf16)", 8 * P),
+        ("zero1", "bf16", "", 4 * P + 12 * P / 2),
+        ("zero2", "bf16", "", 2 * P + 14 * P / 2),
+        ("zero3", "bf16", "", 16 * P / 2),
+        ("fsdp", "bf16", "", 16 * P / 2),
+        ("zero2", "fp32", "", 4 * P + 12 * P / 2),
+        ("zero2(offload=optimizer)", "bf16", "", 2 * P),
+        ("ddp", "bf16", "optimizer adamw8bit", 8 * P),
+        ("ddp", "bf16", "lora", 4 * P),
+    ],
+)  # fmt: skip
+def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: float) -> None:
+    text = SPEC.format(model="qwen2.5-7b", hardware="2 x h100-80gb", strategy=f"strategy {strategy}", precision=precision,
+                       more=more, gbs=64)  # fmt: skip
+    workspace = Workspace(".")
+    spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace)
+    assert spec is not None
+    facts = spec.model.facts
+    assert facts is not None
+    offload = OFFLOADS[str(spec.get("strategy.offload"))]
+    assert least(spec, facts, spec.text("strategy"), offload) == pytest.approx(bytes_)
+
+
+def test_the_specimens() -> None:
+    assert "strategy zero3" in said("llama-3.1-70b-instruct", "16 x a100-80gb")
+    assert "under ddp" in said("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="")
+    assert "strategy zero3(offload=cpu)" in said("qwen2.5-7b", "1 x t4", precision="fp32")
+    assert "zero3(offload=" in said("llama-3.1-70b-instruct", "8 x a100-80gb")
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "strategy", "more"),
+    [
+        ("qwen2.5-3b", "8 x h100-80gb", "strategy ddp", ""),
+        ("qwen2.5-3b", "8 x v100-32gb", "strategy zero2", ""),
+        ("llama-3.1-70b-instruct", "16 x h100-80gb", "strategy zero3", ""),
+        ("llama-3.1-70b-instruct", "1 x a100-80gb", "strategy ddp", "qlora"),
+        ("qwen2.5-7b", "1 x t4", "strategy zero3(offload=cpu)", ""),
+        ("qwen2.5-7b-instruct", "1 x rtx-4090", "strategy ddp", "lora\nmodel(dtype=bf16)"),
+    ],
+)  # fmt: skip
+def test_what_holds_is_not_refused(model: str, hardware: str, strategy: str, more: str) -> None:
+    precision = "fp16" if "v100" in hardware else "fp32" if "t4" in hardware else "bf16"
+    assert not said(model, hardware, strategy, precision, more)
+
+
+def test_the_help_holds() -> None:
+    for hardware, model in (("8 x a100-80gb", "qwen2.5-32b-instruct"), ("4 x a100-40gb", "qwen2.5-14b-instruct"),
+                            ("2 x rtx-4090", "qwen2.5-7b-instruct"), ("1 x rtx-4090", "qwen2.5-7b-instruct")):  # fmt: skip
+        message = said(model, hardware)
+        strategy = message.split("`")[-2]
+        assert strategy.startswith("strategy "), message
+        text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision="bf16", more="", gbs=64)
+        assert "XP480" not in codes(checked(text)), (message, strategy)
