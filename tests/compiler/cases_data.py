@@ -417,7 +417,9 @@ LOSSES = (
     Case(
         "XP606",
         spec(extra("router_aux_loss_coef = 0.01")),
-        spec(extra("router_aux_loss_coef = 0.01"), train=trained("qwen3-30b-a3b on infinity-instruct"), strategy="zero3"),
+        spec(
+            extra("router_aux_loss_coef = 0.01"), train=trained("qwen3-30b-a3b on infinity-instruct"), strategy="zero3"
+        ),
     ),
     Case("XP607", spec(extra("truncation_mode = keep_end")), spec(extra("truncation_mode = keep_start"))),
     Case(

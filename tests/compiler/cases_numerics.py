@@ -32,14 +32,34 @@ PRECISION: tuple[Case, ...] = (
     ),
     Case(
         "XP301",
-        spec(*extra('communication_data_type = "bf16"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
-        spec(*extra('communication_data_type = "fp32"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
+        spec(
+            *extra('communication_data_type = "bf16"', block="deepspeed"),
+            hardware="8 x t4",
+            train=SMALL,
+            precision="fp16",
+        ),
+        spec(
+            *extra('communication_data_type = "fp32"', block="deepspeed"),
+            hardware="8 x t4",
+            train=SMALL,
+            precision="fp16",
+        ),
         variant="messages",
     ),
     Case(
         "XP301",
-        spec(*extra('data_types.grad_accum_dtype = "bf16"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
-        spec(*extra('data_types.grad_accum_dtype = "fp32"', block="deepspeed"), hardware="8 x t4", train=SMALL, precision="fp16"),
+        spec(
+            *extra('data_types.grad_accum_dtype = "bf16"', block="deepspeed"),
+            hardware="8 x t4",
+            train=SMALL,
+            precision="fp16",
+        ),
+        spec(
+            *extra('data_types.grad_accum_dtype = "fp32"', block="deepspeed"),
+            hardware="8 x t4",
+            train=SMALL,
+            precision="fp16",
+        ),
         variant="sums",
     ),
     Case(

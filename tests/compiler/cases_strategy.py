@@ -497,14 +497,14 @@ LAUNCH: tuple[Case, ...] = (
 
 LARGE = {"train": "llama-3.1-70b-instruct on infinity-instruct for 3 epochs", "batch": "gbs=128 micro=1"}
 SEVEN = {"train": "qwen2.5-7b on infinity-instruct for 3 epochs", "batch": "gbs=16 micro=1", "precision": "fp32"}
+ADAPTED = {"train": LARGE["train"], "batch": "gbs=16 micro=1"}
 MEMORY: tuple[Case, ...] = (
     Case("XP480", spec(hardware="16 x a100-80gb", strategy="ddp", **LARGE),
          spec(hardware="16 x a100-80gb", strategy="zero3", **LARGE)),
     Case("XP480", spec(hardware="1 x t4", strategy="ddp", **SEVEN),
          spec(hardware="1 x t4", strategy="zero3(offload=cpu)", **SEVEN), variant="one-card"),
-    Case("XP480", spec("lora", hardware="1 x l4", strategy="ddp", **{**SEVEN, "train": LARGE["train"], "precision": "bf16"}),
-         spec("qlora", hardware="1 x a100-80gb", strategy="ddp", **{**SEVEN, "train": LARGE["train"], "precision": "bf16"}),
-         variant="adapters"),
+    Case("XP480", spec("lora", hardware="1 x l4", strategy="ddp", **ADAPTED),
+         spec("qlora", hardware="1 x a100-80gb", strategy="ddp", **ADAPTED), variant="adapters"),
 )  # fmt: skip
 
 CASES: tuple[Case, ...] = (*MEMORY, *SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)

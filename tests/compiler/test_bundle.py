@@ -313,7 +313,7 @@ LAUNCHES = {
     "seed": SEED,
     "cpu": on_cpu(strategy="ddp"),
     "one-cpu": "train gpt2 on alpaca with cpu\n",
-    "one-gpu": spec(hardware="a10", strategy="ddp"),
+    "one-gpu": spec(hardware="h100-80gb", strategy="ddp"),
     "fsdp": spec(strategy="fsdp"),
     "nodes": spec("nodes 2", batch="gbs=128 micro=8"),
     "torchrun": spec("launch(launcher=torchrun)"),

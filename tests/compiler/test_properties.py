@@ -39,7 +39,7 @@ def test_a_batch_that_does_not_divide_is_always_found(gbs, micro, world):
 @QUICK
 @given(st.integers(1, 4096), st.integers(1, 16))
 def test_a_chosen_micro_batch_always_divides(gbs, world):
-    found = checked(spec(hardware=f"{world} x a100-40gb", batch=f"gbs={gbs}"))
+    found = checked(spec(hardware=f"{world} x a100-80gb", batch=f"gbs={gbs}"))
     if gbs % world:
         assert errors(found) == ["XP201"]
     else:

@@ -103,7 +103,13 @@ def test_one_node_more_runs_the_server():
 
 
 def test_a_server_of_a_model_that_one_gpu_cannot_hold_spreads_it():
-    text = spec(GRPO, slurm(), train="qwen2.5-72b on deepmath-103k for 100 steps", strategy="zero3", batch="gbs=128")
+    text = spec(
+        GRPO,
+        slurm(),
+        train="qwen2.5-72b on deepmath-103k for 100 steps",
+        strategy="zero3(offload=optimizer)",
+        batch="gbs=128",
+    )
     found = checked(text)
     if found.spec is None:
         pytest.fail(shown(found))
@@ -146,7 +152,10 @@ def test_the_signal_leaves_time_to_train_and_to_save(seconds, before):
 
 def test_a_larger_model_is_asked_earlier():
     seventy = spec(
-        slurm("time=2d"), train="qwen2.5-72b on infinity-instruct for 3 epochs", strategy="zero3", batch="gbs=8"
+        slurm("time=2d"),
+        train="qwen2.5-72b on infinity-instruct for 3 epochs",
+        strategy="zero3(offload=optimizer)",
+        batch="gbs=8",
     )
     assert int(header(seventy)["signal"].rpartition("@")[2]) > 1800
 

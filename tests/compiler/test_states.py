@@ -51,8 +51,8 @@ P = 7_615_616_512
     ],
 )  # fmt: skip
 def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: float) -> None:
-    text = SPEC.format(model="qwen2.5-7b", hardware="2 x h100-80gb", strategy=f"strategy {strategy}", precision=precision,
-                       more=more, gbs=64)  # fmt: skip
+    settings = {"strategy": f"strategy {strategy}", "precision": precision, "more": more}
+    text = SPEC.format(model="qwen2.5-7b", hardware="2 x h100-80gb", gbs=64, **settings)
     workspace = Workspace(".")
     spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace)
     assert spec is not None
@@ -86,8 +86,12 @@ def test_what_holds_is_not_refused(model: str, hardware: str, strategy: str, mor
 
 
 def test_the_help_holds() -> None:
-    for hardware, model in (("8 x a100-80gb", "qwen2.5-32b-instruct"), ("4 x a100-40gb", "qwen2.5-14b-instruct"),
-                            ("2 x rtx-4090", "qwen2.5-7b-instruct"), ("1 x rtx-4090", "qwen2.5-7b-instruct")):  # fmt: skip
+    for hardware, model in (
+        ("8 x a100-80gb", "qwen2.5-32b-instruct"),
+        ("4 x a100-40gb", "qwen2.5-14b-instruct"),
+        ("2 x rtx-4090", "qwen2.5-7b-instruct"),
+        ("1 x rtx-4090", "qwen2.5-7b-instruct"),
+    ):
         message = said(model, hardware)
         strategy = message.split("`")[-2]
         assert strategy.startswith("strategy "), message

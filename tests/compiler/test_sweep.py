@@ -94,7 +94,7 @@ def test_adding_a_value_renames_no_other():
         ("strategy = [zero2, zero3(offload=cpu)]", ["strategy=zero2", "strategy=zero3+offload-cpu"]),
         ("hardware = [8 x h100-80gb, 16 x h100-80gb]", ["hardware=8xh100-80gb", "hardware=16xh100-80gb"]),
         ("lora = [true, false]", ["lora=true", "lora=false"]),
-        ("model = [qwen2.5-3b, Qwen/Qwen2.5-7B]", ["model=qwen2.5-3b", "model=Qwen--Qwen2.5-7B"]),
+        ("model = [qwen2.5-3b, Qwen/Qwen2.5-0.5B]", ["model=qwen2.5-3b", "model=Qwen--Qwen2.5-0.5B"]),
         ("nccl = [1]", None),
     ],
 )

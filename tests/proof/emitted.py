@@ -65,7 +65,7 @@ REWARDS = 'rewards=[accuracy(weight=1), format(weight=0.5), "rewards.py:short"]'
 STEPS = "qwen2.5-3b on infinity-instruct for 1000 steps"
 SPECS: tuple[Emitted, ...] = (
     # strategies, trl-1.16
-    one("ddp-one-gpu", on="1 x l4", batch="gbs=16 micro=4"),
+    one("ddp-one-gpu", on="1 x h100-80gb", batch="gbs=16 micro=4"),
     one("ddp"),
     one("no-shard", strategy="no_shard"),
     one("zero1", strategy="zero1"),
