@@ -44,6 +44,10 @@ class Emitted:
     target: str = NEW
 
 
+SMALL = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
+"""A model whose states an older card holds."""
+
+
 def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = NEW,
@@ -89,7 +93,7 @@ SPECS: tuple[Emitted, ...] = (
     # precision, attention, memory
     one("fp32-tf32", "memory(liger)", precision="fp32(tf32)"),
     one("fp16-v100", "memory(checkpointing=false)", on="8 x v100-32gb", precision="fp16", strategy="zero2"),
-    one("fp16-ddp", on="8 x t4", precision="fp16", train="qwen2.5-0.5b on infinity-instruct for 3 epochs"),
+    one("fp16-ddp", on="8 x t4", precision="fp16", train=SMALL),
     one("flash-packing", "model(attn=flash2)", "memory(checkpointing(reentrant=true), offload_activations)",
         batch="gbs=128 micro=4 seq=8Ki packing mean=global_tokens"),
     one("packing-mask", batch="gbs=128 micro=4 packing(strategy=bfd_split, isolate=mask) mean=local_tokens"),
@@ -167,7 +171,7 @@ SPECS: tuple[Emitted, ...] = (
     one("old-zero3-offload", strategy="zero3 offload", target=OLD),
     one("old-fsdp1", "model(attn=flash2)", strategy="fsdp1", batch="gbs=128 micro=4 packing", target=OLD),
     one("old-hsdp", "nodes 2", strategy="hsdp", batch="gbs=128 micro=2", target=OLD),
-    one("old-fp16", "memory(checkpointing=false)", on="8 x v100-32gb", train="qwen2.5-0.5b on infinity-instruct for 3 epochs", precision="fp16", target=OLD),
+    one("old-fp16", "memory(checkpointing=false)", on="8 x v100-32gb", train=SMALL, precision="fp16", target=OLD),
     one("old-every", "data(holdout=5%)", "eval(every=20)", 'save "out/a" every=5% keep=1', "schedule wsd(decay=100)",
         "track wandb", train=STEPS, batch="gbs=128 micro=4 mean=global_tokens", target=OLD),
     one("old-pairs", "method sft(completion_only)", "schedule constant(warmup=5%)",
