@@ -63,7 +63,7 @@ def test_any_text_comes_back_from_every_file(text):
 
 
 @QUICK
-@given(st.floats(0, 1, exclude_min=True), st.floats(1e-12, 1e3))
+@given(st.floats(0, 1, exclude_min=True), st.floats(1e-12, 1))
 def test_numbers_come_back_as_they_were_written(share, rate):
     text = spec(f"optimizer adamw(lr={rate!r})", f"schedule cosine(warmup={share * 100!r}%)")
     files = compiled(text)
