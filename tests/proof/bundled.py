@@ -26,10 +26,13 @@ def bundle(scene: Any) -> Any:
 
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
+    from runtime.dtypes import settle
     from runtime.lora import quantization
 
-    quantized = quantization(bundle(scene))
-    return tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantized)
+    read = bundle(scene)
+    made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))
+    settle(read, made)
+    return made
 
 
 def trainer(scene: Any) -> Any:

@@ -51,6 +51,7 @@ class Watch:
         self.made = {name: look.plain(getattr(trainer.args, name, None)) for name in scene.plan["arguments"]}
         self.losses: list[float] = []
         self.rate = 0.0
+        self.packed = {name for name, one in trainer.model.named_parameters() if type(one).__name__ in PACKED}
         self.before: dict[str, Any] = {}
         self.trained: set[str] = set()
         self.moving: set[str] = set()
@@ -89,9 +90,9 @@ class Watch:
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
         loss = self.step(*given, **named)
         self.rate = max([self.rate, *(float(group["lr"]) for group in groups)])
-        self.losses.append(float(loss))
+        self.losses.append(float(loss.detach()))
         if first:
-            self.scale.after(float(loss))
+            self.scale.after(float(loss.detach()))
         for name, one in self.trainer.model.named_parameters():
             if one.grad is not None and bool((one.grad != 0).any()):
                 self.moving.add(name)
@@ -123,21 +124,22 @@ class Watch:
         return []
 
     def _kinds(self) -> list[str]:
-        """Dtypes of weights: the base as `model.dtype` says, adapters in it or in float32."""
+        """Dtypes of weights: the base as `model.dtype` says, adapters as the bundle does. DeepSpeed trains in half."""
         values, seen = self.scene.stated, {}
         base = self.plan["model"]["dtype"]
         zero = bool(self.plan["arguments"].get("deepspeed"))
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
-        quantized = (self.plan.get("lora") or {}).get("bits")
+        lora = self.plan.get("lora") or {}
+        quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
         for name, one in self.trainer.model.named_parameters():
             kind = str(one.dtype).removeprefix("torch.")
-            adapted = any(part in name for part in ADAPTED) or (self.method == "reward" and "score" in name)
-            allowed = {base} | ({"bfloat16", "float16"} & half if zero or (adapted and quantized) else set())
+            adapted = any(part in name for part in ADAPTED)
+            allowed = {base} | (half if zero else set())
             if adapted:
-                allowed |= {"float32"}
+                allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
-                allowed |= {"uint8", "int8", "float32", (self.plan["lora"] or {}).get("storage_dtype", "uint8")}
+                allowed |= {"uint8", "int8", "float32", str(lora.get("storage_dtype", "uint8"))}
             if kind not in allowed:
                 seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
         return [
@@ -180,9 +182,8 @@ class Watch:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
         after = self._whole()
         # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
-        packed = {name for name, one in self.trainer.model.named_parameters() if type(one).__name__ in PACKED}
         same = {name for name in names if name in after and bool((after[name] == self.before[name]).all())}
-        changed = {name for name in names if name in after and name not in packed} - same
+        changed = {name for name in names if name in after and name not in self.packed} - same
         frozen = changed - self.trained
         if frozen:
             out.append(f"weights changed that are not trained: {sorted(frozen)[:3]}")

@@ -20,6 +20,9 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     for name, most in (("dataloader_num_workers", 2), ("dataloader_prefetch_factor", 4)):
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
+    lora = plan.get("lora") or {}
+    if lora.get("bits") and not job["bits"]:
+        plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
     if run["gpu"] is None:
@@ -34,8 +37,6 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
         module.is_torch_bf16_gpu_available = lambda *_: True  # asked where DeepSpeed keeps `use_cpu` from being said
     lora = plan.get("lora") or {}
-    if lora.get("bits") and not job["bits"]:
-        plan["lora"] = {**lora, "bits": None}
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
     if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact

@@ -121,11 +121,8 @@ class Scene:
     @cached_property
     def trainer(self) -> Any:
         """The trl trainer."""
-        if self.job.get("checked"):
-            made = bundled.trainer(self)
-            made.add_callback(stopping(self.job["steps"]))
-            self.watch = harm.Watch(self, made)
-            return made
+        if self.job.get("checked") and not self.job.get("library"):
+            return self._watched(bundled.trainer(self))
         module, _, name = self.plan["config"].rpartition(".")
         maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
         more: dict[str, Any] = {}
@@ -141,8 +138,15 @@ class Scene:
                      processing_class=self.tokenizer, **more)  # fmt: skip
         if self.job["target"] == "trl-0.18" and self.plan.get("lora"):
             made.create_optimizer = without_empty_groups(made.create_optimizer)
+        if self.job.get("checked"):
+            return self._watched(made)
         if self.job.get("stop"):
             made.add_callback(stopping(self.job["steps"]))
+        return made
+
+    def _watched(self, made: Any) -> Any:
+        made.add_callback(stopping(self.job["steps"]))
+        self.watch = harm.Watch(self, made)
         return made
 
     def _given_a_reference(self, method: str) -> bool:
