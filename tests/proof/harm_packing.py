@@ -20,9 +20,8 @@ def problems(scene: Any, trainer: Any) -> list[str]:
     ):  # fmt: skip
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
-        kept = scene.job.get("isolate") or values.get("padding_free")
-        if values.get("packing_strategy") == "wrapped" and not kept:
-            continue  # documents that are cut anywhere are one text, and nothing else is stated
+        if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not scene.job.get("isolate"):
+            continue  # documents that are cut anywhere are one text (XP312 warns of it), and nothing else is stated
         leaks = _leaks(scene, trainer, rows, is_packed)
         if leaks:
             out.append(f"packed {name} rows attend to each other: {leaks}")
