@@ -37,6 +37,9 @@ LOCAL: Mapping[str, tuple[str, ...]] = {
     "sft": ("messages", "pairs", "text", "shared"), "dpo": ("preference",), "orpo": ("preference",),
     "kto": ("unpaired",), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
 }  # fmt: skip
+EVALUATED = "held-"
+"""What the names of files begin with that hold rows to evaluate on, one for each method."""
+FILES = {**FILES, **{f"{EVALUATED}{method}.jsonl": FILES[f"{names[0]}.jsonl"] for method, names in LOCAL.items()}}
 SHAPES: Mapping[str, tuple[str, ...]] = {
     "sft": ("messages", "conversations", "prompt_completion", "text"), "dpo": ("preference",), "orpo": ("preference",),
     "kto": ("unpaired", "preference"), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
@@ -93,7 +96,8 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "schedule.power": ("1", "2"), "schedule.timescale": ("1000",), "schedule.factor": ("0.1", "0.5", "0.95"),
     "schedule.patience": ("0", "3", "10"), "strategy.context_parallel": ("1", "2", "4"),
     "save.hub.name": ("me/model", '"me/model"'), "save.hub.revision": ("main", "run-1"),
-    "model.chat_template": ('file("template.jinja")',), "launch.nccl_timeout": ("30m", "14400s", "2h"),
+    "model.chat_template": ('file("template.jinja")', 'file("template.jinja")', "chatml", "llama3.1", "zephyr"),
+    "launch.nccl_timeout": ("30m", "14400s", "2h"),
     "launch.partition": ("gpu", '"a100,h100"'), "launch.account": ("lab",), "launch.time": ("12h", "2d"),
     "launch.image": ('"lab/train:1"',), "launch.volume": ("claim",), "launch.secret": ("tokens",),
     "lora.rank": ("8", "16", "64"), "lora.alpha": ("16", "32", "8"), "lora.dropout": ("0", "0.05", "0.1"),

@@ -275,6 +275,10 @@ class Draft:
         name = row.kind.name
         if row.path == "method.loss":
             return self._loss()
+        if row.path == "eval.data":
+            names = [f'"{one}.jsonl"' for one in drawn.LOCAL[self.method]]
+            own = self.draw.choice([*names, f'"{drawn.EVALUATED}{self.method}.jsonl"'])
+            return own if self.chance(0.7) else f'[{own}, "{drawn.EVALUATED}{self.method}.jsonl"]'
         if row.path in drawn.POOLS:
             return self.draw.choice(drawn.POOLS[row.path])
         if name in (k.CHOICE.name, k.CHOICES.name):
@@ -324,7 +328,11 @@ class Draft:
         names = {clause: {one.partition("=")[0] for one in items} for clause, items in self.inside.items()}
         if "holdout" in names.get("data", ()) and "every" not in names.get("eval", ()):
             self.add("eval", f"every={self.draw.choice(('100', '5%', 'epoch'))}")
-        if "every" in names.get("eval", ()) and "holdout" not in names.get("data", ()):
+        if "data" in names.get("eval", ()):  # one of the three ways
+            self.inside["data"] = [one for one in self.inside.get("data", []) if not one.startswith("holdout")]
+            if "every" not in names["eval"]:
+                self.add("eval", "every=100")
+        elif "every" in names.get("eval", ()) and "holdout" not in names.get("data", ()):
             self.add("data", "holdout=25%")
         if {"trust_remote_code", "pickle"} & names.get("model", set()):  # code and pickles are of one commit
             kept = [one for one in self.inside["model"] if not one.startswith("revision")]

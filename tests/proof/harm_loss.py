@@ -76,12 +76,15 @@ class Scale:
         row = {name: value for name, value in given.items() if name in names}
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
+        # transformers 4.52 counts the first token of a row, which nothing predicts (Trainer.get_batch_samples)
+        counted = given["labels"] if self.scene.job["target"] == "trl-0.18" else labels
         if "shift_labels" in given:
-            labels, logits = given["shift_labels"], self.trainer.model(**row, use_cache=False).logits.float()
+            counted = labels = given["shift_labels"]
+            logits = self.trainer.model(**row, use_cache=False).logits.float()
         value = torch.nn.functional.cross_entropy(
             logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100, reduction="sum"
         )
-        return value, int((labels != -100).sum())
+        return value, int((counted != -100).sum())
 
     def after(self, loss: float) -> None:
         """What the trainer made of the micro-batch."""

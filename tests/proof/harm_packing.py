@@ -16,7 +16,7 @@ def problems(scene: Any, trainer: Any) -> list[str]:
     evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
     out = []
     for name, rows, is_packed in (
-        ("training", trainer.train_dataset, packed), ("evaluation", trainer.eval_dataset, evaluated),
+        ("training", trainer.train_dataset, packed), ("evaluation", _first(trainer.eval_dataset), evaluated),
     ):  # fmt: skip
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
@@ -26,6 +26,11 @@ def problems(scene: Any, trainer: Any) -> list[str]:
         if leaks:
             out.append(f"packed {name} rows attend to each other: {leaks}")
     return out
+
+
+def _first(rows: Any) -> Any:
+    """One of several sets, which all go the same way."""
+    return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 
 def _leaks(scene: Any, trainer: Any, given: Any, packed: bool) -> str:
