@@ -126,7 +126,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = bounded(spec)
-        if spec.get("batch.packing.isolate") == "mask" and mask_is_exact(spec) and spec.text("model.attn") not in FLASH:
+        flash, isolate = spec.text("model.attn") in FLASH, spec.get("batch.packing.isolate")
+        if (isolate == "mask" and mask_is_exact(spec) and not flash) or (isolate == "flash" and flash):
             return  # an error already
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
@@ -140,6 +141,27 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
             ),
             f"strategy = {best}" if best and written else None,
         )
+
+
+@rule("XP370", "flash-without-ends")
+def flash_without_ends(spec: Spec) -> Iterator[Finding]:
+    """`packing(isolate=flash)` needs rows that know where their documents end; `wrapped` cuts a stream and forgets it.
+
+    The kernel is then called for the whole row: every document attends to those before it, which is not what is
+    written. On trl-0.18 all packing is of this kind. Today nothing says so; `wrapped` alone, without `isolate`, is
+    legal with a warning (XP312). Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); executed.
+    """
+    if spec.get("batch.packing.isolate") != "flash" or not spec.flag("batch.packing") or rows_have_bounds(spec):
+        return
+    if spec.text("model.attn") not in FLASH:
+        return  # XP310 speaks of it
+    best, written = bounded(spec), spec.written("batch.packing.strategy")
+    yield Finding(
+        spec.place("batch.packing.isolate", "rows are cut from a stream, without the ends of documents"),
+        "`isolate = flash` has nothing to tell documents apart by",
+        f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
+        (spec.label("batch.packing.strategy", "the packing") if written else spec.label("target", "the target"),),
+    )
 
 
 @rule("XP313", "packing-strategy-of-another-target")
@@ -305,6 +327,7 @@ RULES = (
     packing_without_flash,
     mask_not_exact,
     wrapped_packing,
+    flash_without_ends,
     packing_strategy,
     evaluation_packed_alone,
     padding_free_with_length,

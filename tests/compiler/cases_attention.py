@@ -162,6 +162,17 @@ PACKING: tuple[Case, ...] = (
         variant="flattened",
     ),
     Case(
+        "XP370",
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=wrapped, isolate=flash)"),
+        spec("model(attn=flash2)", batch="gbs=128 micro=16 packing(strategy=bfd, isolate=flash)"),
+    ),
+    Case(
+        "XP370",
+        spec("model(attn=flash2)", "target trl-0.18", batch="gbs=128 micro=16 packing(isolate=flash)"),
+        spec("model(attn=flash2)", "target trl-0.18", batch="gbs=128 micro=16"),
+        variant="older-target",
+    ),
+    Case(
         "XP313",
         spec(batch="gbs=128 micro=8 packing(strategy=ffd, isolate=mask)"),
         spec(batch="gbs=128 micro=8 packing(strategy=bfd, isolate=mask)"),

@@ -102,12 +102,17 @@ class Watch:
         """The evaluation that the bundle asks for, once."""
         wanted = str(look.plain(self.trainer.args.eval_strategy)) != "no"
         if wanted and self.trainer.eval_dataset is not None:
+            self.trainer.is_in_train = True  # as in a run, where an evaluation casts nothing
             said = self.trainer.evaluate()
+            self.trainer.is_in_train = False
             bad = [name for name, value in said.items() if name.endswith("loss") and not math.isfinite(value)]
             self.found += [f"the evaluation gives {name} = {said[name]}" for name in bad]
 
     def problems(self) -> list[str]:
         """All that is other than stated; empty when all is well."""
+        for module in self.trainer.model.modules():
+            if hasattr(module, "reshard"):  # FSDP2 leaves its root's weights gathered, in the type they compute in
+                module.reshard()
         out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
         if not out:
             out += self.scale.problems()
@@ -139,7 +144,8 @@ class Watch:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
-                allowed |= {"uint8", "int8", "float32", str(lora.get("storage_dtype", "uint8"))}
+                # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)
+                allowed |= {"uint8", "int8", "float32", *half, str(lora.get("storage_dtype", "uint8"))}
             if kind not in allowed:
                 seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
         return [
@@ -210,6 +216,8 @@ class Watch:
         """Every argument that the bundle states, read back from the live trainer; the attention and the cache."""
         out = []
         for name, stated in self.plan["arguments"].items():
+            if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
+                continue  # one process stands in for several, and has nobody to average with
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = look.plain(getattr(self.trainer.args, name))

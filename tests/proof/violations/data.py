@@ -83,6 +83,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T", "XP555", measure="rows.built", raises="RunError", match="takes 50 rows, and has 40"),
     Proof("T", "XP555", case="XP555-holdout", measure="rows.built", raises="RunError", match="40 rows", variant="holdout"),
     Proof("T", "XP562", at="train", raises="AssertionError", match="prefetch_factor must be greater than 0"),
+    Proof("T", "XP562", at="train", raises="ValueError", match="num_workers option should be non-negative",
+          text=spec("extra trl {\n  dataloader_num_workers = -1\n}"), legal=spec(), variant="fewer-than-none"),
     Proof("T", "XP563", at="init", measure="rows.order", expect=lambda seen: seen["sampler"] != "SequentialSampler",
           legal=spec("data(shuffle=false)")),
     Proof("T", "XP565", at="load", measure="rows.own", raises="KeyError", match="", files={"tales.jsonl": '{"text": "once"}\n' * 8},

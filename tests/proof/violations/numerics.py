@@ -98,6 +98,7 @@ PACKING: tuple[Proof, ...] = (
           legal=EVALUATED.format("packing(eval=true, isolate=mask)"), **TEXT),
     Proof("A", "XP324", at="init", measure="packing.evaluated", expect={"leaks": True}, target="trl-0.18",
           text=EVALUATED.format("packing.eval=true"), legal=EVALUATED.format("packing.eval=false"), variant="0.18", **TEXT),
+    Proof("A05", "XP370", at="init", measure="packing.attends", expect={"leaks": True}, **TEXT),
     Proof("A05", "XP312", at="init", measure="packing.attends", expect={"leaks": True}, **TEXT),
     Proof("A06", "XP312", case="XP312-flattened", at="init", warns="padding_free=True.*'wrapped' packing strategy"),
     Proof("A07", "XP120", case="XP120-use-cache", at="load", measure="packing.cached", arguments={"use_cache": True},
