@@ -20,6 +20,7 @@ from xpc.compiler.rules.families import (
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
+ISOLATE = "batch.packing.isolate"
 DENSE_ROW = 8192
 """Tokens of a flattened row from which a mask over the whole of it is told: 8192 x 8192 scores a head."""
 
@@ -127,7 +128,9 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = bounded(spec)
         flash, isolate = spec.text("model.attn") in FLASH, spec.get("batch.packing.isolate")
-        if (isolate == "mask" and mask_is_exact(spec) and not flash) or (isolate == "flash" and flash):
+        if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
+            isolate == "flash" and flash and spec.written(ISOLATE)
+        ):
             return  # an error already
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
@@ -151,16 +154,17 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     written. On trl-0.18 all packing is of this kind. Today nothing says so; `wrapped` alone, without `isolate`, is
     legal with a warning (XP312). Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); executed.
     """
-    if spec.get("batch.packing.isolate") != "flash" or not spec.flag("batch.packing") or rows_have_bounds(spec):
+    if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
-    if spec.text("model.attn") not in FLASH:
-        return  # XP310 speaks of it
-    best, written = bounded(spec), spec.written("batch.packing.strategy")
+    if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
+        return  # XP310 speaks of the first
+    best = bounded(spec)
     yield Finding(
-        spec.place("batch.packing.isolate", "rows are cut from a stream, without the ends of documents"),
+        spec.place("batch.packing.strategy" if best else ISOLATE, "cuts a stream, and forgets where documents end"),
         "`isolate = flash` has nothing to tell documents apart by",
         f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
-        (spec.label("batch.packing.strategy", "the packing") if written else spec.label("target", "the target"),),
+        (spec.label(ISOLATE, "what is asked for") if best else spec.label("target", "the target"),),
+        f"strategy = {best}" if best else None,
     )
 
 

@@ -11,10 +11,10 @@ ALPACA = "qwen2.5-3b on alpaca for 3 epochs"
 KTO = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 
 
-def rewards(reentrant: str, *more: str, model: str = "qwen2.5-3b") -> str:
+def rewards(reentrant: str, *more: str, model: str = "qwen2.5-3b", **changed: str) -> str:
     """A reward model of trl 0.18 on two CPU processes."""
     return spec(f"memory(checkpointing(reentrant={reentrant}))", "method reward", *more, OLD, hardware="2 x cpu",
-                train=f"{model} on ultrafeedback-binarized for 3 epochs", precision="fp32", batch="gbs=4 micro=2")  # fmt: skip
+                train=f"{model} on ultrafeedback-binarized for 3 epochs", precision="fp32", batch="gbs=4 micro=2", **changed)  # fmt: skip
 
 
 PROOFS: tuple[Proof, ...] = (
@@ -37,8 +37,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R", "XP643", at="train", raises="AssertionError", match="already been reduced", text=rewards("true"),
           legal=rewards("false")),
     Proof("R", "XP643", at="train", raises="RuntimeError", match="finished reduction in the prior iteration",
-          text=rewards("true", "lora", model="falcon-7b"), legal=rewards("false", "lora", model="falcon-7b"),
-          variant="unused"),
+          text=rewards("true", "lora", model="falcon-7b", strategy="ddp"),
+          legal=rewards("false", "lora", model="falcon-7b", strategy="ddp"), variant="unused"),
     Proof("R", "XP644", at="load", raises="ValueError", match="Unrecognized configuration class",
           legal=spec("method reward", OLD, train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
     Proof("S", "XP508", at="load", measure="idle.mixture", raises="AttributeError", match="'NoneType' object has no attribute 'endswith'"),
