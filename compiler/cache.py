@@ -87,9 +87,15 @@ def state(held: int, before: os.stat_result, data: bytes) -> str:
 
 def joined(one: Seen, other: Seen) -> Seen:
     """Two looks at one path in one check: what the closer one saw, if they can both be true."""
-    near, far = sorted((one, other), key=lambda seen: (seen[1] != ANY, seen[1] != FILE), reverse=True)
+    near, far = sorted((one, other), key=lambda seen: (seen[1] != ANY, seen[1] not in (FILE, FOLDER)), reverse=True)
     fits = far[1] in (near[1], ANY) or (far[1] == FILE and near[1].startswith(("sha256:", "stat:")))
+    fits = fits or (far[1] == FOLDER and near[1].startswith("names:"))
     return (near[0], near[1] if fits and near[0] == far[0] else UNSURE)
+
+
+def listing(path: str) -> str:
+    """The state of a folder of which every name counts."""
+    return "names:" + sha256("\0".join(sorted(os.listdir(path))).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def still(path: str, seen: Seen) -> bool:
@@ -104,7 +110,9 @@ def still(path: str, seen: Seen) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return before == GONE
     if not stat.S_ISREG(found.st_mode):
-        return before == (FOLDER if stat.S_ISDIR(found.st_mode) else OTHER)
+        if not stat.S_ISDIR(found.st_mode):
+            return before == OTHER
+        return before == FOLDER or before == listing(path)
     if before.startswith("stat:"):
         return before == signature(found)
     if not before.startswith("sha256:"):

@@ -160,7 +160,9 @@ def requeues(spec: Spec) -> bool:
 def outside(spec: Spec) -> list[str]:
     """Local files and folders that the run reads and the bundle does not hold."""
     found = [spec.model.path] if spec.model.path else []
-    return found + [one.path for one in spec.sources if one.path and one.bundled is None]
+    return found + [
+        one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
+    ]
 
 
 def grace(spec: Spec) -> int:

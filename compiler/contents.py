@@ -16,12 +16,14 @@ DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 def contents(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
     """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
     path = source.path
+    if source.parts:
+        return _folder(source, workspace)
     if path is None or not path.lower().endswith(DATA_FORMATS) or workspace.kind(path) != "file":
         return source, []
     problems: list[Diagnostic] = []
     try:
-        if workspace.size(path) > MAX_DATA:
-            return source, []
+        if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
+            return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
         return source, []  # it went away; reading its columns has told of it
     hidden = workspace.astray(path)
@@ -32,6 +34,7 @@ def contents(source: DataSource, workspace: Workspace) -> tuple[DataSource, list
     key = (*columns(source), source.context or "")
     known = None if memory is None else memory.recall(place, source.shape, key)
     if known is not None and not workspace.copies:
+        workspace.weigh(path)
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
     before = None if memory is None else memory.stamp(place)
     read = workspace.read(path, limit=MAX_DATA)
@@ -44,6 +47,29 @@ def contents(source: DataSource, workspace: Workspace) -> tuple[DataSource, list
     if memory is not None and found is not None:
         memory.keep(place, before, source.shape, key, read.digest, found)
     return source, problems
+
+
+def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+    """The folder with the bytes of its files; together they are copied up to the size of one data file."""
+    parts: list[DataSource] = []
+    problems: list[Diagnostic] = []
+    names = [part.path or "" for part in source.parts]
+    try:
+        large = sum(map(workspace.size, names)) > MAX_DATA
+        for name in names if large else ():
+            workspace.weigh(name)
+    except OSError as error:
+        wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
+        return source, [report("XP114", wrong, source.label, help="make the files readable")]
+    for name, part in zip(names, source.parts, strict=True):
+        if large:
+            parts.append(evolve(part, sha256=workspace.digest(name)))
+            continue
+        read, found = contents(part, workspace)
+        seen = survey(read)
+        parts.append(evolve(read, found=None if seen is None else seen.columns))
+        problems += [each for each in found if each.code not in {other.code for other in problems}]
+    return evolve(source, parts=tuple(parts)), problems
 
 
 def _bundled(source: DataSource, path: str, digest: str) -> DataSource:

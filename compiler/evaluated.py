@@ -51,7 +51,7 @@ class Sets:
                 )
         names = tuple(one.name for one in sets)
         self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)
-        for source in (source for one in sets for source in one.sources):
+        for source in (part for one in sets for whole in one.sources for part in (whole, *whole.parts)):
             if source.bundled and source.content is not None:
                 self.bundled[source.bundled] = source.content
         return sets
@@ -108,7 +108,8 @@ class Sets:
             if alike or again.found is None:
                 source, found = again, other
         self.problems += found
-        return source
+        held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
+        return evolve(source, split=next(held, source.split))
 
     def _text(self, path: str) -> str | None:
         value = self.values.get(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from hashlib import sha256
+from hashlib import file_digest, sha256
 
 from attrs import field
 
@@ -25,6 +25,8 @@ MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
 MAX_DATA = 64 * 2**20
 """Largest local data file that is copied into a bundle, bytes."""
+MOST = 10_000
+"""Most files of a data folder."""
 HEAD = 2**20
 """What is read of a data file to see the columns of its first row, bytes."""
 BASES = (".xp",)
@@ -55,7 +57,7 @@ class Workspace:
 
     `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
     to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
-    same where a bundle `copies` it.
+    same where a bundle `copies` it or states its digest.
     """
 
     root: str
@@ -165,6 +167,47 @@ class Workspace:
             return ""
         self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
+
+    def walk(self, written: str) -> list[str] | str:
+        """The files below a folder by their names in it, sorted, without what is hidden; or why they are not read.
+
+        A link to a folder is refused: what is behind it may be anything, or the folder itself.
+        """
+        _, path = self.locate(written)
+        found: list[str] = []
+        for where, folders, names in os.walk(path):
+            self.saw(where, cache.listing(where))
+            folders[:] = sorted(one for one in folders if not one.startswith((".", "__")))
+            inside = os.path.relpath(where, path).replace(os.sep, "/")
+            prefix = "" if inside == "." else inside + "/"
+            for one in folders:
+                if os.path.islink(os.path.join(where, one)):
+                    return f"`{_shown(written)}/{_shown(prefix + one)}` is a link to a folder"
+            found += [prefix + name for name in names if not name.startswith(".")]
+            if len(found) > MOST:
+                return f"`{_shown(written)}` holds more than {MOST:,} files"
+        return sorted(found)
+
+    def digest(self, written: str) -> str | None:
+        """The SHA-256 of a file of any size, in hex; None where it cannot be read, and where no bundle states it: a
+        check need not wait for it."""
+        if not self.copies:
+            return None
+        name, path = self.locate(written)
+        try:
+            with open(path, "rb", opener=_without_waiting) as handle:
+                digest = file_digest(handle, "sha256").hexdigest()
+        except OSError:
+            return None
+        self.reads[name] = digest
+        return digest
+
+    def weigh(self, written: str) -> None:
+        """Note a file of which nothing but its size was asked, so that a check holds until it changes."""
+        path = self.locate(written)[1]
+        before = self.seen.get(path)
+        if before is None or before[1] in (cache.FILE, ANY):
+            self.saw(path, cache.signature(os.stat(path)))
 
     def size(self, written: str) -> int:
         """Bytes of a file that is there."""

@@ -329,8 +329,9 @@ class _Resolver:
                 problems = [one for one in problems if one.code != "XP110"]
             told = any(one.code == "XP111" for one in self.problems)  # once is enough
             self.problems += [one for one in problems if not (told and one.code == "XP111")]
-            if source.bundled and source.content is not None:
-                self.bundled[source.bundled] = source.content
+            for one in (source, *source.parts):
+                if one.bundled and one.content is not None:
+                    self.bundled[one.bundled] = one.content
         prompt = self.values.get("data.system")
         if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
             empty = "the system prompt is empty"

@@ -43,6 +43,9 @@ def count(source: DataSource) -> int | None:
     """How many rows a source has, or None where that is not known. A slice of a split is not counted."""
     if source.slice is not None:
         return None
+    if source.parts:
+        each = [count(part) for part in source.of_split(source.split)]
+        return None if None in each else sum(one for one in each if one is not None)
     found = None if source.rows is not None else survey(source)
     if found is None or found.broken is not None:
         return source.rows
@@ -61,7 +64,7 @@ def conversational(source: DataSource) -> bool | None:
         return True
     if source.shape == "text":
         return False
-    found = survey(source)
+    found = survey(next(iter(source.of_split(source.split)), source))
     if found is not None and found.talks is not None:
         return found.talks
     if (source.path or "").lower().endswith((".csv", ".txt")):

@@ -222,6 +222,9 @@ def find_source(
     problems += wrong
     if isinstance(take, Amount):
         source = evolve(source, take=take)
+    if source.parts:
+        read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording")}
+        source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
 
@@ -297,7 +300,7 @@ def _local(
     if not kind:
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
-        return source, []
+        return _folder(source, node, shape, workspace, method)
     problems: list[Diagnostic] = []
     try:
         columns = _columns(path, workspace.head(path))
@@ -328,6 +331,28 @@ def _local(
             source = evolve(source, shape=found)
     source = evolve(source, found=None if columns is None else tuple(columns))
     return source, problems
+
+
+def _folder(
+    source: DataSource, node: String, shape: str | None, workspace: Workspace, method: str
+) -> tuple[DataSource, list[Diagnostic]]:
+    """A folder with its files. The first row of the first file to train on says what all of them are."""
+    from xpc.compiler import folders
+
+    path, label = node.value.rstrip("/"), source.label
+    names = workspace.walk(path)
+    if isinstance(names, str):
+        return source, [report("XP114", names, label, help="put the files themselves into the folder")]
+    names = [
+        one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in folders.IGNORED
+    ]
+    if not names:
+        help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
+        return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
+    first = (folders.of_split(names, source.split) or names)[0]
+    found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method)
+    parts = tuple(evolve(found, path=f"{path}/{one}", found=None) for one in names)
+    return evolve(found, path=node.value, parts=parts), problems
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:

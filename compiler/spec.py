@@ -56,7 +56,7 @@ class DataSource:
     `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
     are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
     bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both. `survey` is
-    what is remembered of a file whose content was not read again.
+    what is remembered of a file whose content was not read again. `parts` are the files of a folder, of all its splits.
     """
 
     id: str | None
@@ -78,6 +78,20 @@ class DataSource:
     context: str | None = None
     wording: str | None = None
     survey: Survey | None = field(default=None, repr=False)
+    parts: tuple[DataSource, ...] = field(default=(), repr=False)
+
+    def of_split(self, split: str) -> tuple[DataSource, ...]:
+        """The files of a folder that belong to a split; what is no folder is all of it."""
+        if not self.parts:
+            return (self,)
+        from xpc.compiler import folders  # most specs have no data folder
+
+        named = {part.inside(self): part for part in self.parts}
+        return tuple(named[name] for name in folders.of_split(tuple(named), split))
+
+    def inside(self, folder: DataSource) -> str:
+        """The name that a part has in its folder."""
+        return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
 
     @property
     def name(self) -> str:
@@ -245,6 +259,17 @@ class Spec:
     def sources(self) -> tuple[DataSource, ...]:
         """Every source of data: what is trained on, then the sets that are evaluated on."""
         return (*self.data, *(source for one in self.evaluated for source in one.sources))
+
+    @property
+    def files(self) -> tuple[DataSource, ...]:
+        """Every source as it is read: of a folder, each file of what is trained on or evaluated on."""
+        split = self.get("eval.split")
+        found: list[DataSource] = []
+        for source in self.sources:
+            also = (split,) if source.parts and isinstance(split, str) and source in self.data else ()
+            for one in dict.fromkeys((source.split, *also)):
+                found += source.of_split(one)
+        return tuple(found)
 
     @property
     def evaluates(self) -> bool:

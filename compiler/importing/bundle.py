@@ -28,21 +28,33 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         raise Unreadable("it is no bundle: spec.xp and trainer_args.json are what a bundle has")
     try:
         payload = json.loads(stated)
-        sources = payload["data"]["sources"]
+        sets = (payload["data"].get("evaluation") or {}).get("sets", [])
+        sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
         draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
         lines = said.decode("utf-8").split("\n")
-        copies = [(source["bundled"], source["path"]) for source in sources if source["bundled"]]
-        texts = all(isinstance(one, str) for pair in copies for one in pair)
+        copies = [
+            (one["bundled"], source["path"], one["path"] if one is not source else None)
+            for source in sources
+            for one in (source, *(source.get("files") or ()))
+            if one["bundled"]
+        ]
+        texts = all(isinstance(one, str) or (one is None and at == 2) for each in copies for at, one in enumerate(each))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise Unreadable("its trainer_args.json is none of this version") from error
     if not texts:
         raise Unreadable("its trainer_args.json is none of this version")
-    for inside, path in copies:
+    places: dict[str, str] = {}
+    for inside, path, part in copies:
         data = read(_own(inside))
         if data is None:
             raise Unreadable(f"`{inside}` is not there")
-        plain = _plain(inside)
-        draft.files[plain] = data
+        plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
+        if part is None and draft.files.get(plain, data) != data:  # of two files of one name
+            plain = inside
+        while path not in places and part is not None and plain in places.values():
+            plain += "_"
+        places[path] = plain
+        draft.files[plain if part is None else _own(f"{plain}/{part}")] = data
         lines = [line.replace(quoted(path), quoted(plain)) for line in lines]
     kept = [line for number, line in enumerate(lines, 1) if _keeps(draft, line, number, f"{name}/spec.xp")]
     text = "\n".join(_without_empty(kept))
@@ -86,6 +98,11 @@ def _own(name: str) -> str:
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
         raise Unreadable(f"`{name[:80]}` is no name of a bundle's file")
     return name
+
+
+def _folder_name(path: str) -> str:
+    """Where the files of a data folder go."""
+    return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:

@@ -49,7 +49,9 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One source of data as resolved; `evaluated` is the name of the set, where it is not trained on."""
+    """One source of data as resolved; the digest of a folder is that of a list of its files as sha256sum prints it.
+
+    `evaluated` is the name of the set, where it is not trained on."""
 
     id: str | None = None
     path: str | None = None
@@ -158,9 +160,13 @@ def _key(name: str) -> str:
 
 
 def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
+    whole = source.sha256
+    if source.parts and all(part.sha256 for part in source.parts):
+        lines = "".join(f"{part.sha256}  {part.inside(source)}\n" for part in source.parts)
+        whole = sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
     return DataEntry(
         source.id, source.path, source.config, source.split, source.slice, source.revision, source.shape,
-        None if source.sha256 is None else "sha256:" + source.sha256, evaluated,
+        None if whole is None else "sha256:" + whole, evaluated,
     )  # fmt: skip
 
 

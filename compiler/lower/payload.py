@@ -78,6 +78,10 @@ def _source(source: DataSource) -> Json:
         "path": source.path,
         "bundled": source.bundled,
         "sha256": source.sha256,
+        "files": [
+            {"path": part.inside(source), "bundled": part.bundled, "sha256": part.sha256} for part in source.parts
+        ]
+        or None,
         "shape": source.shape,
         "columns": None if source.columns is None else list(source.columns),
         "only": source.only,

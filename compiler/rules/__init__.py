@@ -78,8 +78,9 @@ GROUPS: tuple[Group, ...] = (
     Group("context", lambda spec: spec.get("strategy.context_parallel") is not None),
     Group("data"),
     Group("data_rows", lambda spec: any(one.path or one.take for one in spec.sources) or spec.written("data.holdout")),
+    Group("data_folders", lambda spec: any(one.parts for one in spec.sources)),
     Group("evaluation_sets", lambda spec: bool(spec.evaluated)),
-    Group("data_survey", lambda spec: any(one.sha256 for one in spec.sources)),
+    Group("data_survey", lambda spec: any(one.sha256 or one.parts for one in spec.sources)),
     Group("data_tokens", lambda spec: any(map(spec.written, TOKENS)) or spec.model.name.startswith("gemma-")),
     Group("evaluation", lambda spec: spec.written("eval.tasks") or spec.written("eval.allow_code_execution")),
     Group("saving"),
@@ -119,7 +120,12 @@ GROUPS: tuple[Group, ...] = (
 
 def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
-    return [found for group in GROUPS if group.applies(spec) for one in group.rules for found in one.run(spec)]
+    found = [found for group in GROUPS if group.applies(spec) for one in group.rules for found in one.run(spec)]
+    if any(one.parts for one in spec.sources):
+        from xpc.compiler.folders import fewer
+
+        return fewer(found)
+    return found
 
 
 def every() -> tuple[Rule, ...]:

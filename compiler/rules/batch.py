@@ -106,7 +106,8 @@ def total_steps(spec: Spec) -> int | None:
     steps = spec.get("train.steps")
     if isinstance(steps, int):
         return steps
-    if spec.flag("batch.packing") or spec.online or all(one.rows is None and one.sha256 is None for one in spec.data):
+    counted = any(one.rows is not None or one.sha256 or one.parts for one in spec.data)
+    if spec.flag("batch.packing") or spec.online or not counted:
         return None
     from xpc.compiler.rules.batch_rows import trained
 

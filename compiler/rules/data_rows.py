@@ -39,7 +39,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     Today: KeyError (`'text'`, `'chosen'`) in a worker of the tokenizing. A column that only later rows have is there.
     Source: datasets; executed.
     """
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         if source.found is None or found is None or not found.rows:
             continue
@@ -63,7 +63,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     All rows of a local file are looked at. Today: the run ends when it comes to that row, in the mapping of
     the data. Source: the runtime's `sources.py`.
     """
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
             continue  # XP553 speaks of the column
@@ -120,7 +120,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
 
     Today with the plain trainer: ValueError in its constructor, after the model is loaded (trl 1.16 `sft_trainer.py`).
     """
-    for source in spec.sources:
+    for source in spec.files:
         named = [name for name in source.found or () if name in ("image", "images")]
         found = rows.survey(source)
         if named or (found is not None and found.count("images")):

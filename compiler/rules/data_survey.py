@@ -20,7 +20,7 @@ MEANT = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "as
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
     """The sources whose rows were read, and have the columns and the shape (XP553 and XP554 speak of the others)."""
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         there = found is not None and found.rows and found.wrong is None
         if found is not None and there and set(rows.columns(source)) <= set(found.columns):
@@ -48,7 +48,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
     All of the file is read, up to 64 MiB. Today: DatasetGenerationError at the launch, fifty lines that do not name the
     row. Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; executed.
     """
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         broken = None if found is None else found.broken
         if broken is not None and not broken.encoding:
@@ -68,7 +68,7 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
     Today: UnicodeDecodeError at the launch, without the place in the file. Source: datasets 5.2 and 5.0
     `packaged_modules/json`, `csv` and `text`; executed.
     """
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         broken = None if found is None else found.broken
         if broken is not None and broken.encoding:

@@ -108,7 +108,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         used, place = templates.built_in(str(name)), spec.place("model.chat_template")
     if used not in templates.NO_SYSTEM:
         return
-    talks = [source for source in spec.sources if rows.conversational(source)]
+    talks = [source for source in spec.files if rows.conversational(source)]
     if talks and spec.get("data.system") is not None:
         yield Finding(
             spec.place("data.system", "has no place"),

@@ -155,7 +155,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
     Today, silently: the sampler gives nothing, and the run ends without a step. The rows of a local file are counted.
     Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); executed.
     """
-    if not any(source.sha256 is not None for source in spec.data):
+    if not any(source.sha256 is not None or source.parts for source in spec.data):
         return
     from xpc.compiler import rows
 

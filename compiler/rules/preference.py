@@ -247,9 +247,9 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler import rows
 
     good = bad = 0
-    for source in spec.data:
+    for whole, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):
         found = rows.survey(source)
-        if source.shape != "unpaired" or source.take is not None or found is None or found.broken is not None:
+        if source.shape != "unpaired" or whole.take is not None or found is None or found.broken is not None:
             return
         good, bad = good + found.labels[0], bad + found.labels[1]
     good, bad = max(good, 1), max(bad, 1)

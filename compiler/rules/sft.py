@@ -119,7 +119,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
         return
     from xpc.compiler import rows
 
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source) if rows.conversational(source) else None
         without = None if found is None else found.tallies.get("unanswered")
         if without is not None:
@@ -146,7 +146,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler import rows
 
     seq = spec.integer("batch.seq")
-    for source in spec.sources:
+    for source in spec.files:
         found = rows.survey(source)
         if source.shape != "prompt_completion" or found is None:
             continue

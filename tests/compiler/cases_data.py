@@ -14,6 +14,7 @@ HELD = {
     "held.jsonl": ROW.replace("2 + 2?", "3 + 1?") * 8,
     "far.jsonl": ROW.replace("4", "four"),
 }
+SPLIT = {"rows/train.jsonl": ROW * 9, "rows/test.jsonl": ROW.replace("2 + 2?", "3?")}
 PAIRED = {
     "pairs.jsonl": PAIR * 40,
     "pairs2.jsonl": PAIR.replace("4", "5") * 4,
@@ -166,6 +167,25 @@ DATA = (
         on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo(precompute)", "target trl-0.18"),
         on('"pairs.jsonl"', 'eval(data=["pairs2.jsonl", "pairs3.jsonl"])', "method dpo", "target trl-0.18"),
         PAIRED,
+    ),
+    Case(
+        "XP580",
+        on('"rows"', "eval(every=epoch, split=validation)"),
+        on('"rows"', "eval(every=epoch, split=test)"),
+        SPLIT,
+    ),
+    Case(
+        "XP580",
+        on('"rows"'),
+        on('"plain"'),
+        {"rows/a.jsonl": ROW * 9, "rows/test.jsonl": ROW, "plain/a.jsonl": ROW * 9},
+        variant="train",
+    ),
+    Case(
+        "XP581",
+        on('"rows"', "data(format=text)"),
+        on('"plain"', "data(format=text)"),
+        {"rows/a.txt": "a\n", "rows/b.csv": "text\na\n", "plain/a.txt": "a\n", "plain/b.txt": "b\n"},
     ),
     Case("XP552", spec("eval(every=epoch, split=train)"), spec("eval(every=epoch, split=test)")),
     Case(

@@ -151,6 +151,24 @@ def test_a_bundle_gives_its_spec_back(here, capsys):
         assert "nccl_timeout" not in text, "what the compiler filled in is not the spec's"
 
 
+def test_folders_and_evaluation_sets_of_a_bundle_come_along(here, capsys):
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    row = json.dumps({"messages": talk}) + "\n"
+    for name in ("one/rows/a.jsonl", "one/rows/b.jsonl", "two/rows/a.jsonl", "held.jsonl"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text(row.replace('"a"', f'"{name}"') * 9)
+    (here / "s.xp").write_text(
+        'xpc 1\n\ntrain qwen2.5-3b on both for 1 epochs\n\ndata both {\n  "one/rows"\n  "two/rows"\n}\n\n'
+        'batch {\n  gbs = 8\n  micro = 1\n}\n\neval {\n  data = "held.jsonl"\n}\n'
+    )
+    assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
+    assert run("s.bundle", "-o", "back/t.xp", capsys=capsys)[0] == 0
+    assert main(["compile", "back/t.xp", "-o", "t.bundle"]) == 0
+    one, two = ({each.name: each.read_bytes() for each in (here / f"{end}.bundle/data").iterdir()} for end in "st")
+    assert len(one) == 4
+    assert two == one
+
+
 def test_local_rows_of_a_bundle_come_along(here, capsys):
     talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     (here / "rows.jsonl").write_text(json.dumps({"messages": talk}) + "\n")

@@ -134,6 +134,20 @@ def evaluated_masked(scene: Any) -> dict[str, Any]:
     return out
 
 
+def folder(scene: Any) -> dict[str, Any]:
+    """Whether the datasets library alone reads every file of the first source's folder that the bundle holds."""
+    import datasets
+
+    source, place = scene.plan["data"]["sources"][0], scene.folder + "-as-written"
+    for one in source["files"]:
+        path = os.path.join(place, one["path"])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.path.join(scene.folder, one["bundled"]), "rb") as read, open(path, "wb") as written:
+            written.write(read.read())
+    split = datasets.load_dataset(place, split="train")
+    return {"all": len(split) >= len(source["files"])}
+
+
 def masks_alone(scene: Any) -> dict[str, Any]:
     """The trainer over rows that are tokenized and masked, and have no labels."""
     import datasets

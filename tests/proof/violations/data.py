@@ -25,6 +25,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False}),
     Proof("E", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False},
           target="trl-0.18", variant="0.18"),
+    Proof("E", "XP580", at="load", measure="rows.built", raises="RunError", match="no file of the split"),
+    Proof("E", "XP580", case="XP580-train", at="load", measure="rows.folder", raises="ValueError", match="Unknown split",
+          variant="train"),
+    Proof("E", "XP581", at="load", measure="rows.folder", expect={"all": False}),
     # the loss
     Proof("S01", "XP504", at="init", measure="rows.masked", expect={"masked": 0}),
     Proof("S01", "XP504", at="init", target="trl-0.18", measure="rows.masked", expect={"masked": 0}, variant="0.18"),

@@ -1,0 +1,72 @@
+"""Data folders: the files of one, and which of them belong to a split, as the datasets library tells them apart.
+
+The library looks at names alone (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
+`data/SPLIT-00000-of-00001.*`, then for a word of a split in the names of folders, then in the names of files; a folder
+without any is one split, `train`. The runtime does the same (runtime/folders.py); a test compares the three.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import evolve
+
+KEYWORDS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "dev", "val"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+"""Words that name a split."""
+IGNORED = ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+"""Files of a folder that are no data."""
+SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
+TOLD = 3
+"""Most files of a folder that one rule speaks of."""
+KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
+"""The formats, by what reads them."""
+
+
+def of_split(names: Sequence[str], split: str) -> list[str]:
+    """The files of a split among the files of a folder, which are named relative to it; sorted."""
+    names = sorted(names)
+    shards = {name: found[1] for name in names if (found := SHARD.fullmatch(name))}
+    if shards:
+        return [name for name in names if shards.get(name) == split]
+    words = KEYWORDS.get(split, (split,))
+    known = {*words, *(word for several in KEYWORDS.values() for word in several)}
+    for parts in (slice(-1), slice(-1, None)):  # the folders that a file lies in, then its own name
+        if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
+            return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
+    return list(names) if split == "train" else []
+
+
+def _has(part: str, word: str) -> bool:
+    """Whether a word stands in a name, between signs, digits or the ends."""
+    return re.search(rf"(?:^|[-._ 0-9]){re.escape(word)}(?:[-._ 0-9]|$)", part) is not None
+
+
+def splits(names: Sequence[str]) -> list[str]:
+    """The splits that the names of a folder's files tell apart."""
+    shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
+    return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]
+
+
+def kinds(names: Sequence[str]) -> set[str]:
+    """What reads these files."""
+    return {KINDS[name[name.rfind(".") :].lower()] for name in names}
+
+
+def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The problems without those that one rule has with the fourth and every later file of a folder."""
+    alike: dict[object, list[Diagnostic]] = {}
+    for one in problems:
+        alike.setdefault((one.code, one.severity, one.primary), []).append(one)
+    out = []
+    for several in alike.values():
+        out += several[:TOLD]
+        more = len(several) - TOLD
+        if more > 0:
+            out[-1] = evolve(out[-1], message=f"{out[-1].message}; {more:,} more like this")
+    return out
