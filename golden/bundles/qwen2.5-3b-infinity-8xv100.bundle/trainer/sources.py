@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import integrity
+from . import folders, integrity
 from .bundle import Bundle
 from .errors import RunError
 
@@ -37,20 +37,40 @@ def every(bundle: Bundle) -> list[dict[str, Any]]:
 
 def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:
     """The builder of the datasets library and the data files of a local source. Raises RunError."""
-    place = bundle.find(source["path"], source.get("bundled"))
-    if os.path.isdir(place):
-        found = sorted(os.path.join(place, one) for one in os.listdir(place) if os.path.splitext(one)[1] in BUILDERS)
-        of_split = [one for one in found if os.path.basename(one).startswith(split)]
-        if found and not of_split and split != "train":
-            raise RunError(f"{place} has no file of the split {split!r}: none begins with that word")
-        found = of_split or found
+    if source.get("files"):
+        found = _stated(bundle, source, split)
     else:
+        place = bundle.find(source["path"], source.get("bundled"))
         found = [place]
-        _check_digest(place, source.get("sha256"))
-    kinds = {BUILDERS.get(os.path.splitext(one)[1]) for one in found}
+        if os.path.isdir(place):
+            there = folders.listed(place, tuple(BUILDERS))
+            found = [os.path.join(place, one) for one in _of_split(place, there, split)]
+        else:
+            _check_digest(place, source.get("sha256"))
+    place = source["path"]
+    kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:
         raise RunError(f"{place} holds no data of one kind (.jsonl, .json, .csv, .parquet or .txt)")
     return str(kinds.pop()), found
+
+
+def _of_split(place: str, names: list[str], split: str) -> list[str]:
+    found = folders.of_split(names, split)
+    if names and not found:
+        raise RunError(f"{place} has no file of the split {split!r}: no file or folder in it is called so")
+    return found
+
+
+def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
+    """The files of a folder that the bundle states, each compared with its digest; what came later is not read."""
+    stated = {one["path"]: one for one in source["files"]}
+    found = []
+    for name in _of_split(source["path"], list(stated), split):
+        one = stated[name]
+        path = bundle.find(os.path.join(source["path"], name), one["bundled"])
+        _check_digest(path, one["sha256"])
+        found.append(path)
+    return found
 
 
 def _check_digest(path: str, expected: str | None) -> None:
