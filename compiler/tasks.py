@@ -34,6 +34,10 @@ class Wrong(Exception):
     """Raised inside this module with code, clause and help; never leaves it."""
 
 
+GUESSES = 40
+"""Unknown tasks of a spec that a near one is looked for; each takes milliseconds."""
+
+
 def resolve_tasks(
     item: Item,
     kind: str,
@@ -48,13 +52,15 @@ def resolve_tasks(
     assert isinstance(value.value, tuple)
     base = item.label.source.name if kind != SPEC else ""
     out: list[str] = []
+    guesses = 0
     for name, node in zip(value.value, nodes, strict=True):
         label = Label(item.label.source, node.span)
         try:
             out.append(_own(name, base, workspace, bundled) if harness.is_file(name) else _known(name))
         except Wrong as wrong:
             code, message, help = wrong.args
-            near = harness.meant(name) if code == "XP106" else None
+            guesses += code == "XP106"
+            near = harness.meant(name) if code == "XP106" and guesses <= GUESSES else None
             problems.append(_told(code, message, help, near, label, node))
     values[PATH] = Value(tuple(dict.fromkeys(out)), value.origin)
     if not out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from xpc.compiler import registry
@@ -99,4 +100,45 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
         )
 
 
-RULES = (remote_code_unpinned, resume_without_state, keep_without_saving, full_determinism, not_safetensors)
+SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
+"""Folders at the root of a Linux system that hold programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
+OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
+"""Folders in them that are there to be written to."""
+
+
+def _no_place(path: str) -> str:
+    """What speaks against writing a run into a folder, or nothing."""
+    if path.startswith("~"):
+        return "no shell reads it: the folder would be called `~`"
+    place = posixpath.normpath(path)
+    parts = place.strip("/").split("/")
+    if place.startswith("/") and (parts[0] in ("", *SYSTEM)):
+        return "" if any(f"{place}/".startswith(f"{one}/") and place != one for one in OPEN) else "a folder of the system"
+    if place.startswith(("/", "../")):
+        hidden = next((one for one in parts if one.startswith(".") and one != ".."), None)
+        return f"`{hidden}` is hidden, and does not lie in the folder of the launch" if hidden else ""
+    return ""
+
+
+@rule("XP706", "save-place")
+def save_place(spec: Spec) -> Iterator[Finding]:
+    """A run writes gigabytes into `save`, deletes old checkpoints there, and leaves it readable for others.
+
+    So it is no folder of the system (`/etc`, `/usr`), and no hidden one outside of the folder of the launch: a spec may
+    come from somebody else, and `../../.ssh` is where keys lie. `~` is the shell's word, and no shell reads a spec.
+    Today the folder is made, and what can be written is written. Source: Filesystem Hierarchy Standard 3.0;
+    runtime/bundle.py `output_dir`.
+    """
+    why = _no_place(spec.text("save"))
+    if why:
+        yield Finding(spec.place("save", why), "`save` names a place that is not for runs", 'write `save "out/NAME"`')
+
+
+RULES = (
+    remote_code_unpinned,
+    resume_without_state,
+    keep_without_saving,
+    full_determinism,
+    not_safetensors,
+    save_place,
+)

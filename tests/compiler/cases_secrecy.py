@@ -35,6 +35,10 @@ CASES: tuple[Case, ...] = (
         spec("model(trust_remote_code)", train=UNKNOWN),
         variant="branch",
     ),
+    Case("XP706", spec(save='save "../../.ssh/run"'), spec(save='save "../../ssh/run"')),
+    Case("XP706", spec(save='save "/usr/lib/run"'), spec(save='save "/scratch/usr/lib/run"'), variant="system"),
+    Case("XP706", spec(save='save "out/../../.ssh"'), spec(save='save "out/../.ssh"'), variant="above"),
+    Case("XP706", spec(save='save "~/run"'), spec(save='save "/home/me/run"'), variant="home"),
     Case("XP790", spec(f'track wandb(name="{TOKEN}")'), spec('track wandb(name="hf_run")')),
     Case("XP790", spec(f"# {TOKEN}"), spec("# the token is in HF_TOKEN"), variant="comment"),
     Case(

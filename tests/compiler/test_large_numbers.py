@@ -135,3 +135,11 @@ def test_divisors_of_large_numbers() -> None:
 
 def test_a_fraction_of_a_group_is_still_refused() -> None:
     assert "XP660" in errors(checked(spec("method grpo(generations=7, rewards=[format])", train=ONLINE)))
+
+
+def test_thousands_of_unknown_tasks() -> None:
+    names = ", ".join(f"mmlu_profesional_{number}" for number in range(4000))
+    with limited():
+        found = checked(spec(f"eval(tasks=[{names}])"))
+    assert len(errors(found)) == 4000
+    assert any(one.edits for one in found.problems)
