@@ -57,14 +57,14 @@ def is_file(task: str) -> bool:
 def meant(name: str) -> str | None:
     """The task that a name most likely means. Letters in pairs choose a few of the many names first."""
     from difflib import get_close_matches  # only a misspelt spec pays for it
+    from heapq import nsmallest
 
     pairs = _pairs(name)
     ranked = []
     for one, others in _pairs_of_names():
         shared = len(pairs & others)
         ranked.append((-shared / (len(pairs) + len(others) - shared), len(one), one))
-    ranked.sort()
-    near = [one for _, _, one in ranked[:40]]
+    near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     return next(iter(swapped or get_close_matches(name[:80], near, 1)), None)
 
