@@ -101,7 +101,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
 
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
-"""Folders at the root of a Linux system that hold programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
+"""Folders of a Linux system that hold programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
 """Folders in them that are there to be written to."""
 
@@ -112,8 +112,8 @@ def _no_place(path: str) -> str:
         return "no shell reads it: the folder would be called `~`"
     place = posixpath.normpath(path)
     parts = place.strip("/").split("/")
-    if place.startswith("/") and (parts[0] in ("", *SYSTEM)):
-        return "" if any(f"{place}/".startswith(f"{one}/") and place != one for one in OPEN) else "a folder of the system"
+    if place.startswith("/") and parts[0] in ("", *SYSTEM):
+        return "" if place.startswith(tuple(f"{one}/" for one in OPEN)) else "a folder of the system"
     if place.startswith(("/", "../")):
         hidden = next((one for one in parts if one.startswith(".") and one != ".."), None)
         return f"`{hidden}` is hidden, and does not lie in the folder of the launch" if hidden else ""
