@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.suggest import nearest
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref
 
@@ -173,6 +173,11 @@ def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
 
 
 def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub: str, local: str) -> Diagnostic:
+    ends = node.name.lower().rpartition(".")[2] if "." in node.name else ""
+    if local == "file" and ends in ("jsonl", "json", "csv", "parquet", "txt"):
+        return report(
+            code, message, label, help=f'write `"{node.name}"` for the file', edits=_quoting(node.name, label)
+        )
     near = guess.names[0] if guess.certain else ""
     start = f"write {', '.join(f'`{one}`' for one in guess.names)}, a" if guess.names else "write a"
     return report(
@@ -182,3 +187,23 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
         help=f"{start} hub id such as `{hub}`, or a quoted local {local}",
         edits=(Edit(label.span, near),) if near and node.is_name else (),
     )
+
+
+def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
+    """The finding for a path without quotes. A folder may stand beside a hub id of its name, which is a warning."""
+    there = f"and a {kind} of that name is here" if kind else "and ends like a file"
+    return evolve(
+        report(
+            code,
+            f"`{name[:80]}` without quotes is asked of the hub, {there}",
+            label,
+            help=f'write `"{name[:80]}"` for the {kind or "file"}',
+            edits=_quoting(name, label),
+        ),
+        severity=WARNING if kind == "folder" else ERROR,
+    )
+
+
+def _quoting(name: str, label: Label) -> tuple[Edit, ...]:
+    stands = label.source.text[label.span.start : label.span.end] == name
+    return (Edit(label.span, f'"{name}"'),) if stands else ()

@@ -68,10 +68,10 @@ def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> Wr
 def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
     legal = (row.low is None or value >= row.low) and (row.high is None or value <= row.high)
     if not isfinite(value) or abs(value) > LARGEST or not legal:
-        low = "" if row.low is None else f" of at least {row.low:g}"
-        high = "" if row.high is None else f"{' and' if low else ' of'} at most {row.high:.0f}"
-        bounds = f"{low}{high}" or " that is finite and below 2^63"
-        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, text=f"a number{bounds}")
+        from xpc.compiler.reworded import bounds
+
+        text = f"a number{bounds(row) or ' that is finite and below 2^63'}"
+        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, text=text)
 
 
 def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:

@@ -87,7 +87,7 @@ class _Expander(DataBlocks):
                 "XP101",
                 f"{what} stands where a setting or clause goes",
                 head.span,
-                help="sources of data go into a block: data NAME { ... }",
+                help="sources of data go into a block: `data NAME { ... }`",
             )
 
     def operand(self, node: Operand, clause: str | None) -> None:
@@ -157,9 +157,8 @@ class _Expander(DataBlocks):
             return
         row = schema.BY_PATH.get(path)
         if row is None or row.kind is BLOCK:
-            self.problem(
-                "XP104", f"`{name.text}` is a clause, not a setting", name.span, help=f"write {name.text} {{ ... }}"
-            )
+            help = f"write `{name.text} {{ ... }}`, with its settings inside"
+            self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
         elif path == "save.hub" and _is_repository(node.value):  # `hub = me/model` is `hub(name=me/model)`

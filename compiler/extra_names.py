@@ -14,6 +14,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 
+NONE = "leave it out: no name that the target has is spelt like it"
 MOST = 100
 """Findings of a spec up to which a name is thought about."""
 
@@ -31,7 +32,7 @@ def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
         "XP120",
         f"`{name[:60]}`{called} `{path}`{' decides' if known_as else ''}",
         item.label,
-        help=(f"write `{form}` instead; " if form else "") + f"`{path}` says: {setting.doc}",
+        help=f"write `{form or path}` instead" + (f": {setting.doc}" if setting.doc != setting.name else ""),
     )
 
 
@@ -41,7 +42,7 @@ def unknown(target: Target, escape: str, name: str, item: Item, method: str, tho
     Not `thought` about, it is only named.
     """
     if not thought:
-        return _finding(target, escape, name, item, "the names are those of the target's classes")
+        return _finding(target, escape, name, item, NONE)
     if escape == "trl":
         found = _of_trl(target, name, item, method)
         if found is not None:
@@ -49,6 +50,9 @@ def unknown(target: Target, escape: str, name: str, item: Item, method: str, tho
     gone = extras.removed(target, escape, name)
     if gone is not None:
         return _finding(target, escape, name, item, gone)
+    inside = _of_a_mapping(target, escape, name, item, method)
+    if inside is not None:
+        return inside
     meant = meaning(name, exact=True)
     path = near = None if meant is None or meant.path not in schema.BY_PATH else meant.path
     if near is None:
@@ -59,7 +63,7 @@ def unknown(target: Target, escape: str, name: str, item: Item, method: str, tho
         setting = schema.BY_PATH[path]
         form = path if setting.pending else written(setting, _said(item, name))
         return _finding(target, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
-    help = f"write `{near}`" if near else "the names are those of the target's classes"
+    help = f"write `{near}`" if near else NONE
     return _finding(target, escape, name, item, help, near, _edit(item, name, near))
 
 
@@ -101,8 +105,44 @@ def _finding(
     return report("XP121", f"{target.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
 
 
+def _of_a_mapping(target: Target, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
+    """The finding for a name inside of a mapping of the target (`wandb.enabled`), which `extra` cannot write."""
+    head, dot, last = name.partition(".")
+    if not dot or head not in extras.legal_names(target, escape, method):
+        return None
+    if extras.wrong_value(target, escape, head, None, method) != extras.MAPPING:
+        return None
+    return _finding(target, escape, name, item, mapping_help(escape, head, last, item))
+
+
+def mapping_help(escape: str, head: str, last: str, item: Item) -> str:
+    """What to write instead of a mapping of the target or of a name in it, or why there is nothing to write."""
+    from xpc.compiler.passing import passed
+    from xpc.compiler.without import NO_EQUIVALENT, own_reason
+
+    if head in schema.BY_PATH["track"].choices:
+        return f"`track` decides it: write `track={head}` outside of `extra`"
+    said = _said(item, last)
+    form = passed(last or head, said.node, said.typed, said.header) if escape != "trl" else None
+    if form is not None and form.escape == "trl":
+        return f"write `{form.form}` outside of `extra {escape}`"
+    why = own_reason(head) or f"`{head}` is a mapping, which `extra` cannot write"
+    return NO_EQUIVALENT + why
+
+
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The nearest name; one that ends in what was typed (`offload_params`) before one that is spelt alike."""
+    """The nearest name; one that ends in what was typed (`offload_params`) before one that is spelt alike.
+
+    Of a name with dots every part must be near: `wandb.enabled` is no `bf16.enabled`.
+    """
+    parts = name.split(".")
+    known = frozenset(one for one in known if not name.startswith(one + "."))
+    if len(parts) > 1:
+        same = [one for one in known if one.count(".") == len(parts) - 1]
+        known = frozenset(
+            one for one in same if all(a == b or nearest(a, [b]) for a, b in zip(parts, one.split("."), strict=True))
+        )
+        return nearest(name, sorted(known))
     ends = [one for one in sorted(known, key=lambda one: (len(one), one)) if one.endswith((f"_{name}", f".{name}"))]
     return ends[0] if ends and len(name) > 4 else nearest(name, sorted(known))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from xpc.compiler.schema import owner_of
@@ -80,7 +80,7 @@ def wrong_value(target: Target, escape: str, name: str, value: object, method: s
     if field is None:
         return None
     if field.choices:
-        return None if value in field.choices else "one of " + ", ".join(map(str, field.choices))
+        return None if value in field.choices else _one_of(map(str, field.choices))
     words = sorted({word.strip() for word in field.type.split("|")} - {"None"})
     if any(word.startswith("dict") for word in words):
         return MAPPING
@@ -111,10 +111,16 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
-        return None if fits else "one of " + ", ".join(map(_written, choices))
+        return None if fits else _one_of(map(_written, choices))
     if legal and not _number(value):
         return _bounds(legal)
     return _out_of_bounds(legal, value)
+
+
+def _one_of(choices: Iterable[str]) -> str:
+    """The choices as a list; a single one is no list."""
+    first, *others = choices
+    return f"one of {', '.join([first, *others])}" if others else first
 
 
 def _written(value: Json) -> str:
@@ -137,7 +143,7 @@ def _wrong_key(target: Target, file: str, name: str, value: object) -> str | Non
     if isinstance(choices, list):
         legal = [str(one).lower() for one in choices] if kind == "str" else choices
         fits = (value.lower() if isinstance(value, str) and kind == "str" else value) in legal
-        return None if fits else "one of " + ", ".join(map(str, choices))
+        return None if fits else _one_of(map(str, choices))
     words = sorted({word.strip().partition("[")[0] for word in kind.split("|")} - {"None"})
     if not set(words) <= set(PLAIN):
         return MAPPING

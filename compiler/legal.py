@@ -48,5 +48,6 @@ def legal(row: Setting, item: Item, node: Value | None, form: Callable[[Setting,
     """What is legal, in words; of a value that is of another kind, with an example."""
     typed = "" if node is None else item.label.source.text[node.span.start : node.span.end]
     if isinstance(node, Number):
-        return told(row, row.name, typed)
+        words = told(row, row.name, typed)
+        return f"write {words}" if words.startswith(("a ", "an ", "one of ")) else words
     return f"`{row.name}` takes {in_words(row)}, such as `{form(row, example(row))}`"

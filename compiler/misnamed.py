@@ -9,7 +9,7 @@ from xpc.compiler.kinds import BLOCK, FLAG
 from xpc.compiler.meaning import NEVER, SAME, Meaning, choice, meaning, nearest_elsewhere
 from xpc.compiler.passing import passed
 from xpc.compiler.schema import Setting
-from xpc.compiler.without import advice, own_reason, reason
+from xpc.compiler.without import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Count, Number, Value
@@ -18,7 +18,7 @@ MOST = 50
 """Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
 BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
 """What stands behind a dataset's name, as other tools call it."""
-NO_EQUIVALENT = "leave it out: it has no equivalent, because "
+HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
@@ -58,6 +58,10 @@ def misnamed(said: Said, count: int = 0) -> Misnamed:
 
 def _outside(said: Said) -> Misnamed:
     name = said.name
+    if name == "train":
+        return Misnamed("XP101", "`train` is not a setting", help=HEADER)
+    if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
+        return _of_a_source(said)
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
@@ -65,7 +69,7 @@ def _outside(said: Said) -> Misnamed:
         ways = [f"`{written(row, said)}`" for row in rows]
         alone = written(rows[0], said) if len(rows) == 1 else None
         return Misnamed(
-            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + " or ".join(ways), edit=alone, whole=True
+            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + _either(ways), edit=alone, whole=True
         )
     path = schema.bare_choices().get(name)
     if path is not None:
@@ -82,6 +86,8 @@ def _outside(said: Said) -> Misnamed:
 def _inside(said: Said, clause: str) -> Misnamed:
     name = said.name
     shown = name[:60]
+    if name == "train":
+        return Misnamed("XP102", f"`train` is not a setting of `{clause}`", help=HEADER)
     if clause in schema.BY_PATH and schema.BY_PATH[clause].kind is FLAG and _is_beside(name, clause):
         return Misnamed(
             "XP102",
@@ -95,19 +101,16 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is no setting of `data`: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
         )
-    if clause == "data" and name in schema.SOURCE_SETTINGS:
-        return Misnamed(
-            "XP102",
-            f"`{shown}` belongs to a source",
-            help=f"write `SOURCE({name}={said.typed or '...'})` for each source",
-        )
+    if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
+        return _of_a_source(said)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
     path = schema.bare_choices().get(name)
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(said, clause)
     meant = meaning(name, clause)
-    if meant is not None and _is_in(meant.path, clause) and (meant.likeness > 0.8 or all(row.inner for row in rows)):
-        return _unknown(said, clause)
+    plural = meant is not None and meant.path == f"{clause}.{name}s"  # `beta` in `optimizer`
+    if meant is not None and _is_in(meant.path, clause) and (plural or meant.likeness >= SAME):
+        return _unknown(said, clause)  # other tools' name for a setting of this clause: `block_size` in `batch`
     exact = meaning(name, exact=True)
     inner = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
     if inner and exact is not None and exact.path not in [row.path for row in rows]:
@@ -119,8 +122,22 @@ def _inside(said: Said, clause: str) -> Misnamed:
     if path is not None:
         home = path.partition(".")[0]
         return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
-    home, form = rows[0].path.partition(".")[0], written(rows[0], said)
-    return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{form}` outside of `{clause}`")
+    if rows[0].path.startswith("train."):
+        return Misnamed("XP102", message, help=f"write `for {_value(rows[0], said)} {name}` in the first line")
+    home, forms = rows[0].path.partition(".")[0], [f"`{written(row, said)}`" for row in rows]
+    where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
+    return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`")
+
+
+def _of_a_source(said: Said) -> Misnamed:
+    """The finding for a setting of a source, which stands behind it in the data block."""
+    where = " for each source" if said.clause == "data" else " in the `data` block, for each source"
+    help = f"write `SOURCE({said.name}={said.typed or '...'})`{where}"
+    return Misnamed("XP102", f"`{said.name}` belongs to a source", help=help)
+
+
+def _either(forms: list[str]) -> str:
+    return f"{', '.join(forms[:-1])} or {forms[-1]}" if len(forms) > 1 else forms[0]
 
 
 def _is_beside(name: str, flag: str) -> bool:
@@ -154,6 +171,9 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
         if found is not None:
             return found
     head, dot, last = name.rpartition(".")
+    tracker = name.partition(".")[0]
+    if dot and tracker in schema.BY_PATH["track"].choices:
+        return _suggested(said, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
     if (
         dot
         and not exact
@@ -262,7 +282,7 @@ def _decides(row: Setting, said: Said, message: str) -> Misnamed:
     found = convert(row, Item(row.path, said.node, said.label)) if row.kind.name == "tokens" else None
     help = (found.help or "") if isinstance(found, Diagnostic) else ""
     what = help if help.startswith("write ") else told(row, said.name, plain(said.node, said.typed))
-    such = "" if row.choices or what.startswith("write ") else f", such as `{typed(row, None)}`"
+    such = "" if row.choices or "`" in what or what.startswith("write ") else f", such as `{typed(row, None)}`"
     return Misnamed("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
 
 

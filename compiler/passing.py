@@ -6,7 +6,7 @@ from functools import cache
 
 from xpc.compiler import schema, targets
 from xpc.compiler.convert import plain_value
-from xpc.compiler.extras import legal_names, wrong_value
+from xpc.compiler.extras import MAPPING, legal_names, wrong_value
 from xpc.compiler.meaning import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
@@ -14,7 +14,8 @@ from xpc.grammar.tree import Value
 ALIASES = {
     "compile": "torch_compile", "torchcompile": "torch_compile", "compilemodel": "torch_compile",
     "dynamobackend": "torch_compile_backend", "torchdynamo": "torch_compile_backend",
-    "compilebackend": "torch_compile_backend", "compilemode": "torch_compile_mode",
+    "compilebackend": "torch_compile_backend", "dynamomode": "torch_compile_mode",
+    "dynamoconfig": "torch_compile", "compilemode": "torch_compile_mode",
     "noisyembeddingalpha": "neftune_noise_alpha", "neftunealpha": "neftune_noise_alpha",
     "neftune": "neftune_noise_alpha", "ddpfindunusedparams": "ddp_find_unused_parameters",
     "findunusedparameters": "ddp_find_unused_parameters", "unusedparameters": "ddp_find_unused_parameters",
@@ -68,7 +69,10 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
     for escape in ("accelerate", "deepspeed"):
         full = _of_file(escape, name)
         if full is not None:
-            fits = wrong_value(target, escape, full, plain_value(node)) is None and typed is not None
+            wrong = wrong_value(target, escape, full, plain_value(node))
+            if wrong == MAPPING:
+                return None
+            fits = wrong is None and typed is not None
             return Passed(_form(header, escape, full, value if fits else "..."), escape, full, False)
     return None
 
@@ -110,7 +114,9 @@ def names() -> tuple[str, ...]:
              for one in legal_names(target, "trl", method)}  # fmt: skip
     for escape in ("accelerate", "deepspeed"):
         found |= {
-            one.rpartition(".")[2] for one in legal_names(target, escape) if _of_file(escape, one.rpartition(".")[2])
+            one.rpartition(".")[2]
+            for one in legal_names(target, escape)
+            if (full := _of_file(escape, one.rpartition(".")[2])) and wrong_value(target, escape, full, None) != MAPPING
         }
     return tuple(sorted(found))
 

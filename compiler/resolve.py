@@ -385,14 +385,17 @@ class _Resolver:
             return None
         expected = extras.wrong_value(target, name, path, value, method)
         if expected is not None:
+            help = f"write {expected}, or leave `{path}` out"
+            if expected == extras.MAPPING:
+                from xpc.compiler.extra_names import mapping_help  # only a wrong spec pays for it
+
+                help = mapping_help(name, path, "", item)
             self.problems.append(
                 report(
                     "XP104",
                     f"`{path}` takes {expected}",
                     item.label,
-                    help=f"leave `{path}` out"
-                    if expected == extras.MAPPING
-                    else f"write {expected}, or leave `{path}` out",
+                    help=help,
                 )
             )
             return None

@@ -17,7 +17,7 @@ CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
-ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr"), ("lora.dropout",)
+ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
 """Settings whose bound itself trains nothing."""
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
@@ -59,8 +59,8 @@ def told(row: Setting, name: str, text: str) -> str:
     if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
-            f"`every` is a share of the whole run: {text} an epoch are {each:.4g}% of a run of one epoch, and "
-            f"{once:.4g}% of one of three"
+            f"it is a share of the whole run. {text} times an epoch is `every = {each:.4g}%` for one epoch, and "
+            f"`every = {once:.4g}%` for three"
         )
     if row.path == "launch.time" and text.isdigit():
         return f"a duration with its unit: {text}m as Slurm counts, {text}s or {text}h"
@@ -71,10 +71,16 @@ def legal(row: Setting) -> str:
     """What a setting takes, in words: its choices, or the kind with its bounds."""
     if row.choices:
         return "one of " + ", ".join(row.choices)
+    return row.kind.phrase + bounds(row)
+
+
+def bounds(row: Setting) -> str:
+    """The bounds of a number, in words that follow it."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
-    high = "" if row.high is None else f" below {row.high:g}" if below else f" at most {row.high:.0f}"
-    return row.kind.phrase + low + (" and" if low and high else "") + high
+    of = "" if low else " of"
+    high = "" if row.high is None else f" below {row.high:g}" if below else f"{of} at most {row.high:.0f}"
+    return low + (" and" if low and high else "") + high
 
 
 def _is_ratio(name: str) -> bool:

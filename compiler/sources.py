@@ -88,6 +88,8 @@ def find_model(
         from xpc.compiler.alike import unknown_model  # only a wrong spec pays for it
 
         problems.append(unknown_model(node, label))
+    elif (path := _unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
+        problems.append(path)
     elif facts is None and not said:
         problems.append(
             report(
@@ -131,6 +133,16 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
                 return None
             found.append(read.data)
     return b"\n".join(found)
+
+
+def _unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
+    """The finding for a path without quotes, which would be asked of the hub: it ends like a file, or is here."""
+    kind = workspace.kind(name)
+    if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
+        return None
+    from xpc.compiler.alike import unquoted  # only a wrong spec pays for it
+
+    return unquoted(name, label, note if kind == "folder" else code, kind)
 
 
 def _is_hub_id(path: str) -> bool:
@@ -215,7 +227,7 @@ def find_source(
     if isinstance(node, String):
         source, more = _local(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
     else:
-        source, more = _remote(node, row.label, "prompt_completion" if shape == "alpaca" else shape, method)
+        source, more = _remote(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
     columns, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
     named = columns if isinstance(columns, tuple) else None
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else context)
@@ -229,8 +241,10 @@ def find_source(
     return source, [*problems, *more, *last]
 
 
-def _remote(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
-    source, found = _of_the_hub(node, label, shape, method)
+def _remote(
+    node: Ref, label: Label, shape: str | None, workspace: Workspace, method: str
+) -> tuple[DataSource, list[Diagnostic]]:
+    source, found = _of_the_hub(node, label, shape, workspace, method)
     if node.slice is None and not source.split.isdigit():
         return source, found
     from xpc.compiler.slices import part
@@ -239,7 +253,9 @@ def _remote(node: Ref, label: Label, shape: str | None, method: str) -> tuple[Da
     return evolve(source, slice=cut), wrong + found
 
 
-def _of_the_hub(node: Ref, label: Label, shape: str | None, method: str) -> tuple[DataSource, list[Diagnostic]]:
+def _of_the_hub(
+    node: Ref, label: Label, shape: str | None, workspace: Workspace, method: str
+) -> tuple[DataSource, list[Diagnostic]]:
     entry = registry.find_dataset(node.name)
     if entry is not None:
         fitting = shape is None or shape == entry.shape
@@ -261,8 +277,9 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, method: str) -> tupl
         node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or usual
     )
     if not node.is_name and "/" in node.name:
-        if shape is not None:
-            return source, []
+        path = _unquoted(node.name, label, "XP110", "XP111", workspace)
+        if path is not None or shape is not None:
+            return source, [path] if path is not None else []
         return source, [
             report(
                 "XP111",
@@ -313,20 +330,19 @@ def _local(
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
-            listed, columns = ", ".join(columns[:8]) or "none", None
+            from xpc.compiler.likely_columns import wanted  # only a wrong spec pays for it
+
+            listed = ", ".join(columns[:8]) or "none"
             problems.append(
                 report(
                     "XP124",
                     f"the columns of `{path[:80]}` are of no known shape",
                     label,
                     related=(),
-                    help=f"its columns are {listed}; a row holds messages, conversations, "
-                    "prompt and completion, instruction and output, or text"
-                    if method == "sft"
-                    else f"its columns are {listed}; a row for {method} holds "
-                    + ", or ".join(" and ".join(SHAPES[one]) for one in METHOD_SHAPES[method]),
+                    help=f"its columns are {listed}; {wanted(method, columns)}",
                 )
             )
+            columns = None
         else:
             source = evolve(source, shape=found)
     source = evolve(source, found=None if columns is None else tuple(columns))

@@ -256,6 +256,15 @@ class _Reader:
         from xpc.compiler.meaning import meaning  # only a misspelt sweep pays for it
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
+        if name.text in schema.SOURCE_SETTINGS and not rows:
+            self.problem("XP101", f"a sweep does not vary `{name.text}`, which belongs to a source", name.span,
+                         help=OWN["data"])  # fmt: skip
+            return
+        if len(rows) > 1:
+            listed = ", ".join(f"`{path}`" for path in rows[:-1]) + f" or `{rows[-1]}`"
+            message = f"`{name.text}` is a setting of several clauses"
+            self.problem("XP101", message, name.span, help=f"write {listed}")
+            return
         meant = meaning(name.text, None, valued=True) if not rows else None
         near = rows[0] if rows else None if meant is None or meant.path not in schema.BY_PATH else meant.path
         if near is not None and self.expander.outer.get(near.rpartition(".")[2]) == near:

@@ -10,6 +10,8 @@ from functools import cache
 
 from xpc.compiler import targets
 
+NO_EQUIVALENT = "leave it out: it has no equivalent, because "
+
 
 @cache
 def _table(kind: str) -> dict[str, str]:

@@ -24,6 +24,8 @@ _AFTER = {
     "EXTENDS": (codes.MISPLACED_EXTENDS, "expected a path in double quotes after `extends`", 'extends "base.xp"'),
     "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
 }
+_PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
+"""A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 
 
@@ -138,6 +140,10 @@ def _character(place: _Place, text: str) -> Diagnostic:
     if not character.isascii():
         remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
         return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
+    begun = _PATH.match(text, at)
+    if begun is not None:
+        path = begun[0]
+        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path stands in double quotes')
     return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
 

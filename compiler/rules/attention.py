@@ -135,6 +135,9 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     end = ", and has no positions beyond it" if fixed else ""
     context = f"{facts.alias} has a context of {facts.context}{end}"
     if seq > facts.context:
+        if spec.text("method") in ("grpo", "rloo"):
+            yield _long_rollouts(spec, seq, facts.context, context, fixed)
+            return
         yield Finding(
             spec.place("batch.seq", context),
             f"sequences of {seq} tokens pass the model's context",
@@ -151,6 +154,29 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
             f"pad_to_multiple_of = {gcd(facts.context, 8)}",
             severity="error",
         )
+
+
+def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Finding:
+    """Reinforcement has no `seq`: a prompt and its completion are bounded each, and the longer one is made shorter."""
+    completion = spec.integer("method.max_completion")
+    prompt = seq - completion  # as written, or the usual one where none is
+    name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
+    if rest >= limit:
+        name, help = "max_completion", f"write `max_prompt = {limit // 2}` and `max_completion = {limit - limit // 2}`"
+        form = None
+    else:
+        form = f"{name} = {limit - rest}"
+        help = f"write `{form}`"
+    path = f"method.{name}"
+    typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
+    return Finding(
+        spec.place(path, context),
+        f"prompts of {prompt} and completions of {completion} tokens pass the model's context together",
+        help,
+        typed_with,
+        form if spec.written(path) else None,
+        "error" if fixed else None,
+    )
 
 
 @rule("XP340", "attention-not-in-the-target")

@@ -42,10 +42,14 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows is None or not 0 < rows < gbs:
         return
     together = micro * spec.replicas
-    text, message = f"{rows} rows for each step", f"gbs={gbs} is never reached: there are {rows} rows"
+    text, message = (
+        f"{rows} rows for each step",
+        f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
+    )
     if rows < together and spec.replicas > 1:
         text = f"{micro} x {spec.replicas} = {together}"
-        message = f"rows are repeated to fill {spec.replicas} micro-batches of {micro}: there are {rows}"
+        there = "there is 1" if rows == 1 else f"there are {rows}"
+        message = f"rows are repeated to fill {spec.replicas} micro-batches of {micro}: {there}"
     fitting = max(1, rows // spec.replicas) * spec.replicas
     label = spec.label("batch.gbs") or spec.label("batch.micro")
     place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)

@@ -57,14 +57,12 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     for source in spec.sources:
         if source.shape in legal:
             continue
-        help = "name another dataset, or a `format`"
-        if legal == ("prompt",) and source.shape == "prompt_completion":
-            column = (source.columns or ("prompt",))[0]
-            help = f"write `data(prompt={column})`: the other columns go to the reward functions"
+        from xpc.compiler.likely_columns import advice  # only a wrong spec pays for it
+
         yield Finding(
             source.label,
             f"{method} cannot {'train' if source in spec.data else 'evaluate'} on {in_words(source.shape)}",
-            help,
+            advice(method, source),
             (spec.label("method", "the method"),),
         )
 

@@ -174,7 +174,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
         enough = made // largest(total, *parts) if total else None
         yield Finding(
             spec.data[0].label,
-            f"{total} prompts, and one round of generation takes {need}",
+            f"{total} prompt{'s' * (total != 1)}, and one round of generation takes {need}",
             f"write `generations = {enough}`, or a smaller `gbs`" if enough else "give it more prompts",
             (spec.label("batch.gbs", f"{made} completions a round"), spec.label("method.generations")),
         )

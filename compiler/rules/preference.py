@@ -162,7 +162,9 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         others = "".join(f", {one.name}(weight=1)" for one in losses[1:])
         yield Finding(
             spec.place("method.loss", f"the weights add up to {total:g}"),
-            "nothing is learned from losses without weight" if total == 0 else "the losses are turned round",
+            "nothing is learned from losses without weight"
+            if total == 0
+            else "negative weights turn the losses round: training would make them larger",
             f"write `loss = [{losses[0].name}(weight=1){others}]`",
         )
 

@@ -34,7 +34,7 @@ def names(spec: Spec) -> Iterator[Finding]:
             spec.place(
                 f"launch.{name}", "begins or ends with a mark" if wrong is None else f"{wrong!r} is not of a name"
             ),
-            f"no {name} of Slurm is called so",
+            f"Slurm has no {name} of this name",
             f"write `{legal}`",
             replace=legal,
         )

@@ -6,7 +6,20 @@ import pytest
 from compile_support import checked
 
 from xpc.compiler import registry
-from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+
+
+def one(text: str, code: str, folder=None) -> Diagnostic:
+    (found,) = [
+        one for one in (checked(text) if folder is None else checked(text, folder)).problems if one.code == code
+    ]
+    return found
+
+
+def edited(text: str, found: Diagnostic) -> str:
+    (edit,) = found.edits
+    return text[: edit.span.start] + edit.text + text[edit.span.end :]
+
 
 LINE = "train qwen2.5-3b on infinity-instruct"
 
@@ -57,3 +70,108 @@ def test_a_call_inside_of_extra_is_its_block():
     spec = checked(f"{LINE} with zero3 extra(deepspeed, zero_optimization(sub_group_size=1000))\n").spec
     assert spec is not None
     assert spec.extra["deepspeed"]["zero_optimization.sub_group_size"].value == 1000
+
+
+ROLLOUTS = "xpc 1\ntrain gpt2 on alpaca with grpo(rewards=[accuracy], {}) data(prompt=instruction)\n"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "help"),
+    [
+        ("max_prompt=512, max_completion=2048", "write `max_completion = 512`"),
+        ("max_prompt=1000, max_completion=100", "write `max_prompt = 924`"),
+        ("max_prompt=1500, max_completion=1600", "write `max_prompt = 512` and `max_completion = 512`"),
+    ],
+)
+def test_reinforcement_past_the_context_has_lengths_of_its_own(lengths, help):
+    found = one(ROLLOUTS.format(lengths), "XP319")
+    assert found.help == help
+    if found.edits:
+        text = edited(ROLLOUTS.format(lengths), found)
+        assert not [one for one in checked(text).problems if one.code in ("XP319", "XP126", "XP101")]
+
+
+@pytest.mark.parametrize(
+    ("row", "method", "form"),
+    [
+        ('{"question": "a", "answer": "b"}', "sft", "data(format=prompt_completion, columns=[question, answer])"),
+        ('{"question": "a", "answer": "b"}', "grpo(rewards=[accuracy])", "data(prompt=question)"),
+        ('{"question": "a", "win": "b", "lose": "c"}', "dpo", "data(format=preference, columns=[question, win, lose])"),
+        (
+            '{"query": "a", "reply": "b", "is_good": true}',
+            "kto",
+            "data(format=unpaired, columns=[query, reply, is_good])",
+        ),
+        ('{"chat": [{"role": "user", "content": "a"}]}', "sft", "data(format=messages, columns=[chat])"),
+    ],
+)
+def test_columns_that_look_like_a_shape_are_told(tmp_path, row, method, form):
+    (tmp_path / "rows.jsonl").write_text((row + "\n") * 200)
+    text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with ' + method
+    found = one(text + "\n", "XP124", tmp_path)
+    assert f"`{form}`" in found.help
+    after = checked(f"{text} {form}\n", tmp_path).problems
+    assert not [one for one in after if one.code in ("XP124", "XP503")]
+
+
+def test_another_method_s_rows_with_a_prompt_are_told_its_column(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n' * 200)
+    text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with grpo(rewards=[accuracy]) data(format=preference)\n'
+    assert "`data(prompt=prompt)`" in one(text, "XP503", tmp_path).help
+    text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct with grpo(rewards=[accuracy])\n"
+    assert "`data(prompt=NAME)`" in one(text, "XP503").help
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [
+        ("deepspeed { wandb.enabled = true }", "`track=wandb`"),
+        ("deepspeed { tensorboard.enabled = true }", "`track=tensorboard`"),
+        ("deepspeed { csv_monitor.enabled = true }", "no equivalent"),
+        ('accelerate { fp8_config.backend = "te" }', "no equivalent, because the trainers compute in bf16"),
+        ('accelerate { fp8_config = "te" }', "no equivalent, because the trainers compute in bf16"),
+        ('accelerate { dynamo_config.dynamo_backend = "inductor" }', '`extra trl(torch_compile_backend="inductor")`'),
+        ("accelerate { megatron_lm_config.megatron_lm_tp_degree = 2 }", "there is no Megatron"),
+    ],
+)
+def test_a_mapping_of_the_target_is_told_what_decides_it(inside, words):
+    head, _, rest = inside.partition("{ ")
+    found = [one for one in checked(f"{LINE}\nextra {head}{{\n  {rest[:-2]}\n}}\n").problems if one.severity == ERROR]
+    assert [one.code for one in found] in (["XP121"], ["XP104"])
+    assert words in found[0].help
+
+
+@pytest.mark.parametrize("name", ["wandb.enabled", "fp8_config", "fp8_config.backend"])
+def test_a_mapping_is_no_precision(name):
+    assert "precision" not in one(f"{LINE} with {name}=true\n", "XP101").help
+
+
+@pytest.mark.parametrize("path", ["data/rows.jsonl", "data/more.csv", "rows.json", "there/rows"])
+def test_a_path_of_data_without_quotes_is_told_them(tmp_path, path):
+    (tmp_path / "there" / "rows").mkdir(parents=True)
+    text = f"xpc 1\ntrain qwen2.5-3b on {path}\n"
+    found = [one for one in checked(text, tmp_path).problems if one.code in ("XP110", "XP111")]
+    assert [one.severity for one in found] == ["warning" if path == "there/rows" else "error"]
+    assert edited(text, found[0]) == f'xpc 1\ntrain qwen2.5-3b on "{path}"\n'
+
+
+def test_a_folder_of_a_model_without_quotes_is_told_them(tmp_path):
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    text = "xpc 1\ntrain out/model on alpaca\n"
+    found = one(text, "XP109", tmp_path)
+    assert found.severity == "warning"
+    assert edited(text, found) == 'xpc 1\ntrain "out/model" on alpaca\n'
+    assert one("xpc 1\ntrain org/model on alpaca\n", "XP109", tmp_path).severity == "note"
+
+
+@pytest.mark.parametrize("path", ["./tiny", "../models/tiny", "/models/tiny", "~/tiny"])
+def test_a_path_that_begins_as_no_name_is_told_its_quotes(path):
+    assert f'`"{path}"`' in one(f"xpc 1\ntrain {path} on alpaca\n", "XP014").help
+
+
+def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
+    (found,) = [one for one in checked("train qwen2.5-3b on alpaca for -1 epochs\n").problems if one.severity == ERROR]
+    assert found.help == "write a number above 0"
+    assert found.primary.text == "a number above 0"
+    help = one(f"{LINE} with evals_per_epoch=4\n", "XP101").help
+    assert help.endswith("`every = 25%` for one epoch, and `every = 8.333%` for three")

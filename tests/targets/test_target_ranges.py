@@ -93,7 +93,7 @@ def test_a_range_in_words() -> None:
     assert extras.wrong_value(target, "trl", "label_smoothing_factor", 1.0) == "a number of at least 0 and below 1"
     said = extras.wrong_value(target, "trl", "f_alpha_divergence_coef", 0.0, "dpo")
     assert said == "a number from -1000 to 1000 and other than 0"
-    assert extras.wrong_value(target, "trl", "label_pad_token_id", -1, "orpo") == "one of -100"
+    assert extras.wrong_value(target, "trl", "label_pad_token_id", -1, "orpo") == "-100"
     assert extras.wrong_value(target, "trl", "label_pad_token_id", -1, "kto") is None
     assert extras.wrong_value(load("trl-1.16"), "trl", "pad_to_multiple_of", "8") == "a number from 1 to 1048576"
     assert extras.wrong_value(load("trl-1.16"), "trl", "include_num_input_tokens_seen", "some") is not None

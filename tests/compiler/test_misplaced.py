@@ -1,0 +1,105 @@
+"""Every name of the language, typed where it does not stand: what is told first is itself, in its right place.
+
+After `with`, in the body and in each clause that does not have it. Where other tools use the word for something else
+that fits the place better, that is told, and stands in MEANT.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+import pytest
+
+from xpc.compiler import schema
+from xpc.compiler.kinds import BLOCK, FLAG
+from xpc.compiler.misnamed import Said, example, misnamed
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source, Span
+
+NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *schema.CLAUSES})
+CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep")]
+MEANT = {
+    "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
+    "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon",
+    "max_lr in optimizer": "lr", "optimizer in save": "full_state", "steps in method": "iterations",
+    "strategy in eval": "every", "strategy in save": "every", "target in lora": "targets", "target in qlora": "targets",
+    "target in oft": "targets", "target in optimizer": "targets", "tokens in batch": "gbs", "top_k in save": "keep",
+    "epsilon_high in optimizer": "eps", "timeout in launch": "nccl_timeout", "max_length in method": "seq",
+    "config in data": "SOURCE", "name in data": "SOURCE", "revision in data": "SOURCE", "split in data": "SOURCE",
+    "iterations in eval": "every", "iterations in save": "every", "iterations in track": "every",
+    "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
+    "prompt in method": "prompt",
+}  # fmt: skip
+"""Names that mean another setting: everywhere, or in a clause."""
+
+
+def valued(name: str) -> str:
+    """A legal value of the first setting of a name."""
+    rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
+    return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
+
+
+def said(name: str, clause: str | None) -> Said:
+    value = valued(name)
+    file, problems = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))
+    assert not problems, (name, value)
+    (node,) = [one.value for one in file.statements]
+    return Said(name, clause, node, value, Label(Source("t.xp", name), Span(0, len(name))))
+
+
+def stands(name: str, clause: str | None) -> bool:
+    """Whether a name is legal in a place."""
+    if clause is None:
+        return name in schema.outer_names() or name in schema.CLAUSES
+    return f"{clause}.{name}" in schema.BY_PATH
+
+
+def told(name: str, clause: str | None) -> str:
+    """The first thing that is told for a name."""
+    found = misnamed(said(name, clause))
+    first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
+    return first[1] if first else found.help
+
+
+def astray(name: str, clause: str | None) -> str:
+    """What is told instead of the setting's own place, or an empty text."""
+    if stands(name, clause) or clause == name:
+        return ""
+    first = told(name, clause)
+    wanted = {name, MEANT.get(name, name), MEANT.get(f"{name} in {clause}", name)}
+    right = any(re.search(rf"\b{re.escape(one)}\b", first) for one in wanted)
+    return "" if right else f"{name} in {clause}: {first}"
+
+
+def test_a_setting_outside_of_its_clause_is_told_its_own():
+    assert [found for name in NAMES if (found := astray(name, None))] == []
+
+
+def test_a_setting_in_some_wrong_clause_is_told_its_own():
+    some = [(name, CLAUSES[zlib.crc32(name.encode()) % len(CLAUSES)]) for name in NAMES]
+    assert [found for name, clause in some if (found := astray(name, clause))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_setting_in_any_wrong_clause_is_told_its_own(clause):
+    assert [found for name in NAMES if (found := astray(name, clause))] == []
+
+
+@pytest.mark.parametrize(
+    ("clause", "name", "words"),
+    [
+        (None, "take", "`SOURCE(take=5%)` in the `data` block"),
+        ("track", "take", "`SOURCE(take=5%)` in the `data` block"),
+        (None, "train", "`train MODEL on DATA"),
+        ("schedule", "train", "`train MODEL on DATA"),
+        ("optimizer", "steps", "`for 8 steps`"),
+        ("data", "max_prompt", "`max_prompt=2048` outside of `data`"),
+        ("memory", "precompute", "`method(precompute)`"),
+        ("method", "prompt", "`data(prompt="),
+    ],
+)
+def test_what_was_told_wrongly(clause, name, words):
+    assert words in misnamed(said(name, clause)).help
