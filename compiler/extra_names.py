@@ -112,10 +112,17 @@ def _of_a_mapping(target: Target, escape: str, name: str, item: Item, method: st
         return None
     if extras.wrong_value(target, escape, head, None, method) != extras.MAPPING:
         return None
-    return _finding(target, escape, name, item, mapping_help(escape, head, last, item))
+    return _finding(target, escape, name, item, _mapping_help(escape, head, last, item))
 
 
-def mapping_help(escape: str, head: str, last: str, item: Item) -> str:
+def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
+    """The finding for a value that a name does not take; a mapping is told what decides it."""
+    mapping = expected == extras.MAPPING
+    help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
+    return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
+
+
+def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
     """What to write instead of a mapping of the target or of a name in it, or why there is nothing to write."""
     from xpc.compiler.passing import passed
     from xpc.compiler.without import NO_EQUIVALENT, own_reason

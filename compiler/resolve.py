@@ -385,18 +385,8 @@ class _Resolver:
             return None
         expected = extras.wrong_value(target, name, path, value, method)
         if expected is not None:
-            help = f"write {expected}, or leave `{path}` out"
-            if expected == extras.MAPPING:
-                from xpc.compiler.extra_names import mapping_help  # only a wrong spec pays for it
+            from xpc.compiler.extra_names import wrong_kind  # only a wrong spec pays for it
 
-                help = mapping_help(name, path, "", item)
-            self.problems.append(
-                report(
-                    "XP104",
-                    f"`{path}` takes {expected}",
-                    item.label,
-                    help=help,
-                )
-            )
+            self.problems.append(wrong_kind(name, path, item, expected))
             return None
         return Value(value, Origin(SPEC, item.label))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 
 from xpc.compiler import shaped
+from xpc.compiler.files import HEAD
 from xpc.compiler.registry import find_dataset
 from xpc.compiler.shapes import KEPT, SHAPES
 from xpc.compiler.spec import DataSource
@@ -79,3 +81,25 @@ def wrong_shape(source: DataSource, row: shaped.Row) -> str | None:
     if len(columns(source)) < len(SHAPES.get(source.shape, ())):
         return None  # too few are named, which XP124 says
     return shaped.checker(source.shape, columns(source), source.context or "")(row)
+
+
+def first_columns(path: str, head: bytes) -> list[str] | None:
+    """The columns of the first row, or None where they cannot be seen without a reader of the format."""
+    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    lower = path.lower()
+    if lower.endswith(".txt"):
+        return ["text"]
+    if lower.endswith(".csv"):
+        return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]
+    if not lower.endswith((".json", ".jsonl")):
+        return None
+    start = text.find("{")
+    if start < 0 or text[:start].strip() not in ("", "["):
+        return []
+    try:
+        row, _ = json.JSONDecoder().raw_decode(text, start)
+    except RecursionError:
+        return []
+    except ValueError:
+        return None if len(head) == HEAD else []  # a first row longer than what was read is not seen
+    return [str(key) for key in row]

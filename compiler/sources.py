@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.codes import report
 from xpc.compiler.contents import DATA_FORMATS, contents
 from xpc.compiler.convert import LARGEST, convert, plain_text
-from xpc.compiler.files import HEAD, Read, Workspace
+from xpc.compiler.files import Read, Workspace
 from xpc.compiler.items import Row
 from xpc.compiler.kinds import Amount
 from xpc.compiler.registry import ModelFacts
@@ -319,8 +319,10 @@ def _local(
     if kind == "folder":
         return _folder(source, node, shape, workspace, method)
     problems: list[Diagnostic] = []
+    from xpc.compiler.rows import first_columns  # a spec of registered data has no use for it
+
     try:
-        columns = _columns(path, workspace.head(path))
+        columns = first_columns(path, workspace.head(path))
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
@@ -383,25 +385,3 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     else:
         help = "the path is relative to the spec; `data(format=...)` says what the rows of data are that is elsewhere"
     return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)
-
-
-def _columns(path: str, head: bytes) -> list[str] | None:
-    """The columns of the first row, or None where they cannot be seen without a reader of the format."""
-    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    lower = path.lower()
-    if lower.endswith(".txt"):
-        return ["text"]
-    if lower.endswith(".csv"):
-        return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]
-    if not lower.endswith((".json", ".jsonl")):
-        return None
-    start = text.find("{")
-    if start < 0 or text[:start].strip() not in ("", "["):
-        return []
-    try:
-        row, _ = json.JSONDecoder().raw_decode(text, start)
-    except RecursionError:
-        return []
-    except ValueError:
-        return None if len(head) == HEAD else []  # a first row longer than what was read is not seen
-    return [str(key) for key in row]
