@@ -67,7 +67,7 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
             continue
         read, found = contents(part, workspace)
         seen = survey(read)
-        parts.append(evolve(read, found=None if seen is None else seen.columns))
+        parts.append(evolve(read, found=None if seen is None else seen.columns, survey=seen))
         problems += [each for each in found if each.code not in {other.code for other in problems}]
     return evolve(source, parts=tuple(parts)), problems
 

@@ -8,7 +8,8 @@ without any is one split, `train`. The runtime does the same (runtime/folders.py
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
@@ -28,26 +29,28 @@ KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"
 """The formats, by what reads them."""
 
 
-def of_split(names: Sequence[str], split: str) -> list[str]:
+@lru_cache(maxsize=64)  # every rule on rows asks
+def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
     """The files of a split among the files of a folder, which are named relative to it; sorted."""
-    names = sorted(names)
+    names = tuple(sorted(names))
     shards = {name: found[1] for name in names if (found := SHARD.fullmatch(name))}
     if shards:
-        return [name for name in names if shards.get(name) == split]
+        return tuple(name for name in names if shards.get(name) == split)
     words = KEYWORDS.get(split, (split,))
-    known = {*words, *(word for several in KEYWORDS.values() for word in several)}
+    known = _has(*words, *(word for several in KEYWORDS.values() for word in several))
     for parts in (slice(-1), slice(-1, None)):  # the folders that a file lies in, then its own name
-        if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
-            return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
-    return list(names) if split == "train" else []
+        if any(known(part) for name in names for part in name.split("/")[parts]):
+            has = _has(*words)
+            return tuple(one for one in names if any(has(part) for part in one.split("/")[parts]))
+    return names if split == "train" else ()
 
 
-def _has(part: str, word: str) -> bool:
-    """Whether a word stands in a name, between signs, digits or the ends."""
-    return re.search(rf"(?:^|[-._ 0-9]){re.escape(word)}(?:[-._ 0-9]|$)", part) is not None
+def _has(*words: str) -> Callable[[str], object]:
+    """What tells whether one of the words stands in a name, between signs, digits or the ends."""
+    return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
-def splits(names: Sequence[str]) -> list[str]:
+def splits(names: tuple[str, ...]) -> list[str]:
     """The splits that the names of a folder's files tell apart."""
     shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]

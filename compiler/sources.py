@@ -367,7 +367,7 @@ def _folder(
     if not names:
         help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
-    first = (folders.of_split(names, source.split) or names)[0]
+    first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method)
     parts = tuple(evolve(found, path=f"{path}/{one}", found=None) for one in names)
     return evolve(found, path=node.value, parts=parts), problems

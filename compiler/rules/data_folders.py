@@ -31,7 +31,7 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
     for source, split, label in _asked(spec):
         if source.of_split(split):
             continue
-        there = folders.splits([part.inside(source) for part in source.parts])
+        there = folders.splits(tuple(part.inside(source) for part in source.parts))
         known = f"its files are called {', '.join(there)}"
         help = f"{known}; write `split = {there[-1]}`, or call files so" if split != "train" and there else known
         yield Finding(label, f"`{source.name[:80]}` has no file of the split `{split[:40]}`", help)
