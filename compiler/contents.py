@@ -13,7 +13,11 @@ DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 """Endings of data files."""
 
 
-def contents(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+FEW = 64
+"""Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
+
+
+def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -> tuple[DataSource, list[Diagnostic]]:
     """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
     path = source.path
     if source.parts:
@@ -30,7 +34,7 @@ def contents(source: DataSource, workspace: Workspace) -> tuple[DataSource, list
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.append(report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help))
-    memory, place = workspace.memory(), workspace.locate(path)[1]
+    memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
     key = (*columns(source), source.context or "")
     known = None if memory is None else memory.recall(place, source.shape, key)
     if known is not None and not workspace.copies:
@@ -65,7 +69,7 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
         if large:
             parts.append(evolve(part, sha256=workspace.digest(name)))
             continue
-        read, found = contents(part, workspace)
+        read, found = contents(part, workspace, len(names) <= FEW)
         seen = survey(read)
         parts.append(evolve(read, found=None if seen is None else seen.columns, survey=seen))
         problems += [each for each in found if each.code not in {other.code for other in problems}]
