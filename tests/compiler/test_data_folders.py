@@ -219,4 +219,5 @@ def test_splits_are_those_of_the_datasets_library(names: list[str], tmp_path: Pa
     patterns = get_data_patterns(root)
     for split in {*map(str, patterns), "train", "validation", "test"}:
         theirs = DataFilesList.from_patterns(patterns[split], base_path=root) if split in patterns else []
-        assert list(folders.of_split(tuple(names), split)) == sorted(os.path.relpath(one, root) for one in theirs), split
+        found = folders.of_split(tuple(names), split)
+        assert list(found) == sorted(os.path.relpath(one, root) for one in theirs), split
