@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ class Specimen:
     precision: str = "fp32"
     batch: str = ""
     target: str = NEW
+    put: tuple[tuple[str, float], ...] = ()
+    """Arguments that nothing is lowered of, because no value outside their range is read from a spec."""
     library: bool = False
     """The library's own trainer takes the step, without what runtime/ does about it."""
 
@@ -45,9 +48,9 @@ class Specimen:
 
 def one(
     name: str, says: str, hardware: str, data: str, *lines: str, precision: str = "fp32", batch: str = "",
-    target: str = NEW, library: bool = False,
+    target: str = NEW, library: bool = False, put: tuple[tuple[str, float], ...] = (),
 ) -> Specimen:  # fmt: skip
-    return Specimen(name, says, hardware, data, lines, precision, batch, target, library)
+    return Specimen(name, says, hardware, data, lines, precision, batch, target, put, library)
 
 
 GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
@@ -56,6 +59,8 @@ SPECIMENS = (
         "data(holdout=16)", "eval(every=1)", batch=", packing.eval=true"),
     one("packed-wrapped", "packed training rows attend to each other", GPU, "text", "model(attn=sdpa)",
         batch=", packing(isolate=mask, strategy=wrapped)"),
+    one("packed-wrapped-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
+        batch=", packing(isolate=flash, strategy=wrapped)", precision="bf16"),
     one("cast-policy", "base weights are bfloat16, and float32 is stated", GPU, "prompt",
         GRPO.format(rewards="format"), "extra trl {", "  use_transformers_continuous_batching = true", "}",
         precision="bf16"),
@@ -71,9 +76,9 @@ SPECIMENS = (
     one("loss-of-nothing", "the loss is 0", CPU, "preference",
         "method dpo(loss=[sigmoid(weight=0), sft(weight=0)])"),
     one("evaluation-in-parts-of-0", "modulo by zero", CPU, "text", "data(holdout=25%)", "eval(every=1)",
-        "extra trl {", "  eval_accumulation_steps = 0", "}"),
-    one("temperature-of-0", "the loss is nan", CPU, "preference", "method dpo(loss=discopop)", "extra trl {",
-        "  discopop_tau = 0.0", "}"),
+        put=(("eval_accumulation_steps", 0),)),
+    one("temperature-of-0", "the loss is nan", CPU, "preference", "method dpo(loss=discopop)",
+        put=(("discopop_tau", 0.0),)),
     one("legal-packed", "", TWO, "text", "model(attn=sdpa)", "strategy ddp", batch=", packing(isolate=mask)"),
     one("legal-flash", "", GPU, "text", "model(attn=flash2)", precision="bf16", batch=", packing"),
     one("legal-bits", "", GPU, "messages", "qlora", TEMPLATE, precision="bf16"),
@@ -83,10 +88,21 @@ SPECIMENS = (
     one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
     one("old-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
         "extra trl {", "  jit_mode_eval = true", "}", target=OLD),
+    one("old-packed-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
+        batch=", packing(isolate=flash)", precision="bf16", target=OLD),
     one("old-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp", "method kto",
         "extra trl {", "  use_liger_loss = true", "}", target=OLD),
+    one("old-legal-text", "", GPU, "text", target=OLD),
     one("old-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=OLD),
 )  # fmt: skip
+
+
+def _put(folder: str, arguments: dict[str, float]) -> None:
+    path = os.path.join(folder, "trainer_args.json")
+    with open(path, encoding="utf-8") as handle:
+        plan = json.load(handle)
+    plan["arguments"].update(arguments)
+    put(folder, {"trainer_args.json": json.dumps(plan)})
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +122,7 @@ def answers(place: str) -> dict[str, Any]:
         for specimen in SPECIMENS:
             if specimen.target == target:
                 job = step(specimen.name, specimen.text, place, 1)[1]
+                _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)
         found.update({answer["id"]: answer for answer in looker.collect()})
         looker.close()
