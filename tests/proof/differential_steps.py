@@ -85,7 +85,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
     zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
-    processes = spec.hardware.world if own else 2 if sharded or number % 5 == 0 or (zero and number % 2) else 1
+    several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
+    processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
     return spec.target.name, {
         "id": name, "folder": folder, "target": spec.target.name, "at": at, "on_cpu": True,
@@ -94,7 +95,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
-        "checked": not keep and at == "train", "zero": zero, "isolate": bool(spec.get("batch.packing.isolate")),
+        "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
         "bits": has(spec.target.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 

@@ -122,7 +122,8 @@ class Watch:
         if not self.losses:
             return ["no step was taken"]
         bad = [one for one in self.losses if not math.isfinite(one)]
-        if bad:
+        scaled = self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
+        if bad and not scaled:  # fp16's gradients need the scaler that only a GPU has
             return [f"the loss is {bad[0]}"]
         if self.method not in ("grpo", "rloo") and not any(self.losses):
             return ["the loss is 0"]
@@ -140,8 +141,10 @@ class Watch:
             kind = str(one.dtype).removeprefix("torch.")
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
+            allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
+                allowed |= {base} if ".score." in name else set()  # runtime/lora.py, keep_scores
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
                 # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)

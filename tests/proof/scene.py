@@ -66,12 +66,14 @@ class Scene:
     def _group(self, values: dict[str, Any]) -> None:
         """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
-        from runtime.state import _cpu_group
+        from runtime.state import _cpu_group, _keep_numbers_of_modules
 
         class Bundle:
             run = self.plan["run"]
 
         _cpu_group(Bundle, values)
+        if self.job.get("checked") and self.plan["run"]["zero_stage"] == 3 and "num_generations" in values:
+            _keep_numbers_of_modules()
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
 
     @property

@@ -92,6 +92,8 @@ SPECIMENS = (
         batch=", packing(isolate=flash)", precision="bf16", target=OLD),
     one("old-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp", "method kto",
         "extra trl {", "  use_liger_loss = true", "}", target=OLD),
+    one("old-legal-reference", "", "2 x a100-80gb", "prompt", "strategy zero2", GRPO.format(rewards="format"),
+        "optimizer adamw", precision="bf16", target=OLD),
     one("old-legal-text", "", GPU, "text", target=OLD),
     one("old-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=OLD),
 )  # fmt: skip
