@@ -190,11 +190,13 @@ def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
     columns to the rows that it evaluates on, which may be several sets.
     """
     module = module_of(kind)
-    stand_ins = {
+    stand_ins: dict[str, Any] = {
         "concatenate_datasets": joined_sets,
         "create_model_from_path": lambda *_, **__: load(),
         "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
     }
+    if hasattr(module, "prepare_deepspeed"):
+        stand_ins["prepare_deepspeed"] = _untrained(module.prepare_deepspeed)
     kept = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
     for name in kept:
         setattr(module, name, stand_ins[name])
@@ -203,3 +205,29 @@ def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
     finally:
         for name, value in kept.items():
             setattr(module, name, value)
+
+
+def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """trl's ``prepare_deepspeed`` of a reference model, without what trains: no optimizer, no schedule, no offload.
+
+    trl 1.16 leaves them out by itself. trl 0.18 hands the whole file on: under bf16 DeepSpeed 0.16.8 then makes an
+    optimizer over no weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of Tensors"), or one
+    that holds float32 copies of every weight of the reference.
+    """
+
+    def prepared(model: Any, accelerator: Any) -> Any:
+        plugin = accelerator.state.deepspeed_plugin
+        whole = plugin.deepspeed_config
+        plugin.deepspeed_config = {
+            name: value for name, value in whole.items() if name not in ("optimizer", "scheduler")
+        }
+        zero = whole["zero_optimization"]
+        plugin.deepspeed_config["zero_optimization"] = {
+            name: zero[name] for name in zero if name != "offload_optimizer"
+        }
+        try:
+            return prepare(model, accelerator)
+        finally:
+            plugin.deepspeed_config = whole
+
+    return prepared
