@@ -65,7 +65,8 @@ def made_map(out: str) -> str:
         environ = {**os.environ, "COVERAGE_FILE": path + ".part"}
         covered = [f"--cov={one}" for one in ("compiler", "grammar", "runtime")]
         words = fast("-n", "2", "--dist", "worksteal", "--cov-context=test", "--cov-report=", *covered)
-        subprocess.run(words, cwd=REPOSITORY, env=environ, check=True)
+        if subprocess.run(words, cwd=REPOSITORY, env=environ, check=False).returncode:
+            sys.exit("the fast tier fails as it is: mend that first")
         os.replace(path + ".part", path)
     return path
 

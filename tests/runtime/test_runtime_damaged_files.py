@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from test_runtime_bundle import archive, checkpoint, made, recorded
 
-from xpc.runtime import checkpoints, output, whole
+from xpc.runtime import checkpoints, output, sources, whole
 from xpc.runtime.errors import RunError
 
 CONTENTS = {
@@ -92,3 +92,14 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     # Only the line that says "finishing" is damaged: the folder is still this run's own.
     (out / output.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
     assert output.begin(bundle)[0] is None
+
+
+def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundle = made(tmp_path)
+    row = {**bundle.data["sources"][0], "path": "data.jsonl", "sha256": "0" * 64}
+    told = sources.unreadable(bundle, row, None, FileNotFoundError(2, "No such file or directory"))
+    assert told.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
+    (tmp_path / "data.jsonl").write_text("{}\n")
+    with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
+        sources.files(bundle, row, "train")
