@@ -74,7 +74,13 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _check_digest(path: str, expected: str | None) -> None:
-    if expected is not None and integrity.digest(path).removeprefix("sha256:") != expected.removeprefix("sha256:"):
+    if expected is None:
+        return
+    try:
+        found = integrity.digest(path)
+    except OSError as error:  # it went away since it was looked for
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise integrity.changed(path)
 
 
@@ -104,8 +110,11 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
     lines = str(cause).strip().splitlines()
     why = lines[0] if lines else type(cause).__name__
     if source["id"] is None:
-        for path in files(bundle, source, part)[1]:
-            why = _first_wrong(path) or why
+        try:
+            for path in files(bundle, source, part)[1]:
+                why = _first_wrong(path) or why
+        except (OSError, RunError) as gone:  # lost, or changed, while it was read
+            why = str(gone)
     return f"cannot read {name(source)} ({part}): {why}"
 
 
