@@ -57,7 +57,7 @@ class Workspace:
 
     `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
     to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
-    same where a bundle `copies` it or states its digest.
+    same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
     """
 
     root: str
@@ -65,6 +65,7 @@ class Workspace:
     reads: dict[str, str] = field(factory=dict)
     remembers: bool = False
     copies: bool = True
+    hashes: bool = False
 
     def memory(self) -> Memory | None:
         """What earlier readings of data files found, where it may be used."""
@@ -191,7 +192,7 @@ class Workspace:
     def digest(self, written: str) -> str | None:
         """The SHA-256 of a file of any size, in hex; None where it cannot be read, and where no bundle states it: a
         check need not wait for it."""
-        if not self.copies:
+        if not self.hashes:
             return None
         name, path = self.locate(written)
         try:

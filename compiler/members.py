@@ -60,7 +60,13 @@ def members(
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
         view = Shared(
-            workspace.root, workspace.seen, dict(workspace.reads), workspace.remembers, workspace.copies, answers
+            workspace.root,
+            workspace.seen,
+            dict(workspace.reads),
+            workspace.remembers,
+            workspace.copies,
+            workspace.hashes,
+            answers,
         )
         spec, found = resolve(_one(loaded, grid, picks, name), view)
         if spec is not None:

@@ -91,6 +91,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
     """All of the way: the files of the bundle by name, or None when an error stands."""
+    workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked
