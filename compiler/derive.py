@@ -16,6 +16,8 @@ from xpc.grammar.record import mutable
 
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
+UNCUT = ("wrapped", "bfd_split")
+"""Ways of packing that divide a row which is longer than a sequence, and lose no token."""
 
 
 @mutable
@@ -28,6 +30,8 @@ class Derivation:
     target: Target
     stem: str
     notes: list[Diagnostic]
+    assumed: bool = False
+    """Whether the length of a sequence was not written."""
 
     def run(self) -> None:
         """Every value that the spec leaves open."""
@@ -40,6 +44,7 @@ class Derivation:
         self._optimizer()
         self._attention()
         self._packing()
+        self._length()
         self._batch()
         self._rest()
 
@@ -66,13 +71,12 @@ class Derivation:
 
     def _sequence(self) -> None:
         """The default length, cut to the model's context where that is shorter."""
-        facts, usual = self.model.facts, BY_PATH["batch.seq"].default
-        if (
-            "batch.seq" not in self.values
-            and facts is not None
-            and isinstance(usual, int)
-            and 0 < facts.context < usual
-        ):
+        row = BY_PATH["batch.seq"]
+        facts, usual = self.model.facts, row.default
+        if "batch.seq" in self.values:
+            return
+        self.assumed = not row.methods or (self._get("method") or "sft") in row.methods
+        if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
             self._set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _checkpointing(self) -> None:
@@ -155,6 +159,21 @@ class Derivation:
         if self._get("batch.packing") is True and "batch.packing.strategy" not in self.values:
             name = next(iter(self.target.packing))
             self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
+
+    def _length(self) -> None:
+        """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
+        packed = self._get("batch.packing") is True
+        uncut = self.target.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
+        if not self.assumed or (uncut and not packed):
+            return
+        seq, method = self._get("batch.seq"), self._get("method")
+        if packed and self._get("batch.packing.strategy") in UNCUT:
+            longer = "longer rows are divided"
+        elif method == "reward":
+            longer = "longer rows are left out, and the run counts them"
+        else:
+            longer = "longer rows are cut" + ("" if method == "orpo" else ", and the run counts them")
+        self._note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
     def _batch(self) -> None:
         world = max(1, self.hardware.world // (self._whole("strategy.context_parallel") or 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from attrs import field, frozen
@@ -41,11 +42,20 @@ def spec(
         f"hardware {hardware}",
         f"strategy {strategy}",
         f"precision {precision}",
-        f"batch {batch}",
+        f"batch {_with_length(batch, more)}",
         save,
         *more,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _with_length(batch: str, more: tuple[str, ...]) -> str:
+    """The batch with the default length, where the method has one, rows are cut at it, and no line says another."""
+    uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
+    if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b", one) for one in (batch, *more)):
+        return batch
+    head, mark, comment = batch.partition("#")
+    return f"{head.rstrip()} seq=1024" + (f"  {mark}{comment}" if mark else "")
 
 
 def on_cpu(*more: str, strategy: str = "zero2", precision: str = "fp32", batch: str = "gbs=8 micro=4") -> str:

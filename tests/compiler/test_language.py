@@ -46,7 +46,9 @@ def values(text, root=None):
 def test_seed_recipe_is_clean():
     found = checked(SEED)
     assert found.spec is not None, shown(found)
-    assert set(codes(found)) <= {"XP801"}, shown(found)  # a V100 needs torch's other wheels; nothing else to say
+    # A V100 needs torch's other wheels, and the page leaves the length to its default; nothing else to say.
+    assert set(codes(found)) <= {"XP190", "XP801"}, shown(found)
+    assert ["seq=1024" in one.message for one in of(found, "XP190")] == [True]
     assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [528, 11, 6]
     assert found.spec.hardware.world == 8
     assert found.spec.values["batch.accum"].origin.why == "528 / (11 x 8)"
@@ -622,10 +624,34 @@ def test_every_setting_with_a_default_is_in_the_spec():
     assert not missing
 
 
+@pytest.mark.parametrize(
+    ("method", "batch", "words"),
+    [
+        ("sft", "", "longer rows are cut, and the run counts them"),
+        ("sft", " packing", "longer rows are cut, and the run counts them"),
+        ("sft", " packing(strategy=bfd_split)", "longer rows are divided"),
+        ("sft", " padding_free", None),
+        ("reward", "", "longer rows are left out, and the run counts them"),
+        ("orpo", "", "longer rows are cut"),
+        ("grpo(rewards=[accuracy])", "", None),
+    ],
+)
+def test_a_length_that_is_not_written_is_told(method, batch, words):
+    """What becomes of longer rows is said; nothing where the target cuts none, or the method has no length."""
+    text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
+    notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]
+    assert [one.message for one in notes] == (
+        [f"no longest sequence is written: seq=1024; {words}"] if words else []
+    ), shown(checked(text))
+    stated = checked(text.replace("gbs=128", "seq=1024 gbs=128"))
+    assert not [one for one in of(stated, "XP190") if "longest sequence" in one.message]
+
+
 def test_the_default_length_is_cut_to_a_short_context(tmp_path):
     folder = put(tmp_path, {"models/tiny/config.json": json.dumps(CONFIG)})
-    found = checked(spec(train='"models/tiny" on infinity-instruct for 3 epochs'), folder)
+    found = checked(spec(train='"models/tiny" on infinity-instruct for 3 epochs').replace(" seq=1024", ""), folder)
     assert found.spec is not None
+    assert only(found, "XP190").help == f"`seq={CONFIG['max_position_embeddings']}` states it"
     assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024
     assert found.spec.values["batch.seq"].origin.describe() == "default: the model's context"
     assert "XP319" not in codes(found)

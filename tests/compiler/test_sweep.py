@@ -27,7 +27,7 @@ from xpc.grammar.source import Source
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 TWO = "sweep {\n  lr = [1e-6, 2e-6]\n  zip {\n    gbs = [128, 256]\n    micro = [16, 8]\n  }\n}\n"
-UNBATCHED = spec().replace("batch gbs=128 micro=16\n", "")
+UNBATCHED = spec().replace("batch gbs=128 micro=16 seq=1024\n", "batch seq=1024\n")
 
 
 def swept(*lines, before=""):

@@ -181,4 +181,4 @@ def test_a_source_without_rows():
 def test_notes_of_one_place_draw_it_once():
     text = render(checked(LINE + "\n").problems, "full")
     assert text.count("^^^^^^^^^^") == 1
-    assert text.count("note XP190") == 7
+    assert text.count("note XP190") == 8

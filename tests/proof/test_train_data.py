@@ -1,0 +1,93 @@
+"""The rows in real runs: what is cut is told and kept, and a run with nothing to learn or hear ends with one line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import NEW, OLD, put
+from method_runs import Warm
+from tiny_runs import lines, spec
+
+pytestmark = pytest.mark.slow
+
+TARGETS = (NEW, OLD)
+TEXTS_ONLY = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}: "
+    "{% if message['content'] is string %}{{ message['content'] }}{% endif %}<|im_end|>{% endfor %}"
+)
+"""A template that writes nothing of contents that are lists of parts."""
+NO_SYSTEM = (
+    "{% for message in messages %}{% if message['role'] != 'system' %}<|im_start|>{{ message['role'] }}: "
+    "{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
+)
+"""A template that writes nothing of system turns."""
+
+
+def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
+    """A row of `messages`; with `parts` its contents are lists of parts."""
+    said = {"user": question, "assistant": answer}
+    return {
+        "messages": [
+            {"role": role, "content": [{"type": "text", "text": text}] if parts else text}
+            for role, text in said.items()
+        ]
+    }
+
+
+def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int, str]:
+    """The status of `launch.sh`, and all that it says."""
+    run = warm.launch(warm.compiled(text, name), cwd, *words)
+    return run.done.returncode, run.done.stdout + run.done.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_that_are_cut_are_told_and_kept(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = spec(length="1 step", target=target, sizes="gbs=8 micro=4 seq=16")
+    run = warm.train(text, f"cut-{target}", target, str(tmp_path))
+    found = run.summary["data"]
+    assert (found["rows"], found["tokens"]) == (64, 64 * 28)  # every row has 28 tokens
+    assert (found["cut_rows"], found["cut_tokens"]) == (64, 64 * 12)
+    assert "64 of 64 rows have more than seq = 16 tokens (the longest 28): 768 of 1,792 tokens are cut off" in run.said
+
+
+@pytest.mark.parametrize(("target", "method"), [(NEW, "method sft(assistant_only=true)"), (OLD, "method sft")])
+def test_a_run_with_no_answer_within_seq_ends_with_one_line(
+    warm: Warm, tmp_path: Path, target: str, method: str
+) -> None:
+    long = "What-colour-is-it?" * 12  # one word: XP603 counts words
+    put(warm.place, {
+        "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
+        "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
+    })  # fmt: skip
+    data = '"long.jsonl"' if target == NEW else '"long-pairs.jsonl"'  # trl-0.18 learns completions alone, by itself
+    text = spec(method, data=data, length="1 step", target=target, sizes="gbs=8 micro=4 seq=16")
+    status, said = ended(warm, text, f"long-{target}", str(tmp_path))
+    assert status != 0
+    assert said.count("nothing is left to train on: none of 8 rows has anything to learn within seq = 16 tokens") == 1
+    assert "Traceback" not in said
+    assert not os.path.exists(tmp_path / "out" / "model.safetensors")
+
+
+def test_parts_that_the_template_leaves_out_end_the_run(warm: Warm, tmp_path: Path) -> None:
+    rows = [turns("What colour is it?", "It is red.", parts=True) for _ in range(8)]
+    put(warm.place, {"parts.jsonl": lines(rows), "texts-only.jinja": TEXTS_ONLY})
+    text = spec('model(chat_template=file("texts-only.jinja"))', data='"parts.jsonl"', length="1 step")
+    status, said = ended(warm, text, "parts", str(tmp_path))
+    assert status != 0
+    assert "parts.jsonl, row 0: the chat template leaves out what the turn of 'user' says (a list of parts" in said
+    assert "Traceback" not in said
+
+
+def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
+    rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
+    # Behind the rows that the preflight reads.
+    rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
+    put(warm.place, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
+    text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")
+    status, said = ended(warm, text, "odd", str(tmp_path))
+    assert status != 0
+    assert "odd.jsonl, row 6: the chat template leaves out what the turn of 'system' says" in said
+    assert "Traceback" not in said
