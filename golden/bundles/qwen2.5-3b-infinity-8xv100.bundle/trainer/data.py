@@ -19,19 +19,15 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     import datasets
 
     datasets.disable_progress_bars()
-    data, chat = bundle.data, tokenizer is None or bool(tokenizer.chat_template)
-    parts = [_part(bundle, source, chat) for source in data["sources"]]
-    for part, source in zip(parts, data["sources"], strict=True):
-        why = heard.unheard(part, tokenizer, sources.name(source))
-        if why is not None:
-            raise RunError(why)
+    data = bundle.data
+    parts = [_heard(bundle, source, tokenizer) for source in data["sources"]]
     unique = bool(data.get("unique"))
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], unique)
     if evaluation is None and data.get("eval_split"):
-        held = [_part(bundle, source, chat, data["eval_split"]) for source in data["sources"]]
+        held = [_heard(bundle, source, tokenizer, data["eval_split"]) for source in data["sources"]]
         evaluation = _joined(held)
     if evaluation is None and data.get("evaluation"):
-        evaluation = _own(bundle, data["evaluation"], chat)
+        evaluation = _own(bundle, data["evaluation"], tokenizer)
     if len(train) == 0:
         raise RunError("the data has no rows to train on")
     train = _fitting(bundle, train, tokenizer, "train on")
@@ -70,11 +66,11 @@ def joined_sets(parts: list[Any], axis: int = 0) -> Any:
     return Sets({name: datasets.concatenate_datasets([part[name] for part in parts], axis=axis) for name in parts[0]})
 
 
-def _own(bundle: Bundle, stated: Mapping[str, Any], chat: bool) -> Any:
+def _own(bundle: Bundle, stated: Mapping[str, Any], tokenizer: Any) -> Any:
     """The rows that are evaluated on beside the training data: a share is taken as of a part of the mixture."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
-        parts = [_part(bundle, source, chat) for source in one["sources"]]
+        parts = [_heard(bundle, source, tokenizer) for source in one["sources"]]
         plans = zip(parts, one["sources"], strict=True)
         taken = [_take(part, plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans]
         made[one["name"]] = _joined(taken)
@@ -125,6 +121,15 @@ def _both(pairs: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         out["completion"] += [chosen, rejected]
         out["label"] += [True, False]
     return out
+
+
+def _heard(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any, split: str | None = None) -> Any:
+    """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
+    part = _part(bundle, source, tokenizer is None or bool(tokenizer.chat_template), split)
+    why = heard.unheard(part, tokenizer, sources.name(source))
+    if why is not None:
+        raise RunError(why if split is None else f"{why} (split {split})")
+    return part
 
 
 def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | None = None) -> Any:
