@@ -24,6 +24,9 @@ from xpc.compiler.registry import Gpu
 from xpc.compiler.targets import Target
 
 TIDY = 0.7
+ROOM = 0.8
+"""Share of a GPU's memory that somebody with experience lets the states of a model take."""
+SHARDING = ("zero3", "fsdp", "fsdp1", "full_shard")
 HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "model.config",
                   "precision", "strategy", "save", "batch.mean", *schema.ADAPTERS, "freeze", "freeze.except_last",
                   "lora.block_size", "lora.parameters", "lora.lr_ratio", "lora.embedding_lr"})  # fmt: skip
@@ -63,6 +66,7 @@ class Draft:
     method: str = "sft"
     gpu: Gpu | None = None
     world: int = 1
+    states: float = 0.0
     local: bool = False
     shape: str = ""
     generations: str = ""
@@ -127,6 +131,11 @@ class Draft:
     def _subject(self) -> None:
         draw = self.draw
         model = pick(draw, drawn.MODELS) if self.chance(0.8) else draw.choice(registry.model_names())
+        for _ in range(20):
+            self.states = self._states(model)
+            if not self.tidy or self.gpu is None or self.states / self.world < ROOM * self.gpu.memory_gib:
+                break
+            model = pick(draw, drawn.MODELS)
         facts = registry.find_model(model)
         shapes = drawn.SHAPES[self.method]
         hub = [name for name in registry.dataset_names() if _shape(name) in shapes]
@@ -153,6 +162,12 @@ class Draft:
         length = pick(draw, drawn.LENGTHS)
         self.header = f"train {model} on {data}" + (f" for {length}" if length else "")
 
+    def _states(self, model: str) -> float:
+        """GiB of weights, gradients and optimizer states of a model that nothing shards."""
+        facts = registry.find_model(model)
+        each = 16 if not {"lora", "qlora", "oft"} & set(self.heads) else 5
+        return 0.0 if facts is None else facts.params * each / 2**30
+
     def _numerics(self) -> None:
         modern = self.gpu is not None and self.gpu.capability >= (8, 0)
         strategies = dict(drawn.STRATEGIES)
@@ -173,6 +188,8 @@ class Draft:
                     for name, weight in strategies.items()
                     if name not in ("fsdp", "full_shard", "shard_grad_op")
                 }
+        if self.tidy and self.gpu is not None and self.states > ROOM * self.gpu.memory_gib:
+            strategies = {name: weight for name, weight in strategies.items() if name in SHARDING} or strategies
         self.heads["strategy"] = pick(self.draw, strategies)
         weights = {"bf16": 10, "fp16": 1, "fp32": 2} if modern else {"bf16": 1, "fp16": 5, "fp32": 5}
         if self.gpu is None:

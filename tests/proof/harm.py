@@ -141,6 +141,7 @@ class Watch:
             kind = str(one.dtype).removeprefix("torch.")
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
+            allowed |= {"float32"} if self.scene.sharded and half else set()  # accelerate widens them (docs/casts.md)
             allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
