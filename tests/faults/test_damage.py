@@ -230,7 +230,7 @@ def test_weights_that_overflow_stop_the_run(
     here = runs(NEW)
     rate = f"{10 ** chance.uniform(9, 18.9):.3e}".replace("+", "")
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
-    bundle = here.compiled(source.replace("lr=1e-3", f"lr={rate}"), "diverges")
+    bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")
     steps = []
     for _ in range(2):  # once more from the checkpoint: it is as good as it was
         going = refused(here, bundle, str(tmp_path))
