@@ -118,7 +118,7 @@ def drawn(
             for found in waiting.pop(0).get():
                 yield found
                 number += 1
-                accepted += found.accepted
+                accepted += bool(found.accepted and found.folder)  # of a stack that is here
                 if accepted >= wanted:
                     return
             waiting += [pool.apply_async(draw, (start,)) for start in [next(starts, -1)] if start >= 0]
