@@ -154,11 +154,14 @@ class Derivation:
             self._set("model.attn", "sdpa", "", DEFAULT)
 
     def _packing(self) -> None:
-        if self._get("batch.packing") is True and "batch.packing.isolate" not in self.values:
-            self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
-        if self._get("batch.packing") is True and "batch.packing.strategy" not in self.values:
+        if self._get("batch.packing") is not True:
+            return
+        if "batch.packing.strategy" not in self.values:
             name = next(iter(self.target.packing))
             self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
+        # A stream that is cut forgets where documents end, and no kernel can keep them apart (XP312, XP370).
+        if "batch.packing.isolate" not in self.values and self._get("batch.packing.strategy") != "wrapped":
+            self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
         """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""

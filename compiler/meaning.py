@@ -258,6 +258,9 @@ def choice(row: schema.Setting, text: str) -> str | None:
     """The choice of a setting that another spelling of it means, or None where nothing is near."""
     text = text[:80]
     said, own = letters(text), words(text)
+    same = next((name for name, phrase in _choices(row) if letters(phrase) == said), None)
+    if same is not None:
+        return same  # `llama-3.1` is `llama3.1`, and not the `llama3` that it begins with
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in said}
     if len(inside) == 1:
         return inside.pop()  # `ds_config_zero3.json`
