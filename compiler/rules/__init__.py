@@ -115,6 +115,7 @@ GROUPS: tuple[Group, ...] = (
     Group("extra_data", _extra("trl")),
     Group("extra_accelerate", _extra("accelerate")),
     Group("extra_deepspeed", _extra("deepspeed")),
+    Group("extra_gradients", _extra("deepspeed")),
 )
 
 

@@ -29,12 +29,13 @@ ONLY_STAGE1_AND_2 = (
 )
 
 
-def _names(spec: Spec, *heads: str) -> list[str]:
+def named(spec: Spec, *heads: str) -> list[str]:
     """What `extra deepspeed` names under one of some beginnings."""
     return [name for name in spec.extra.get("deepspeed", {}) if name.startswith(heads)]
 
 
-def _on(spec: Spec, name: str) -> bool:
+def is_on(spec: Spec, name: str) -> bool:
+    """Whether `extra deepspeed` says true."""
     return spec.extra_value("deepspeed", name) is True
 
 
@@ -61,7 +62,7 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
     and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
     """
     stage = spec.zero_stage
-    wrong = _names(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
+    wrong = named(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
     for name in wrong:
         owner = "ZeRO-1 and 2" if stage == 3 else "ZeRO-3"
         yield Finding(
@@ -152,137 +153,6 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
             )
 
 
-@rule("XP445", "half-precision-master-weights")
-def half_precision_masters(spec: Spec) -> Iterator[Finding]:
-    """Master weights in half precision need DeepSpeed's CPU Adam, so the optimizer must be offloaded.
-
-    bf16 masters may stay on the GPU where the optimizer's states are bf16, too; those states in turn need bf16 masters.
-    DeepSpeed 0.16 has fp16 masters for ZeRO-2 alone. Today: AssertionError inside `train()`. Source: deepspeed 0.19.8
-    `runtime/config.py`, `runtime/base_optimizer.py`; 0.16.8 `runtime/config.py`; executed.
-    """
-    if not spec.zero_stage:
-        return
-    offloaded = spec.text("strategy.offload") != "none"
-    states, related = "bf16.bf16_optimizer_states", (spec.label("strategy", "the strategy"),)
-    for name in ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads"):
-        kind, old = name.partition(".")[0], not spec.target.keys("deepspeed_removed")
-        if not _on(spec, name) or (old and spec.text("precision") != kind):
-            continue  # DeepSpeed 0.16 reads a block only where it is switched on
-        if not offloaded and not (kind == "bf16" and _on(spec, states)):
-            also = f", or `{states} = true` beside it" if kind == "bf16" else ""
-            yield Finding(
-                spec.extra_place("deepspeed", name, "needs DeepSpeed's CPU Adam"),
-                f"{kind} master weights without an offloaded optimizer",
-                f"write `offload = optimizer` in `strategy`{also}",
-                related,
-            )
-        elif kind == "fp16" and old and spec.zero_stage != 2:
-            yield Finding(
-                spec.extra_place("deepspeed", name, "for ZeRO-2"),
-                f"{spec.target.name} has fp16 master weights for zero2 only",
-                "write `strategy zero2`",
-                related,
-            )
-    if _on(spec, states) and not _on(spec, "bf16.bf16_master_weights_and_grads"):
-        yield Finding(
-            spec.extra_place("deepspeed", states, "needs bf16 master weights"),
-            "bf16 optimizer states over fp32 master weights",
-            "write `bf16.bf16_master_weights_and_grads = true` beside it",
-        )
-
-
-@rule("XP446", "gradients-summed")
-def gradients_summed(spec: Spec) -> Iterator[Finding]:
-    """`gradient_allreduce_op = "sum"` leaves out the division by the processes, and ZeRO-3 cannot do it at all.
-
-    transformers scales the loss for a mean, so that summed gradients are as many times too large as there are processes
-    (a warning); under ZeRO-3 DeepSpeed raises ValueError when it reads its configuration. Source: deepspeed 0.19.8
-    `runtime/config.py`, `zero/stage_1_and_2.py`; executed.
-    """
-    operation = spec.extra_value("deepspeed", "gradient_allreduce_op")
-    if not (isinstance(operation, str) and operation.lower() == "sum" and spec.zero_stage):
-        return
-    place = spec.extra_place("deepspeed", "gradient_allreduce_op", f"{spec.hardware.world} processes")
-    if spec.zero_stage == 3:
-        yield Finding(
-            place,
-            "zero3 cannot sum gradients",
-            'write `gradient_allreduce_op = "mean"`, or `strategy zero2`',
-            (spec.label("strategy", "the strategy"),),
-            'gradient_allreduce_op = "mean"',
-        )
-    elif spec.hardware.world > 1:
-        yield Finding(
-            place,
-            f"gradients are {spec.hardware.world} times those of the mean",
-            'write `gradient_allreduce_op = "mean"`',
-            replace='gradient_allreduce_op = "mean"',
-            severity="warning",
-        )
-
-
-@rule("XP447", "scaled-before-reduce-scatter")
-def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 and 3 reduce-scatter gradients as they are: no division before, and none by another factor.
-
-    Today: AssertionError inside `train()`, after the model is loaded. Source: deepspeed 0.19.8 and 0.16.8
-    `zero/stage_1_and_2.py`, `zero/stage3.py`; executed.
-    """
-    summed = str(spec.extra_value("deepspeed", "gradient_allreduce_op")).lower() == "sum"
-    if spec.zero_stage < 2 or spec.get("strategy.reduce_scatter") is False or (summed and spec.zero_stage == 2):
-        return
-    factor = spec.extra_value("deepspeed", "gradient_predivide_factor")
-    for name, wrong, neutral in (
-        ("prescale_gradients", _on(spec, "prescale_gradients"), "false"),
-        ("gradient_predivide_factor", factor is not None and factor != 1, "1.0"),
-    ):
-        if wrong:
-            yield Finding(
-                spec.extra_place("deepspeed", name),
-                f"zero{spec.zero_stage} scatters gradients without scaling them first",
-                f"write `{name} = {neutral}`, or `reduce_scatter = false` in `strategy`",
-                (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
-                f"{name} = {neutral}",
-            )
-
-
-@rule("XP448", "gradient-norm-off")
-def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
-    """Without the gradient's norm nothing can be clipped, and only ZeRO-1 and 2 on the GPU can do without it.
-
-    Today: ValueError inside `train()`, or ValidationError under ZeRO-3. Source: deepspeed 0.19.8
-    `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`, `runtime/engine.py`; executed.
-    """
-    name = f"{ZERO}.compute_grad_norm"
-    if not spec.zero_stage or spec.extra_value("deepspeed", name) is not False:
-        return
-    place, clip = spec.extra_place("deepspeed", name), spec.real("optimizer.clip")
-    sums = str(spec.extra_value("deepspeed", "data_types.grad_accum_dtype")).lower()
-    if spec.zero_stage == 3:
-        why, help, label = "zero3 always computes it", "write `strategy zero2`", spec.label("strategy", "the strategy")
-    elif clip > 0:
-        why, help, label = (
-            f"clipping at {clip:g} needs it",
-            "write `clip = 0`",
-            spec.label("optimizer.clip", "the clipping"),
-        )
-    elif spec.text("strategy.offload") != "none":
-        why, help = "an offloaded optimizer needs it", "leave `offload` out"
-        label = spec.label("strategy.offload", "the offload")
-    elif spec.zero_stage == 1 and spec.text("precision") == "bf16" and sums == "fp32":
-        why, help = "zero1 needs it where bf16 gradients are summed in fp32", "leave `data_types.grad_accum_dtype` out"
-        label = spec.extra_place("deepspeed", "data_types.grad_accum_dtype")
-    else:
-        return
-    yield Finding(
-        place,
-        f"the gradient's norm cannot be left out: {why}",
-        f"write `{name} = true`, or {help}",
-        (label,),
-        f"{name} = true",
-    )
-
-
 @rule("XP449", "old-zero1")
 def old_zero1(spec: Spec) -> Iterator[Finding]:
     """DeepSpeed still knows the name of its first ZeRO-1, and raises where it is asked for.
@@ -291,7 +161,7 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
     `runtime/engine.py` `_configure_zero_optimizer`; executed.
     """
     name = f"{ZERO}.legacy_stage1"
-    if spec.zero_stage and _on(spec, name):
+    if spec.zero_stage and is_on(spec, name):
         yield Finding(
             spec.extra_place("deepspeed", name),
             "DeepSpeed has no second ZeRO-1 any more",
@@ -311,7 +181,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
     for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
         if not spec.zero_stage or offload in wanted or (block == OFFLOAD_PARAM and spec.zero_stage < 3):
             continue
-        for name in _names(spec, block + "."):
+        for name in named(spec, block + "."):
             if not name.endswith(".device"):
                 yield Finding(
                     spec.extra_place("deepspeed", name, "nothing is offloaded"),
@@ -321,24 +191,6 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
                 )
 
 
-@rule("XP493", "key-of-another-precision", "warning")
-def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed reads its `bf16` block in bf16 and its `fp16` block in fp16; the other lies unread.
-
-    Loss scaling is the usual case: bf16 has none. Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8
-    `runtime/config.py`.
-    """
-    precision = spec.text("precision")
-    for kind in ("bf16", "fp16"):
-        for name in _names(spec, kind + ".") if spec.zero_stage and precision != kind else ():
-            yield Finding(
-                spec.extra_place("deepspeed", name, f"read in {kind}"),
-                f"`{name}` does nothing in {precision}",
-                f"leave `{name}` out",
-                (spec.label("precision", "the precision"),),
-            )
-
-
 @rule("XP494", "gpu-storage-on-the-cpu")
 def gpu_storage(spec: Spec) -> Iterator[Finding]:
     """`aio.use_gds` reads a disk straight into a GPU's memory, which a run on the CPU has not.
@@ -346,7 +198,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
     Today: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
     Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; executed.
     """
-    if spec.zero_stage and spec.on_cpu and _on(spec, "aio.use_gds"):
+    if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
             spec.extra_place("deepspeed", "aio.use_gds", "a disk and a GPU"),
             "there is no GPU to read a disk into",
@@ -406,11 +258,6 @@ RULES = (
     weights_not_gathered,
     partial_offload,
     offload_to_nvme,
-    half_precision_masters,
-    gradients_summed,
-    scaled_before_reduction,
-    gradient_norm_off,
     old_zero1,
     offload_key,
-    key_of_another_precision,
 )
