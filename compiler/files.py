@@ -172,9 +172,13 @@ class Workspace:
     def walk(self, written: str) -> list[str] | str:
         """The files below a folder by their names in it, sorted, without what is hidden; or why they are not read.
 
-        A link to a folder is refused: what is behind it may be anything, or the folder itself.
+        A link to a folder is refused: what is behind it may be anything, or the folder itself. So is a folder that the
+        spec lies in: bundles and whatever else stands there are no rows, and `..` may be somebody's home.
         """
         _, path = self.locate(written)
+        place = os.path.realpath(path)
+        if os.path.commonpath((place, os.path.realpath(self.root))) == place:
+            return f"`{_shown(written)}` holds the spec itself"
         found: list[str] = []
         for where, folders, names in os.walk(path):
             self.saw(where, cache.listing(where))

@@ -357,10 +357,10 @@ def _folder(
     """A folder with its files. The first row of the first file to train on says what all of them are."""
     from xpc.compiler import folders
 
-    path, label = node.value.rstrip("/"), source.label
+    path, label = node.value.rstrip("/") or "/", source.label
     names = workspace.walk(path)
     if isinstance(names, str):
-        return source, [report("XP114", names, label, help="put the files themselves into the folder")]
+        return source, [report("XP114", names, label, help="name a folder that holds files of rows, and no others")]
     names = [
         one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in folders.IGNORED
     ]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_support import ROW
-from compile_support import checked, errors, of, put, shown, xpc
+from case_support import ROW, spec
+from compile_support import checked, errors, of, only, put, shown, xpc
 
 from xpc.compiler import contents as compiling
 from xpc.compiler import folders, remembered
@@ -221,3 +221,11 @@ def test_splits_are_those_of_the_datasets_library(names: list[str], tmp_path: Pa
         theirs = DataFilesList.from_patterns(patterns[split], base_path=root) if split in patterns else []
         found = folders.of_split(tuple(names), split)
         assert list(found) == sorted(os.path.relpath(one, root) for one in theirs), split
+
+
+@pytest.mark.parametrize("named", ["..", ".", "../", "/", "sub/../.."])
+def test_a_folder_that_holds_the_spec_is_refused(named: str, tmp_path: Path) -> None:
+    root = put(tmp_path / "home" / "specs", {"rows.jsonl": ROW, "sub/x": ""})
+    put(tmp_path / "home", {"mine.json": "{}"})
+    found = only(checked(spec(train=f'qwen2.5-3b on "{named}" for 3 epochs'), root), "XP114")
+    assert "holds the spec itself" in found.message

@@ -80,18 +80,20 @@ class Map:
 
     @cache  # noqa: B019  one map lives as long as the program
     def _lines(self, file: str) -> dict[int, list[str]]:
-        return dict(self.data.contexts_by_lineno(os.path.join(REPOSITORY, file)))
+        found = self.data.contexts_by_lineno(os.path.join(REPOSITORY, file))
+        return {line: [one.rpartition("|")[0] for one in contexts if one] for line, contexts in found.items()}
 
-    def lines(self, file: str) -> set[int]:
-        """The lines that are executed at all, those of an import among them."""
-        return set(self._lines(file))
+    @cache  # noqa: B019
+    def _of_file(self, file: str) -> list[str]:
+        return sorted({one for tests in self._lines(file).values() for one in tests})
+
+    def reached(self, file: str, line: int) -> bool:
+        """Whether a test executes a line, or imports it and reaches its file."""
+        return line in self._lines(file) and bool(self._of_file(file))
 
     def tests(self, file: str, line: int) -> list[str]:
         """The tests that reach a line. What runs at import is reached by every test that reaches the file."""
-        found = {one.rpartition("|")[0] for one in self._lines(file).get(line, ()) if one}
-        if not found:
-            found = {one.rpartition("|")[0] for tests in self._lines(file).values() for one in tests if one}
-        return sorted(found)
+        return sorted(set(self._lines(file).get(line, ()))) or self._of_file(file)
 
 
 def files() -> dict[str, list[str]]:
@@ -114,7 +116,7 @@ def drawn(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
             with open(os.path.join(REPOSITORY, name), "rb") as handle:
                 found = mutations(name, handle.read())
             for one in found:
-                if bool(known.tests(name, one.line) and one.line in known.lines(name)) != slow:
+                if known.reached(name, one.line) != slow:
                     lines.setdefault((name, one.line), []).append(one)
         count = places if slow else -(-places // len(GROUPS))
         chosen = chance.sample(sorted(lines), min(count, len(lines)))

@@ -200,8 +200,8 @@ class Words:
     [
         ("text", [{"text": "one two"}, {"text": "one two three four five six"}]),
         ("prompt_completion", [{"prompt": "one", "completion": " two"}, {"prompt": "a b c", "completion": " d e f"}]),
-        ("messages", [{"messages": [{"role": "user", "content": "hi"}]},
-                      {"messages": [{"role": "user", "content": "a b c d e"}]}]),
+        ("messages", [{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a"}]},
+                      {"messages": [{"role": "user", "content": "a b c"}, {"role": "assistant", "content": "d e"}]}]),
     ],
 )  # fmt: skip
 def test_short_rows_are_left_out(

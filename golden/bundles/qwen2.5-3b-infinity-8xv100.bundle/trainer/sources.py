@@ -46,7 +46,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
             there = folders.listed(place, tuple(BUILDERS))
             found = [os.path.join(place, one) for one in _of_split(place, there, split)]
         else:
-            _check_digest(place, source.get("sha256"))
+            _check_digest(place, source.get("sha256"), name(source))
     place = source["path"]
     kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:
@@ -68,18 +68,18 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
     for name in _of_split(source["path"], list(stated), split):
         one = stated[name]
         path = bundle.find(os.path.join(source["path"], name), one["bundled"])
-        _check_digest(path, one["sha256"])
+        _check_digest(path, one["sha256"], f"{source['path']}/{name}")
         found.append(path)
     return found
 
 
-def _check_digest(path: str, expected: str | None) -> None:
+def _check_digest(path: str, expected: str | None, named: str) -> None:
     if expected is None:
         return
     try:
         found = integrity.digest(path)
     except OSError as error:  # it went away since it was looked for
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
+        raise RunError(f"cannot read {named}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise integrity.changed(path)
 
