@@ -21,6 +21,7 @@ import os
 import random
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,8 @@ from fnmatch import fnmatch
 from functools import cache
 from threading import local
 
-import coverage
-from operators import Mutation, mutations
+from coverage.numbits import num_in_numbits, numbits_to_nums
+from operators import Finder, Mutation, works
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
@@ -72,28 +73,33 @@ def made_map(out: str) -> str:
 
 
 class Map:
-    """Which tests reach which line."""
+    """Which tests reach which line, from the file that coverage writes (its documented schema, "line_bits")."""
 
     def __init__(self, path: str) -> None:
-        self.data = coverage.CoverageData(basename=path)
-        self.data.read()
+        self.file = sqlite3.connect(path, check_same_thread=False)
 
     @cache  # noqa: B019  one map lives as long as the program
-    def _lines(self, file: str) -> dict[int, list[str]]:
-        found = self.data.contexts_by_lineno(os.path.join(REPOSITORY, file))
-        return {line: [one.rpartition("|")[0] for one in contexts if one] for line, contexts in found.items()}
+    def _bits(self, file: str) -> list[tuple[str, bytes]]:
+        """Each test that reaches a file, with a bit for each of its lines."""
+        found = self.file.execute(
+            "select context.context, line_bits.numbits from line_bits join context on context.id = line_bits.context_id"
+            " join file on file.id = line_bits.file_id where file.path = ?",
+            (os.path.join(REPOSITORY, file),),
+        )
+        return [(name.rpartition("|")[0], bits) for name, bits in found]
 
     @cache  # noqa: B019
-    def _of_file(self, file: str) -> list[str]:
-        return sorted({one for tests in self._lines(file).values() for one in tests})
+    def _lines(self, file: str) -> frozenset[int]:
+        return frozenset(line for bits in {bits for _, bits in self._bits(file)} for line in numbits_to_nums(bits))
 
     def reached(self, file: str, line: int) -> bool:
         """Whether a test executes a line, or imports it and reaches its file."""
-        return line in self._lines(file) and bool(self._of_file(file))
+        return line in self._lines(file) and any(name for name, _ in self._bits(file))
 
     def tests(self, file: str, line: int) -> list[str]:
         """The tests that reach a line. What runs at import is reached by every test that reaches the file."""
-        return sorted(set(self._lines(file).get(line, ()))) or self._of_file(file)
+        found = {name for name, bits in self._bits(file) if name and num_in_numbits(line, bits)}
+        return sorted(found or {name for name, _ in self._bits(file) if name})
 
 
 def files() -> dict[str, list[str]]:
@@ -112,15 +118,21 @@ def drawn(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
             continue
         chance = random.Random(f"{seed} {group}")
         lines: dict[tuple[str, int], list[Mutation]] = {}
+        sources: dict[str, bytes] = {}
         for name in names:
             with open(os.path.join(REPOSITORY, name), "rb") as handle:
-                found = mutations(name, handle.read())
-            for one in found:
+                sources[name] = handle.read()
+            for one in Finder(name, sources[name]).all():
                 if known.reached(name, one.line) != slow:
                     lines.setdefault((name, one.line), []).append(one)
         count = places if slow else -(-places // len(GROUPS))
-        chosen = chance.sample(sorted(lines), min(count, len(lines)))
-        out += [chance.choice(lines[place]) for place in chosen]
+        chosen: list[Mutation] = []
+        for place in chance.sample(sorted(lines), len(lines)):
+            here = [one for one in chance.sample(lines[place], len(lines[place])) if works(one, sources[one.file])][:1]
+            chosen += here
+            if len(chosen) == count:
+                break
+        out += chosen
     return out
 
 
