@@ -21,11 +21,11 @@ help: ## show this list
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about a quarter of an hour)
+test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 25 minutes)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
-test-fast: $(VENV)/ready ## the tests for daily work (under a minute)
+test-fast: $(VENV)/ready ## the tests for daily work (one to two minutes)
 	$(FAST)
 
 check: $(VENV)/ready ## linter, formatter and strict types
