@@ -655,3 +655,10 @@ def test_the_default_length_is_cut_to_a_short_context(tmp_path):
     assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024
     assert found.spec.values["batch.seq"].origin.describe() == "default: the model's context"
     assert "XP319" not in codes(found)
+
+
+@pytest.mark.parametrize("written", ["memory 8", 'memory "fast"'])
+def test_a_value_without_a_setting_is_told(written):
+    one = only(checked(spec(written)), "XP104")
+    assert "is a value without a setting" in one.message
+    assert one.help == "write `name=value`"
