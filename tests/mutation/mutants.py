@@ -63,7 +63,7 @@ def made_map(out: str) -> str:
     """Runs the fast tier under coverage; gives the file that says which test reaches which line."""
     path = os.path.join(out, "map.sqlite")
     if not os.path.exists(path):
-        environ = {**os.environ, "COVERAGE_FILE": path + ".part"}
+        environ = {**os.environ, "COVERAGE_FILE": path + ".part", "XPC_CPU_LIMIT": "10"}
         covered = [f"--cov={one}" for one in ("compiler", "grammar", "runtime")]
         words = fast("-n", "2", "--dist", "worksteal", "--cov-context=test", "--cov-report=", *covered)
         if subprocess.run(words, cwd=REPOSITORY, env=environ, check=False).returncode:
