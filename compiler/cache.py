@@ -54,12 +54,13 @@ def key(argv: list[str], terminal: bool) -> str:
 
 
 def _installation() -> list[str]:
+    """Every file of the package that an answer can depend on, with its time and size."""
     here = os.path.dirname(os.path.abspath(__file__))
     out = []
-    for part in ("", "rules", "plan", "lower", "targets", "registry", "render", "../grammar"):
+    for part in ("", "rules", "plan", "lower", "targets", "registry", "render", "templates", "../grammar"):
         with os.scandir(os.path.join(here, part)) as entries:
             for entry in entries:
-                if entry.name.endswith((".py", ".json")):
+                if entry.name.endswith((".py", ".json", ".jinja", ".txt")):
                     stat = entry.stat()
                     out.append(f"{part}/{entry.name}:{stat.st_mtime_ns}:{stat.st_size}")
     return sorted(out)

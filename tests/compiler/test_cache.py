@@ -195,3 +195,12 @@ def test_two_looks_at_one_path_agree_or_are_not_kept() -> None:
     workspace.read("x")
     workspace.kind("x")
     assert workspace.seen == {"/nowhere/x": ("/nowhere/x", cache.GONE)}
+
+
+def test_every_file_of_the_package_counts() -> None:
+    """An upgrade that changes a template, or what is said of a name, brings no old answer back."""
+    package = Path(cache.__file__).parent
+    endings = (".py", ".json", ".jinja", ".txt")
+    there = {path.name for path in package.rglob("*") if path.suffix in endings and "importing" not in path.parts}
+    counted = {one.partition(":")[0].rpartition("/")[2] for one in cache._installation()}
+    assert there <= counted
