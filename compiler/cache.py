@@ -39,12 +39,12 @@ Seen = tuple[str, str]
 """Where a path led to, all links followed, and what was found there."""
 
 
-def folder() -> str | None:
-    """Where entries live, or None when caching is off (XPC_CACHE=off)."""
+def folder(kind: str = "check") -> str | None:
+    """Where entries of a kind live, or None when caching is off (XPC_CACHE=off)."""
     if os.environ.get("XPC_CACHE") == "off":
         return None
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "xpc", "check") if os.path.isabs(base) else None
+    return os.path.join(base, "xpc", kind) if os.path.isabs(base) else None
 
 
 def key(argv: list[str], terminal: bool) -> str:
@@ -125,29 +125,27 @@ def still(path: str, seen: Seen) -> bool:
     return data is not None and digest(data) == before
 
 
-def _held(make: bool = False) -> int | None:
-    """The folder of the entries, opened, or None where it is not the user's alone: an entry is printed as it stands.
+def _held(where: str, make: bool = False) -> int | None:
+    """A folder of entries, opened, or None where it is not the user's alone: an entry is printed as it stands.
 
-    The folders above `xpc` may be links, as people make them of `~/.cache`; `xpc` and `check` may not.
+    The folders above `xpc` may be links, as people make them of `~/.cache`; `xpc` and what is in it may not.
     """
-    where = folder()
-    if where is None:
-        return None
-    base = os.path.dirname(os.path.dirname(where))
+    above, kind = os.path.split(where)
+    base, ours = os.path.split(above)
     if make:
         os.makedirs(base, mode=0o700, exist_ok=True)
     held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
-    for name in ("xpc", "check"):
+    for name in (ours, kind):
         if make:
             try:  # noqa: SIM105 - importing contextlib costs more than looking an answer up
                 os.mkdir(name, 0o700, dir_fd=held)
             except FileExistsError:
                 pass
-        above = held
+        outer = held
         try:
-            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
         finally:
-            os.close(above)
+            os.close(outer)
     if _ours(os.fstat(held)):
         return held
     os.close(held)
@@ -161,43 +159,56 @@ def _ours(found: os.stat_result) -> bool:
 
 def lookup(name: str) -> tuple[str, int] | None:
     """Output and exit status of an entry whose files are as they were, or None."""
+    where = folder()
+    entry = None if where is None else read(where, name)
     try:
-        held = _held()
-        if held is None:
-            return None
-        try:
-            entry = _read(name, held)
-        finally:
-            os.close(held)
-        if all(still(path, (str(real), str(before))) for path, (real, before) in entry["files"].items()):
+        if entry is not None and all(still(path, (str(a), str(b))) for path, (a, b) in entry["files"].items()):
             return str(entry["output"]), int(entry["status"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
 
 
-def _read(name: str, folder: int) -> dict[str, Any]:
+def read(where: str, name: str) -> dict[str, Any] | None:
+    """An entry of a folder as it was kept, or None where none can be read."""
+    try:
+        held = _held(where)
+        if held is None:
+            return None
+        try:
+            entry = _read(name, held)
+        finally:
+            os.close(held)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _read(name: str, folder: int) -> Any:
     held = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with open(held, encoding="utf-8") as handle:
         found = os.fstat(held)
         if not stat.S_ISREG(found.st_mode) or not _ours(found):
             raise ValueError("somebody else's")
-        table: dict[str, Any] = json.load(handle)
-        return table
+        return json.load(handle)
 
 
 def store(name: str, files: Mapping[str, Seen], output: str, status: int) -> None:
-    """Keep an answer, for the files as they were read. A cache that cannot be written is no error."""
-    if any(before == UNSURE for _, before in files.values()):
-        return
-    text = json.dumps({"files": files, "output": output, "status": status})
+    """Keep an answer, for the files as they were read."""
+    where = folder()
+    if where is not None and not any(before == UNSURE for _, before in files.values()):
+        keep(where, name, json.dumps({"files": files, "output": output, "status": status}), MOST)
+
+
+def keep(where: str, name: str, text: str, most: int) -> None:
+    """Write an entry, and delete the oldest above `most`. A cache that cannot be written is no error."""
     try:
-        held = _held(make=True)
+        held = _held(where, make=True)
         if held is None:
             return
         try:
             _write(name, text, held)
-            _prune(held)
+            _prune(held, most)
         finally:
             os.close(held)
     except (OSError, ValueError):
@@ -221,13 +232,13 @@ def _remove(name: str, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _prune(folder: int) -> None:
+def _prune(folder: int, most: int) -> None:
     """Delete the oldest entries, and what killed processes left of some; nothing else, whatever it is doing there."""
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
-    if len(names) > MOST:
+    if len(names) > most:
         kept = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name) for name in names)
-        for _, name in kept[:-MOST]:
+        for _, name in kept[:-most]:
             os.unlink(name, dir_fd=folder)
 
 

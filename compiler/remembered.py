@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from xpc.compiler import cache
 from xpc.compiler.stored import Broken
 from xpc.compiler.survey import Survey, Tally
 from xpc.grammar.record import mutable, record
@@ -24,7 +25,7 @@ from xpc.grammar.record import mutable, record
 MOST = 256
 """Entries kept."""
 LARGEST = 2**20
-"""Bytes of an entry that is read."""
+"""Bytes of an entry that is kept."""
 SETTLED = 2.0
 """Seconds since a file's last change after which another one shows in its times, on any file system."""
 Stamp = tuple[int, int, int, int, int]
@@ -58,7 +59,7 @@ class Memory:
     def recall(self, path: str, shape: str, names: tuple[str, ...]) -> Known | None:
         """What is known of the file as it stands, or None."""
         now = stamp(path)
-        entry = self._read(path) if now is not None else None
+        entry = cache.read(self.folder, _name(path)) if now is not None else None
         try:
             if entry is None or now is None or entry["stamp"] != list(now):
                 return None
@@ -76,74 +77,19 @@ class Memory:
         """Remembers what a reading found that began when the file's stamp was `before`. Never raises."""
         if before is None or stamp(path) != before or max(before[3:]) / 1e9 > time.time() - SETTLED:
             return
-        entry = self._read(path)
+        entry = cache.read(self.folder, _name(path))
         surveys = entry.get("surveys") if entry is not None and entry.get("stamp") == list(before) else None
         surveys = dict(surveys) if isinstance(surveys, dict) and len(surveys) < 16 else {}
         surveys[_kind(shape, names)] = _plain(found)
         text = json.dumps({"stamp": before, "sha256": digest, "surveys": surveys})
         if len(text) < LARGEST:
-            self._write(path, text)
-
-    def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            if not _ours(self.folder):
-                return None
-            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-            handle = os.open(os.path.join(self.folder, _name(path)), flags)
-            with os.fdopen(handle, "rb") as file:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    return None
-                entry = json.loads(file.read(LARGEST))
-        except (OSError, ValueError, RecursionError):
-            return None
-        return entry if isinstance(entry, dict) else None
-
-    def _write(self, path: str, text: str) -> None:
-        try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            if not _ours(self.folder):
-                return
-            final = os.path.join(self.folder, _name(path))
-            temporary = f"{final}.{os.getpid()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-            try:
-                with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(temporary, final)
-            except OSError:
-                os.unlink(temporary)
-                raise
-            self._prune()
-        except (OSError, ValueError):
-            pass
-
-    def _prune(self) -> None:
-        """Deletes the oldest of our own entries, when there are many."""
-        with os.scandir(self.folder) as entries:
-            ours = [one for one in entries if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
-        if len(ours) > MOST:
-            ours.sort(key=lambda one: one.stat(follow_symlinks=False).st_mtime_ns)
-            for one in ours[:-MOST]:
-                os.unlink(one.path)
+            cache.keep(self.folder, _name(path), text, MOST)
 
 
 def standard() -> Memory | None:
     """The memory beside the cache of checks, or None where that is off (XPC_CACHE=off)."""
-    if os.environ.get("XPC_CACHE") == "off":
-        return None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Memory(os.path.join(base, "xpc", "data")) if os.path.isabs(base) else None
-
-
-def _ours(folder: str) -> bool:
-    """Whether the folder is one, no link to one, and nobody else can write into it."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+    where = cache.folder("data")
+    return None if where is None else Memory(where)
 
 
 def _name(path: str) -> str:
@@ -153,12 +99,7 @@ def _name(path: str) -> str:
     for name in ("stored.py", "survey.py", "shaped.py", "remembered.py"):
         found = os.stat(os.path.join(here, name))
         parts.append(f"{name}:{found.st_mtime_ns}:{found.st_size}")
-    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest() + ".json"
-
-
-def _is_entry(name: str) -> bool:
-    stem, _, ending = name.partition(".")
-    return ending == "json" and len(stem) == 64 and not set(stem) - set("0123456789abcdef")
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _kind(shape: str, names: tuple[str, ...]) -> str:

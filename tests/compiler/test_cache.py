@@ -204,3 +204,13 @@ def test_every_file_of_the_package_counts() -> None:
     there = {path.name for path in package.rglob("*") if path.suffix in endings and "importing" not in path.parts}
     counted = {one.partition(":")[0].rpartition("/")[2] for one in cache._installation()}
     assert there <= counted
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 9999, '{"files": [1], "output": 1, "status": 0}'])
+def test_a_damaged_entry_is_none(text: str, check, tmp_path: Path) -> None:
+    put(tmp_path / "work", {"t.xp": spec()})
+    first = check()
+    (entry,) = entries(tmp_path).iterdir()
+    entry.write_text(text)
+    again = check()
+    assert (again.returncode, again.stdout, again.stderr) == (first.returncode, first.stdout, first.stderr)
