@@ -39,9 +39,9 @@ bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
 docs: $(VENV)/ready ## write docs/reference.md and docs/rules.md anew
-	$(BIN)/python -m xpc.compiler.reference docs/reference.md
+	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
 	$(BIN)/python tests/rule_evidence.py
-	$(BIN)/python -m xpc.compiler.rules_page docs/rules.md
+	$(BIN)/python -m xpc.compiler.explain.rules_page docs/rules.md
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(BIN)/python tests/golden_bundles.py

@@ -39,6 +39,25 @@ Seen = tuple[str, str]
 """Where a path led to, all links followed, and what was found there."""
 
 
+PARTS = (
+    "",
+    "language",
+    "resolve",
+    "data",
+    "suggest",
+    "explain",
+    "rules",
+    "plan",
+    "lower",
+    "targets",
+    "registry",
+    "render",
+    "templates",
+    "../grammar",
+)
+"""The folders whose files an answer of `check` can depend on."""
+
+
 def folder(kind: str = "check") -> str | None:
     """Where entries of a kind live, or None when caching is off (XPC_CACHE=off)."""
     if os.environ.get("XPC_CACHE") == "off":
@@ -57,7 +76,7 @@ def _installation() -> list[str]:
     """Every file of the package that an answer can depend on, with its time and size."""
     here = os.path.dirname(os.path.abspath(__file__))
     out = []
-    for part in ("", "rules", "plan", "lower", "targets", "registry", "render", "templates", "../grammar"):
+    for part in PARTS:
         with os.scandir(os.path.join(here, part)) as entries:
             for entry in entries:
                 if entry.name.endswith((".py", ".json", ".jinja", ".txt")):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xpc.compiler.cache import Seen
     from xpc.compiler.files import Workspace
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.language.silence import Silenced
     from xpc.grammar.diagnostic import Diagnostic, Label
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
@@ -103,7 +103,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["doctor"]:
         return _doctor(arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.compiler.suggest import nearest  # only a misspelt command pays for it
+        from xpc.compiler.suggest.nearest import nearest  # only a misspelt command pays for it
 
         near = nearest(arguments[0], COMMANDS)
         meant = f": did you mean `xpc {near}`?" if near else ";"
@@ -120,7 +120,7 @@ def _run(arguments: list[str]) -> int:
         return status
     if options.command == "compile":
         return _compile(options)
-    from xpc.compiler.explain import explain
+    from xpc.compiler.explain.explain import explain
 
     text = explain(options.what)
     if text is None:
@@ -266,7 +266,8 @@ def _launching(files: Mapping[str, bytes], out: str, many: bool) -> str:
 
 
 def _import(arguments: list[str]) -> int:
-    from xpc.compiler.importing import edge, options
+    from xpc.compiler.importing import cli as edge
+    from xpc.compiler.importing import options
 
     try:
         return edge.run(options.parse(arguments))

@@ -19,7 +19,7 @@ from xpc.grammar.record import mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.remembered import Memory
+    from xpc.compiler.data.survey_cache import Memory
 
 MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
@@ -71,7 +71,7 @@ class Workspace:
         """What earlier readings of data files found, where it may be used."""
         if not self.remembers:
             return None
-        from xpc.compiler.remembered import standard  # most specs name no file of data
+        from xpc.compiler.data.survey_cache import standard  # most specs name no file of data
 
         return standard()
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from xpc.compiler.codes import report
 from xpc.compiler.files import Read
-from xpc.compiler.items import Item
-from xpc.compiler.kinds import Weighted
-from xpc.compiler.load import Loaded
-from xpc.compiler.schema import ADAPTERS, BY_PATH, REWARDS
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
 from xpc.compiler.spec import SPEC, Origin, Value
-from xpc.compiler.suggest import nearest
+from xpc.compiler.suggest.nearest import nearest
 from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, mutable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.load import load
-from xpc.compiler.resolve import resolve
+from xpc.compiler.language.load import load
+from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.rules import check
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
@@ -13,10 +13,10 @@ from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.load import Loaded
-    from xpc.compiler.member import Member
-    from xpc.compiler.silence import Silenced
-    from xpc.compiler.sweep import Grid
+    from xpc.compiler.language.load import Loaded
+    from xpc.compiler.language.silence import Silenced
+    from xpc.compiler.resolve.sweep import Grid
+    from xpc.compiler.resolve.sweep_member import Member
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP043")
@@ -45,11 +45,11 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     loaded = load(source, workspace)
     loaded.problems = [*problems, *loaded.problems]
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.pasted import told  # only a spec with lines of other tools pays for it
+        from xpc.compiler.suggest.pasted import told  # only a spec with lines of other tools pays for it
 
         loaded.problems = told(loaded.problems)
     if loaded.sweep is not None:
-        from xpc.compiler.sweep import read  # most specs are one run
+        from xpc.compiler.resolve.sweep import read  # most specs are one run
 
         grid = read(loaded)
         if grid.groups or grid.problems:
@@ -70,7 +70,7 @@ def _told(found: list[Diagnostic]) -> list[Diagnostic]:
 
 def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
     """Every run that a sweep stands for."""
-    from xpc.compiler.members import members
+    from xpc.compiler.resolve.sweep_members import members
 
     runs, found = members(loaded, grid, workspace, _told)
     if any(one.severity == ERROR for one in grid.problems):
@@ -83,7 +83,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
-        from xpc.compiler.silence import apply  # only a text with silences pays for them
+        from xpc.compiler.language.silence import apply  # only a text with silences pays for them
 
         found, silenced = apply(loaded.files, found)
     return Checked(None if wrong else spec, tuple(found), silenced)

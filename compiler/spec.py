@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from attrs import field
 
-from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ADAPTERS, ONLINE
 from xpc.compiler.registry import Gpu, ModelFacts
-from xpc.compiler.schema import ADAPTERS, ONLINE
 from xpc.compiler.targets import Field, Target
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
@@ -20,7 +20,7 @@ from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.survey import Survey
+    from xpc.compiler.data.survey import Survey
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
@@ -84,7 +84,7 @@ class DataSource:
         """The files of a folder that belong to a split; what is no folder is all of it."""
         if not self.parts:
             return (self,)
-        from xpc.compiler import folders  # most specs have no data folder
+        from xpc.compiler.data import folders  # most specs have no data folder
 
         named = {part.inside(self): part for part in self.parts}
         return tuple(named[name] for name in folders.of_split(tuple(named), split))

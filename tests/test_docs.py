@@ -10,13 +10,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rule_evidence import evidence
 
+from xpc.compiler.explain.reference import reference
+from xpc.compiler.explain.rules_page import page as rules_page
 from xpc.compiler.files import Workspace
+from xpc.compiler.language.schema import CLAUSES, METHODS
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.compiler.reference import reference
 from xpc.compiler.render import render
 from xpc.compiler.rules.evidence import PATH
-from xpc.compiler.rules_page import page as rules_page
-from xpc.compiler.schema import CLAUSES, METHODS
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 

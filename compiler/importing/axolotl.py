@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import axolotl_data, axolotl_keys, sharding, trainer, trlyaml
 from xpc.compiler.importing import model as models
-from xpc.compiler.importing.asked import NEW, Asked, Machines, load
 from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
+from xpc.compiler.importing.draft import Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
-from xpc.compiler.importing.outcome import Draft, Fate
+from xpc.compiler.importing.overrides import NEW, Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
-from xpc.compiler.kinds import EPOCH, NEVER, Amount, Weighted
+from xpc.compiler.language.kinds import EPOCH, NEVER, Amount, Weighted
 
 Entries = Mapping[str, Entry]
 

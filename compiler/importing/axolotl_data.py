@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
 from xpc.compiler.importing import corpus
+from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, text
-from xpc.compiler.importing.outcome import Draft, Source
 from xpc.compiler.importing.templates import TEMPLATES
-from xpc.compiler.shapes import METHOD_SHAPES, SHAPES
 
 Entries = Mapping[str, Entry]
 

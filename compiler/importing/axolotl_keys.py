@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.entries import Entry, boolean, text
-from xpc.compiler.schema import ADAPTERS
+from xpc.compiler.language.schema import ADAPTERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.importing.outcome import Draft
+    from xpc.compiler.importing.draft import Draft
 
 Entries = Mapping[str, Entry]
 

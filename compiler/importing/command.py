@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing import jsontext, sharding, trlyaml, yamltext
-from xpc.compiler.importing.asked import NEW, OLD, Asked, Machines, load
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
-from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.overrides import NEW, OLD, Asked, Machines, load
 from xpc.compiler.importing.shell import Call, Word, calls
 from xpc.compiler.importing.vicuna import VICUNA
-from xpc.compiler.schema import METHODS
+from xpc.compiler.language.schema import METHODS
 from xpc.grammar.record import evolve, record
 
 Entries = Mapping[str, Entry]

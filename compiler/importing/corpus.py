@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry
+from xpc.compiler.data.shapes import KEPT, METHOD_SHAPES, SHAPES
+from xpc.compiler.importing.draft import NULL, Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.model import reference
-from xpc.compiler.importing.outcome import NULL, Draft, Source
-from xpc.compiler.kinds import Amount
-from xpc.compiler.shapes import KEPT, METHOD_SHAPES, SHAPES
+from xpc.compiler.language.kinds import Amount
 
 Entries = Mapping[str, Entry]
 

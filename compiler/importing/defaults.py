@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xpc.compiler import extras
-from xpc.compiler.importing.asked import OLD
-from xpc.compiler.importing.outcome import EXTRA, Draft, Fate
+from xpc.compiler.importing.draft import EXTRA, Draft, Fate
+from xpc.compiler.importing.overrides import OLD
 from xpc.compiler.importing.values import RENAMES, optimizers
-from xpc.compiler.kinds import Amount, Weighted
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ONLINE, TABLE
 from xpc.compiler.lower.specfile import plain as typed
-from xpc.compiler.schema import ONLINE, TABLE
+from xpc.compiler.resolve import extras
 from xpc.compiler.targets import Json, Target
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",

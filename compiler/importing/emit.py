@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler import kinds
-from xpc.compiler.importing.outcome import Draft, Source
+from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.language import kinds
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE
 from xpc.compiler.lower.specfile import plain
-from xpc.compiler.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -137,8 +137,8 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
 
 
 def _take(one: Source) -> str:
+    from xpc.compiler.language.schema import SOURCE_SETTINGS
     from xpc.compiler.lower.specfile import show
-    from xpc.compiler.schema import SOURCE_SETTINGS
 
     return show(SOURCE_SETTINGS["take"], one.take)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import llamafactory_data, trainer, trlyaml
 from xpc.compiler.importing import model as models
-from xpc.compiler.importing.asked import NEW, Asked, Machines, load
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
 from xpc.compiler.importing.llamafactory_keys import (
     ADDED,
@@ -23,11 +23,11 @@ from xpc.compiler.importing.llamafactory_keys import (
     STAGES,
 )
 from xpc.compiler.importing.llamafactory_tuning import tuning
-from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.overrides import NEW, Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
-from xpc.compiler.kinds import Amount, Weighted
-from xpc.compiler.schema import ADAPTERS
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ADAPTERS
 
 Entries = Mapping[str, Entry]
 

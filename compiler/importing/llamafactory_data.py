@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import corpus
 from xpc.compiler.importing import model as models
-from xpc.compiler.importing.asked import Asked
+from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
-from xpc.compiler.importing.outcome import Draft, Source
+from xpc.compiler.importing.overrides import Asked
 from xpc.compiler.importing.templates import TEMPLATES
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.specfile import quoted
 
 Entries = Mapping[str, Entry]

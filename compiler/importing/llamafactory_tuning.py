@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing import model as models
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, integer, text, words
 from xpc.compiler.importing.llamafactory_keys import BESIDE, FROZEN, LORA, OFT, READ
-from xpc.compiler.importing.outcome import Draft
 
 Entries = Mapping[str, Entry]
 

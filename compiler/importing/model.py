@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry
+from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
-from xpc.compiler.importing.outcome import NULL, Draft
 from xpc.compiler.importing.values import DTYPES
-from xpc.compiler.kinds import NAMES
+from xpc.compiler.language.kinds import NAMES
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.specfile import quoted
-from xpc.compiler.schema import BY_PATH
 
 Entries = Mapping[str, Entry]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, number, plain, text, words
-from xpc.compiler.importing.outcome import NULL, Draft
-from xpc.compiler.kinds import Weighted
-from xpc.compiler.schema import BY_PATH, ONLINE, REWARDS, TABLE
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.schema import BY_PATH, ONLINE, REWARDS, TABLE
 from xpc.compiler.targets import Field
 
 Entries = Mapping[str, Entry]

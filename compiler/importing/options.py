@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from xpc.compiler import targets
-from xpc.compiler.schema import METHODS
+from xpc.compiler.language.schema import METHODS
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl")
 EPILOG = (

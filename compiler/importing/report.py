@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.render.visible import visible
 
 FORMAT = 1

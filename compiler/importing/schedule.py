@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, number, text
-from xpc.compiler.importing.outcome import NULL, Draft
 from xpc.compiler.importing.values import SCHEDULES
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
 
 ARGUMENTS = {
     "min_lr": "schedule.min_lr", "min_lr_rate": "schedule.min_lr", "min_lr_ratio": "schedule.min_lr",

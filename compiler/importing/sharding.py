@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing import jsontext, zero
-from xpc.compiler.importing.asked import Asked, Machines
+from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
-from xpc.compiler.importing.outcome import NULL, Draft
+from xpc.compiler.importing.overrides import Asked, Machines
 
 Entries = Mapping[str, Entry]
 

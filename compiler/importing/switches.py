@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler import extras, registry
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
-from xpc.compiler.importing.outcome import MAPPED, NULL, Draft, Fate
 from xpc.compiler.importing.values import ATTENTION, DTYPES, TRACKERS
-from xpc.compiler.kinds import EPOCH, NEVER, Amount
-from xpc.compiler.schema import BY_PATH, ONLINE
+from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.language.schema import BY_PATH, ONLINE
+from xpc.compiler.resolve import extras
 
 Entries = Mapping[str, Entry]
 

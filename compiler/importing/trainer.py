@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler import kinds
 from xpc.compiler.importing import online, schedule, switches
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, words
-from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.importing.values import RENAMES, optimizers
-from xpc.compiler.schema import TABLE, Setting
+from xpc.compiler.language import kinds
+from xpc.compiler.language.schema import TABLE, Setting
 from xpc.compiler.targets import Target
 
 Entries = Mapping[str, Entry]

@@ -8,11 +8,11 @@ from xpc.compiler import targets
 from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
-from xpc.compiler.importing.asked import OLD, Asked, Machines, load, machines, native
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
-from xpc.compiler.importing.outcome import Draft
+from xpc.compiler.importing.overrides import OLD, Asked, Machines, load, machines, native
 from xpc.compiler.importing.values import RENAMES
-from xpc.compiler.schema import METHODS, TABLE
+from xpc.compiler.language.schema import METHODS, TABLE
 from xpc.compiler.targets import Target
 
 Entries = Mapping[str, Entry]
@@ -68,7 +68,7 @@ def given(draft: Draft, asked: Asked) -> None:
     """What the command line itself names."""
     draft.model = asked.model or ""
     if asked.data is not None:
-        from xpc.compiler.importing.outcome import Source
+        from xpc.compiler.importing.draft import Source
 
         draft.sources.append(Source(asked.data))
 

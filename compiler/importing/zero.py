@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xpc.compiler import extras
+from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, plain
-from xpc.compiler.importing.outcome import NULL, Draft
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.resolve import extras
 
 Entries = Mapping[str, Entry]
 

@@ -5,7 +5,7 @@ The base is the target's own table of effective defaults; each setting then deci
 
 from __future__ import annotations
 
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer, schedule
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.kinds import Weighted
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import BASE, SPEC, Spec, Value
 from xpc.compiler.targets import Json
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.language.silence import Silenced
 
 
 def readme(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from xpc.compiler.schema import BY_PATH
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import TARGETS, Json, Target, load
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.arguments import DTYPES
-from xpc.compiler.schema import TABLE
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 

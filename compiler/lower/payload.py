@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import DTYPES, arguments
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xpc.compiler import kinds as k
-from xpc.compiler.kinds import Amount, Weighted
-from xpc.compiler.schema import ADAPTERS, TABLE, Setting
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting
 from xpc.compiler.spec import DataSource, EvalSet, Spec
 from xpc.compiler.templates import built_in
 

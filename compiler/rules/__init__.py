@@ -123,7 +123,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
     found = [found for group in GROUPS if group.applies(spec) for one in group.rules for found in one.run(spec)]
     if any(one.parts for one in spec.sources):
-        from xpc.compiler.folders import fewer
+        from xpc.compiler.data.folders import fewer
 
         return fewer(found)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from xpc.compiler.kinds import Amount
-from xpc.compiler.optimizers import reads
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.resolve.optimizers import reads
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label

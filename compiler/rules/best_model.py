@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.kinds import NEVER, Amount
+from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve

@@ -49,7 +49,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.target.facts["context_parallel"]:
         return
     if world % size:
-        from xpc.compiler.divisors import largest
+        from xpc.compiler.resolve.divisors import largest
 
         fitting = largest(size, world)
         yield Finding(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.kinds import NEVER
+from xpc.compiler.data.shapes import METHOD_SHAPES, in_words
+from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.shapes import METHOD_SHAPES, in_words
 from xpc.compiler.spec import DataSource, Spec
 
 CONVERSATIONS = ("messages", "conversations")
@@ -57,7 +57,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     for source in spec.sources:
         if source.shape in legal:
             continue
-        from xpc.compiler.likely_columns import advice  # only a wrong spec pays for it
+        from xpc.compiler.suggest.likely_columns import advice  # only a wrong spec pays for it
 
         yield Finding(
             source.label,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import folders
+from xpc.compiler.data import folders
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
 from xpc.grammar.diagnostic import Label

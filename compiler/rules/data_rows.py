@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from xpc.compiler import rows
-from xpc.compiler.contents import DATA_FORMATS
-from xpc.compiler.kinds import Amount
+from xpc.compiler.data import rows
+from xpc.compiler.data.contents import DATA_FORMATS
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import rows
+from xpc.compiler.data import rows
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.survey import Survey, Tally
+    from xpc.compiler.data.survey import Survey, Tally
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates know."""

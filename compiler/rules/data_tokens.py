@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from xpc.compiler import rows
+from xpc.compiler.data import rows
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler import harness
+from xpc.compiler.resolve.tasks import executes
 from xpc.compiler.rules.rule import Finding, Rule, rule
 from xpc.compiler.spec import Spec
-from xpc.compiler.tasks import executes
 
 TASKS, ALLOW = "eval.tasks", "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"

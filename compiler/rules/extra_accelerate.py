@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.registry import families, find_family
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
-from xpc.compiler.suggest import nearest
+from xpc.compiler.suggest.nearest import nearest
 
 ONLY_FSDP1 = {
     "fsdp_backward_prefetch": "FSDP2 prefetches by itself",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.kinds import NEVER
-from xpc.compiler.optimizers import PACKAGES
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.resolve.optimizers import PACKAGES
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

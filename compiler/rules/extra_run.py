@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.kinds import NEVER
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.schema import MATH
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.schema import MATH
 from xpc.compiler.spec import Spec
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.schema import BY_PATH
 from xpc.compiler.spec import Spec
 
 BESIDE = ("method.max_prompt", "method.rewards")

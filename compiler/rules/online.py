@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd, prod
 
-from xpc.compiler.kinds import NEVER
+from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -32,7 +32,7 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
     if (micro * world * steps) % generations == 0:
         return
     text = f"{micro} x {world} x {steps} = {micro * world * steps} completions a round"
-    from xpc.compiler.divisors import nearest as nearest_divisor
+    from xpc.compiler.resolve.divisors import nearest as nearest_divisor
 
     nearest = nearest_divisor(generations, micro, world, steps)
     related = (spec.label("batch.micro"), spec.label("batch.gbs"), spec.label("method.steps_per_generation"))
@@ -157,7 +157,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
     """
     if not any(source.sha256 is not None or source.parts for source in spec.data):
         return
-    from xpc.compiler import rows
+    from xpc.compiler.data import rows
 
     total = 0
     for source in spec.data:
@@ -169,7 +169,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
     made = prod(parts)
     need = made // spec.integer("method.generations")
     if total < need:
-        from xpc.compiler.divisors import largest
+        from xpc.compiler.resolve.divisors import largest
 
         enough = made // largest(total, *parts) if total else None
         yield Finding(

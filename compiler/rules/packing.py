@@ -303,7 +303,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:
         return
     share = spec.integer("batch.gbs") // spec.hardware.world
-    from xpc.compiler.divisors import largest
+    from xpc.compiler.resolve.divisors import largest
 
     most = min(micro - 1, DENSE_ROW // seq)
     smaller = largest(most, share) if share and most else None

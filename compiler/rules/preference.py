@@ -246,7 +246,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
     """
     if not _method(spec, "kto"):
         return
-    from xpc.compiler import rows
+    from xpc.compiler.data import rows
 
     good = bad = 0
     for whole, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):

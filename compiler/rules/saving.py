@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 
 from xpc.compiler import registry
-from xpc.compiler.kinds import NEVER
+from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

@@ -44,7 +44,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_plain(source: DataSource) -> bool:
-    from xpc.compiler.rows import conversational
+    from xpc.compiler.data.rows import conversational
 
     return conversational(source) is False
 
@@ -117,7 +117,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("method.assistant_only"):
         return
-    from xpc.compiler import rows
+    from xpc.compiler.data import rows
 
     for source in spec.files:
         found = rows.survey(source) if rows.conversational(source) else None
@@ -143,7 +143,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
         return
-    from xpc.compiler import rows
+    from xpc.compiler.data import rows
 
     seq = spec.integer("batch.seq")
     for source in spec.files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.optimizers import package
+from xpc.compiler.resolve.optimizers import package
 from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
@@ -207,7 +207,7 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         return
     world, shard = spec.hardware.world, spec.integer("strategy.shard")
     if world % shard:
-        from xpc.compiler.divisors import largest
+        from xpc.compiler.resolve.divisors import largest
 
         fitting = largest(shard, world)
         yield Finding(

@@ -55,7 +55,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     """
     size, world = spec.get("method.vllm.tensor_parallel"), spec.hardware.world
     if isinstance(size, int) and _colocated(spec) and world % size:
-        from xpc.compiler.divisors import largest
+        from xpc.compiler.resolve.divisors import largest
 
         nearest = largest(size - 1, world)
         yield Finding(

@@ -96,7 +96,7 @@ def advice(spec: Spec) -> str:
 
 def built_in(inside: str) -> str | None:
     """The name of a built-in template by its place in a bundle; None for a file of one's own."""
-    from xpc.compiler.schema import TEMPLATES
+    from xpc.compiler.language.schema import TEMPLATES
 
     name = inside.removeprefix("files/").removesuffix(".jinja")
     return name if name in TEMPLATES else None

@@ -9,7 +9,7 @@ import pytest
 from case_support import spec
 from compile_support import checked, compiled, errors, put
 
-from xpc.compiler.schema import ADAPTERS
+from xpc.compiler.language.schema import ADAPTERS
 
 LLAMA = "llama-3.1-8b-instruct on infinity-instruct for 1 epochs"
 

@@ -9,7 +9,9 @@ from cases_best import BEST, EPOCHS, HELD
 from cases_numerics import extra
 from compile_support import checked, codes, compiled, errors
 
-from xpc.compiler import extras, schema, targets
+from xpc.compiler import targets
+from xpc.compiler.language import schema
+from xpc.compiler.resolve import extras
 
 TARGETS = pytest.mark.parametrize("target", targets.names())
 

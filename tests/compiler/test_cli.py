@@ -357,10 +357,10 @@ def test_explain_a_value_of_a_spec(tmp_path):
 
 
 def test_every_code_and_setting_explains_itself():
-    from xpc.compiler.codes import CODES
-    from xpc.compiler.explain import explain
+    from xpc.compiler.explain.explain import explain
+    from xpc.compiler.language.codes import CODES
+    from xpc.compiler.language.schema import TABLE
     from xpc.compiler.rules import every
-    from xpc.compiler.schema import TABLE
     from xpc.grammar.codes import CODES as GRAMMAR
 
     for what in (*CODES, *GRAMMAR, *(rule.code for rule in every()), *(row.path for row in TABLE)):

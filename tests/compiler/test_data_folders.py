@@ -12,8 +12,9 @@ import pytest
 from case_support import ROW, spec
 from compile_support import checked, errors, of, only, put, shown, xpc
 
-from xpc.compiler import contents as compiling
-from xpc.compiler import folders, remembered
+from xpc.compiler.data import contents as compiling
+from xpc.compiler.data import folders
+from xpc.compiler.data import survey_cache as remembered
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.runtime import folders as run

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from xpc.compiler import extras, registry, schema, targets
+from xpc.compiler import registry, targets
 from xpc.compiler.cli import COMMANDS, main
-from xpc.compiler.codes import CODES
-from xpc.compiler.explain import explain
+from xpc.compiler.explain.explain import explain
+from xpc.compiler.language import schema
+from xpc.compiler.language.codes import CODES
+from xpc.compiler.resolve import extras
 
 
 def library_names() -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from compile_support import checked, placed, put, shown
 from rule_cases import CASES
 
-from xpc.compiler.codes import CODES
+from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
 from xpc.compiler.rules import fate as fates
 from xpc.compiler.rules.evidence import evidence

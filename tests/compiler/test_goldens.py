@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from golden_diagnostics import FOLDER, SEPARATOR, golden
 from rule_cases import CASES, SYNTAX
 
-from xpc.compiler.codes import CODES
+from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
 
 EVERY = (*SYNTAX, *CASES)

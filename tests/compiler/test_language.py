@@ -26,8 +26,8 @@ from compile_support import (
 from rule_cases import CASES
 from tiers import every_fourth
 
-from xpc.compiler import schema
-from xpc.compiler.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
 from xpc.compiler.render import render
 from xpc.compiler.spec import BASE, DEFAULT, DERIVED, SPEC
 
@@ -178,10 +178,10 @@ def samples():
 
 def stated(text):
     """What the spec itself says, whether or not the rules like it."""
-    from xpc.compiler.expand import expand
     from xpc.compiler.files import Workspace
-    from xpc.compiler.load import load
-    from xpc.compiler.resolve import resolve
+    from xpc.compiler.language.expand import expand
+    from xpc.compiler.language.load import load
+    from xpc.compiler.resolve.resolve import resolve
     from xpc.grammar.source import Source
 
     loaded = load(Source("t.xp", text), Workspace("/no-such-folder"))

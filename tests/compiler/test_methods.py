@@ -14,9 +14,10 @@ import pytest
 from case_support import data, spec, trained
 from compile_support import HEAD, REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
 
-from xpc.compiler import schema, targets
-from xpc.compiler.kinds import Amount, Weighted
-from xpc.compiler.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler import targets
+from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import Amount, Weighted
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
@@ -520,8 +521,8 @@ def test_values_of_the_spec() -> None:
 def test_plain_sft_loads_nothing_of_the_methods() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/compiler'); from compile_support import checked, SEED; checked(SEED); "
-        "print([m for m in sys.modules if m in ('xpc.compiler.methods', 'xpc.compiler.derive_method', "
-        "'xpc.compiler.rules.method', 'xpc.compiler.convert_methods')])"
+        "print([m for m in sys.modules if m in ('xpc.compiler.methods', 'xpc.compiler.resolve.derive_method', "
+        "'xpc.compiler.rules.method', 'xpc.compiler.language.convert_methods')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert done.stdout.strip() == "[]"

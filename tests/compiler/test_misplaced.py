@@ -11,9 +11,9 @@ import zlib
 
 import pytest
 
-from xpc.compiler import schema
-from xpc.compiler.kinds import BLOCK, FLAG
-from xpc.compiler.misnamed import Said, example, misnamed
+from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.suggest.misplaced import Said, example, misnamed
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span

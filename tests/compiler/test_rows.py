@@ -13,7 +13,9 @@ from hashlib import sha256
 import pytest
 from compile_support import NOWHERE
 
-from xpc.compiler import rows, shaped, stored, survey
+from xpc.compiler.data import reader as stored
+from xpc.compiler.data import row_shapes as shaped
+from xpc.compiler.data import rows, survey
 from xpc.compiler.rules import modules, templates
 from xpc.compiler.spec import DataSource
 from xpc.grammar.diagnostic import Label

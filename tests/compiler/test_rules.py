@@ -8,7 +8,7 @@ from compile_support import checked, codes, edited, errors, of, placed, put, sho
 from rule_cases import CASES, SYNTAX
 from typed_in import leaves_out, typed_in, way_out
 
-from xpc.compiler.codes import CODES
+from xpc.compiler.language.codes import CODES
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
 from xpc.grammar.diagnostic import ERROR, Diagnostic

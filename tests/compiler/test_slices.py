@@ -6,7 +6,7 @@ import pytest
 from case_support import data, spec
 from compile_support import checked, codes, errors, only, shown
 
-from xpc.compiler.kinds import Amount
+from xpc.compiler.language.kinds import Amount
 
 SHARES = [
     ("schedule cosine(warmup={})", "schedule.warmup"),

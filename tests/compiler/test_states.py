@@ -4,8 +4,8 @@ import pytest
 from compile_support import checked, codes
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.load import load
-from xpc.compiler.resolve import resolve
+from xpc.compiler.language.load import load
+from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.rules.memory import OFFLOADS, least
 from xpc.grammar.read import decode
 

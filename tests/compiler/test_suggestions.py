@@ -15,8 +15,8 @@ import zlib
 import pytest
 from compile_support import checked
 
-from xpc.compiler import schema
-from xpc.compiler.expand import expand
+from xpc.compiler.language import schema
+from xpc.compiler.language.expand import expand
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source

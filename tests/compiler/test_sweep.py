@@ -15,14 +15,14 @@ from case_support import spec
 from compile_support import SENTENCE, checked, codes, compiled, edited, errors, of, only, put, shown, tree, xpc
 from test_language import samples
 
-from xpc.compiler import schema
 from xpc.compiler.bundle import BundleError, write
 from xpc.compiler.files import Workspace
-from xpc.compiler.load import load
-from xpc.compiler.member import plain_name
-from xpc.compiler.members import _one
-from xpc.compiler.resolve import resolve
-from xpc.compiler.sweep import OWN, read
+from xpc.compiler.language import schema
+from xpc.compiler.language.load import load
+from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.sweep import OWN, read
+from xpc.compiler.resolve.sweep_member import plain_name
+from xpc.compiler.resolve.sweep_members import _one
 from xpc.grammar.source import Source
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")

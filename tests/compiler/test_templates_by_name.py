@@ -11,8 +11,8 @@ from compile_support import CONFIG, checked, codes, errors, only, put, shown
 
 from xpc.compiler import registry, templates
 from xpc.compiler.files import Workspace
+from xpc.compiler.language.schema import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.compiler.schema import TEMPLATES
 
 SMALL = {"batch": "gbs=128 micro=1", "strategy": "zero3"}
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler import schema
-from xpc.compiler.expand import expand
-from xpc.compiler.items import Item
-from xpc.compiler.kinds import BLOCK, FLAG
+from xpc.compiler.language import schema
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source

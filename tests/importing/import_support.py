@@ -10,10 +10,11 @@ from typing import Any
 from attrs import frozen
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.importing import edge, options
+from xpc.compiler.importing import cli as edge
+from xpc.compiler.importing import options
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
 from xpc.compiler.importing.entries import Entry
-from xpc.compiler.importing.outcome import Draft
 from xpc.compiler.pipeline import compile_text
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.format import format_file

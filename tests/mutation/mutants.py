@@ -37,8 +37,8 @@ from operators import Finder, Mutation, works
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 GROUPS = {
-    "derivation": ("compiler/derive*.py", "compiler/resolve.py", "compiler/sources.py", "compiler/convert*.py",
-                   "compiler/expand.py", "compiler/sweep.py", "compiler/member*.py", "compiler/plan/*.py"),
+    "derivation": ("compiler/resolve/*.py", "compiler/language/convert*.py", "compiler/language/expand.py",
+                   "compiler/plan/*.py"),
     "rules": ("compiler/rules/*.py",),
     "lowering": ("compiler/lower/*.py",),
     "runtime": ("runtime/*.py",),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from emitted import FILES as COMMON
 
-from xpc.compiler import kinds as k
+from xpc.compiler.language import kinds as k
 
 ROWS = 256
 FILES: Mapping[str, str] = {

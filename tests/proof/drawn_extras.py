@@ -11,7 +11,8 @@ from random import Random
 
 import drawn
 
-from xpc.compiler import extras, targets
+from xpc.compiler import targets
+from xpc.compiler.resolve import extras
 from xpc.compiler.targets import Target
 
 

@@ -16,11 +16,12 @@ import typed
 from attrs import field, mutable
 from emitted import NEW, OLD
 
-from xpc.compiler import kinds as k
-from xpc.compiler import registry, schema, targets
+from xpc.compiler import registry, targets
 from xpc.compiler.clusters import READ_BY
-from xpc.compiler.optimizers import LOW_RANK, TORCH
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language import schema
 from xpc.compiler.registry import Gpu
+from xpc.compiler.resolve.optimizers import LOW_RANK, TORCH
 from xpc.compiler.targets import Target
 
 TIDY = 0.7

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from xpc.compiler.files import Workspace
-from xpc.compiler.load import load
+from xpc.compiler.language.load import load
 from xpc.compiler.lower import YAML_COMMENT, lower
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.payload import payload
-from xpc.compiler.resolve import resolve
+from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 

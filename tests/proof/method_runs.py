@@ -16,7 +16,7 @@ from emitted import NEW, OLD, compiled, put
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
-from xpc.compiler.schema import METHODS, ONLINE
+from xpc.compiler.language.schema import METHODS, ONLINE
 
 sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
 

@@ -18,9 +18,9 @@ from emitted import NEW, OLD, put
 from prove import every
 from stacks import REPOSITORY, interpreter
 
-from xpc.compiler import schema
 from xpc.compiler.files import Workspace
-from xpc.compiler.load import load
+from xpc.compiler.language import schema
+from xpc.compiler.language.load import load
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode

@@ -9,7 +9,7 @@ import pytest
 from emitted import NEW, OLD, put
 from method_runs import DATA, ONLINE_SETTINGS, Trained, Warm, small
 
-from xpc.compiler.schema import METHODS, ONLINE
+from xpc.compiler.language.schema import METHODS, ONLINE
 
 pytestmark = pytest.mark.slow
 

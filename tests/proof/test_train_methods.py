@@ -16,8 +16,8 @@ from emitted import NEW, OLD, put
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
 
-from xpc.compiler.schema import METHODS, ONLINE
-from xpc.compiler.schema import REWARDS as REGISTERED
+from xpc.compiler.language.schema import METHODS, ONLINE
+from xpc.compiler.language.schema import REWARDS as REGISTERED
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import tomllib
 
 from compile_support import REPOSITORY
 
-from xpc.compiler.codes import CODES
+from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
 from xpc.grammar.codes import CODES as SYNTAX
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from xpc.compiler import schema, targets
+from xpc.compiler import targets
+from xpc.compiler.language import schema
 from xpc.compiler.targets import generate
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from xpc.compiler import extras, targets
+from xpc.compiler import targets
+from xpc.compiler.language.schema import METHODS
+from xpc.compiler.resolve import extras
 from xpc.compiler.rules import every
-from xpc.compiler.schema import METHODS
 from xpc.compiler.targets import Target
 
 NUMBERS = {"int", "float"}

@@ -8,7 +8,8 @@ import tomllib
 
 import pytest
 
-from xpc.compiler import schema, targets
+from xpc.compiler import targets
+from xpc.compiler.language import schema
 from xpc.compiler.targets import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -1,0 +1,1 @@
+"""Local files of rows: found, read, counted and remembered."""

@@ -1,0 +1,88 @@
+"""A local data file's bytes: read and hashed for its copy in the bundle, or what is remembered of them."""
+
+from __future__ import annotations
+
+from xpc.compiler.data.rows import columns, survey
+from xpc.compiler.files import MAX_DATA, Workspace
+from xpc.compiler.language.codes import report
+from xpc.compiler.spec import DataSource
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import evolve
+
+DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
+"""Endings of data files."""
+
+
+FEW = 64
+"""Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
+
+
+def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
+    path = source.path
+    if source.parts:
+        return _folder(source, workspace)
+    if path is None or not path.lower().endswith(DATA_FORMATS) or workspace.kind(path) != "file":
+        return source, []
+    problems: list[Diagnostic] = []
+    try:
+        if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
+            return evolve(source, sha256=workspace.digest(path)), []
+    except OSError:
+        return source, []  # it went away; reading its columns has told of it
+    hidden = workspace.astray(path)
+    if hidden:
+        help = "put a copy into the spec's folder, if everybody may read it"
+        problems.append(report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help))
+    memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
+    key = (*columns(source), source.context or "")
+    known = None if memory is None else memory.recall(place, source.shape, key)
+    if known is not None and not workspace.copies:
+        workspace.weigh(path)
+        return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
+    before = None if memory is None else memory.stamp(place)
+    read = workspace.read(path, limit=MAX_DATA)
+    if isinstance(read, str):
+        return source, [*problems, report("XP114", read, source.label)]
+    source = _bundled(evolve(source, content=read.data), path, read.digest)
+    if known is not None and known.digest == read.digest:
+        return evolve(source, survey=known.survey), problems
+    found = None if memory is None else survey(source)
+    if memory is not None and found is not None:
+        memory.keep(place, before, source.shape, key, read.digest, found)
+    return source, problems
+
+
+def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
+    """The folder with the bytes of its files; together they are copied up to the size of one data file."""
+    parts: list[DataSource] = []
+    problems: list[Diagnostic] = []
+    names = [part.path or "" for part in source.parts]
+    try:
+        large = sum(map(workspace.size, names)) > MAX_DATA
+        for name in names if large else ():
+            workspace.weigh(name)
+    except OSError as error:
+        wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
+        return source, [report("XP114", wrong, source.label, help="make the files readable")]
+    for name, part in zip(names, source.parts, strict=True):
+        if large:
+            parts.append(evolve(part, sha256=workspace.digest(name)))
+            continue
+        read, found = contents(part, workspace, len(names) <= FEW)
+        seen = survey(read)
+        parts.append(evolve(read, found=None if seen is None else seen.columns, survey=seen))
+        problems += [each for each in found if each.code not in {other.code for other in problems}]
+    return evolve(source, parts=tuple(parts)), problems
+
+
+def _bundled(source: DataSource, path: str, digest: str) -> DataSource:
+    return evolve(source, sha256=digest, bundled="data/" + bundle_name(path, digest))
+
+
+def bundle_name(path: str, digest: str) -> str:
+    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
+    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
+    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
+    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"

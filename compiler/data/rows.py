@@ -1,0 +1,105 @@
+"""The rows of a source, as far as a check knows them: what the runtime would find wrong after the launch."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from xpc.compiler.data import row_shapes as shaped
+from xpc.compiler.data.shapes import KEPT, SHAPES
+from xpc.compiler.files import HEAD
+from xpc.compiler.registry import find_dataset
+from xpc.compiler.spec import DataSource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.data.survey import Survey
+
+READ = (".jsonl", ".json", ".csv", ".txt")
+"""Endings of files whose rows are read (compiler/data/reader.py)."""
+
+
+def survey(source: DataSource) -> Survey | None:
+    """What all rows of a local file are, or None where they are not read: of the hub, a folder, Parquet, or large."""
+    if source.survey is not None or not readable(source):
+        return source.survey
+    assert source.content is not None
+    return _survey(source.content, source.path or "", source.shape, columns(source), source.context or "")
+
+
+def readable(source: DataSource) -> bool:
+    """Whether the source's rows are at hand and of a format that is read."""
+    if source.content is None or not (source.path or "").lower().endswith(READ):
+        return False
+    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # XP124 speaks of too few
+
+
+@lru_cache(maxsize=32)  # the members of a sweep share their data
+def _survey(content: bytes, path: str, shape: str, names: tuple[str, ...], context: str) -> Survey:
+    from xpc.compiler.data.survey import survey as look  # most specs have no local file
+
+    return look(content, path, shape, names, context)
+
+
+def count(source: DataSource) -> int | None:
+    """How many rows a source has, or None where that is not known. A slice of a split is not counted."""
+    if source.slice is not None:
+        return None
+    if source.parts:
+        each = [count(part) for part in source.of_split(source.split)]
+        return None if None in each else sum(one for one in each if one is not None)
+    found = None if source.rows is not None else survey(source)
+    if found is None or found.broken is not None:
+        return source.rows
+    return found.rows
+
+
+def columns(source: DataSource) -> tuple[str, ...]:
+    """The dataset's own columns in the order of the shape."""
+    given = source.columns or SHAPES.get(source.shape, ())
+    return tuple(name for name in given if name not in KEPT)
+
+
+def conversational(source: DataSource) -> bool | None:
+    """Whether rows hold messages and not plain text; None where that cannot be seen."""
+    if source.shape in ("messages", "conversations"):
+        return True
+    if source.shape == "text":
+        return False
+    found = survey(next(iter(source.of_split(source.split)), source))
+    if found is not None and found.talks is not None:
+        return found.talks
+    if (source.path or "").lower().endswith((".csv", ".txt")):
+        return False
+    known = find_dataset(source.id) if source.id is not None else None
+    plain = known is not None and known.shape == source.shape == "prompt_completion"  # of the registry, all are text
+    return False if plain else None
+
+
+def wrong_shape(source: DataSource, row: shaped.Row) -> str | None:
+    """What keeps a row from being read as its shape, in the runtime's sense, or None."""
+    if len(columns(source)) < len(SHAPES.get(source.shape, ())):
+        return None  # too few are named, which XP124 says
+    return shaped.checker(source.shape, columns(source), source.context or "")(row)
+
+
+def first_columns(path: str, head: bytes) -> list[str] | None:
+    """The columns of the first row, or None where they cannot be seen without a reader of the format."""
+    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    lower = path.lower()
+    if lower.endswith(".txt"):
+        return ["text"]
+    if lower.endswith(".csv"):
+        return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]
+    if not lower.endswith((".json", ".jsonl")):
+        return None
+    start = text.find("{")
+    if start < 0 or text[:start].strip() not in ("", "["):
+        return []
+    try:
+        row, _ = json.JSONDecoder().raw_decode(text, start)
+    except RecursionError:
+        return []
+    except ValueError:
+        return None if len(head) == HEAD else []  # a first row longer than what was read is not seen
+    return [str(key) for key in row]

@@ -1,0 +1,122 @@
+"""Shapes of rows: their columns, the methods that train on them, and the columns that a spec names."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.codes import report
+from xpc.compiler.spec import DataSource
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import evolve
+
+SHAPES = {
+    "messages": ("messages",),
+    "conversations": ("conversations",),
+    "prompt_completion": ("prompt", "completion"),
+    "preference": ("chosen", "rejected"),
+    "text": ("text",),
+    "unpaired": ("prompt", "completion", "label"),
+    "prompt": ("prompt",),
+}
+"""The columns of each shape, in the order in which `DataSource.columns` names them; a preference may have its prompt
+before them."""
+
+METHOD_SHAPES = {
+    "sft": ("messages", "conversations", "prompt_completion", "text"),
+    **dict.fromkeys(("dpo", "orpo", "reward"), ("preference",)),
+    "kto": ("unpaired", "preference"),
+    **dict.fromkeys(("grpo", "rloo"), ("prompt",)),
+}
+"""The shapes that a method trains on, the usual one first."""
+
+ALPACA = ("instruction", "output")
+"""Columns of Alpaca's rows, which are prompts with completions in published words; beside them `input` may stand."""
+INPUT = "input"
+
+KEPT = ("tools", "chat_template_kwargs")
+"""Columns beside the shape's own that the trainer reads as they are."""
+
+
+def columns_of(
+    source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
+) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with the columns of its shape: those of the spec, where it names any."""
+    problems: list[Diagnostic] = []
+    if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
+        source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
+    if columns is not None:
+        problems += wrong_columns(source, columns)
+        source = evolve(source, columns=columns, only=True)
+        if source.wording is not None and len(columns) in (2, 3):
+            source = as_alpaca(source, columns)
+    elif prompt is not None:
+        source, wrong = with_prompt(source, prompt)
+        problems += wrong
+    if context is not None:
+        source, wrong = with_context(source, context)
+        problems += wrong
+    return source, problems
+
+
+def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
+    """The source with these columns: instruction and output, or with the input between them."""
+    asked, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
+    return evolve(source, shape="prompt_completion", columns=(asked, answer), context=context, wording="alpaca")
+
+
+def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with a column whose text follows the prompt."""
+    named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
+    if SHAPES[source.shape][0] == "prompt" or (source.shape == "preference" and named):
+        return evolve(source, context=context), []
+    message = f"rows of {source.shape} have no prompt column that a context could follow"
+    help = "leave `context` out, or name the prompt's column: `prompt = question`"
+    return source, [report("XP124", message, source.label, help=help)]
+
+
+def in_words(shape: str) -> str:
+    """A shape as a sentence names it."""
+    words = {"preference": "preference pairs", "unpaired": "judged completions", "prompt": "prompts alone"}
+    return words.get(shape, shape)
+
+
+def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with its prompt in a column of that name; the other columns keep theirs."""
+    need = SHAPES[source.shape]
+    if source.shape == "preference":
+        return evolve(source, columns=(prompt, *(source.columns or need)[-2:])), []
+    if need[0] == "prompt":
+        context = source.context if source.wording else None
+        return evolve(source, columns=(prompt, *(source.columns or need)[1:]), context=context), []
+    return source, [
+        report(
+            "XP124",
+            f"rows of {source.shape} have no prompt column",
+            source.label,
+            help="leave `prompt` out, or write a `format` that has one, such as `format = prompt_completion`",
+        )
+    ]
+
+
+def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
+    """The finding where `columns` names another number of columns than the shape has."""
+    need = SHAPES.get(source.shape, ())
+    given = [name for name in columns if name not in KEPT]
+    if source.wording is not None:
+        return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
+    more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)  # its prompt; columns that rewards read
+    if not need or len(need) <= len(given) <= len(need) + more:
+        return []
+    listed = ", ".join(need)
+    return [
+        report(
+            "XP124",
+            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, and {len(given)} are named",
+            source.label,
+            help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
+        )
+    ]
+
+
+def _not_alpaca(source: DataSource, given: int) -> Diagnostic:
+    message = f"rows of alpaca have an instruction, perhaps an input, and an output, and {given} columns are named"
+    help = "write `columns = [instruction, input, output]` with the dataset's own names, or another `format`"
+    return report("XP124", message, source.label, help=help)

@@ -1,0 +1,254 @@
+"""What all rows of a local file are, in one reading: counts, and the first row of each kind that is worth a word.
+
+A `Survey` is small and plain, so that it can be remembered in the file's place (`remembered.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import field
+
+from xpc.compiler.data import row_shapes as shaped
+from xpc.compiler.data.reader import Broken, Row, read
+from xpc.grammar.record import mutable, record
+
+MANY = 256
+"""Columns and roles that are kept; a file with more of them is none that trains."""
+
+
+@record
+class Tally:
+    """How many rows are of a kind, and the first of them (from 0)."""
+
+    count: int
+    first: int
+
+
+@record
+class Survey:
+    """Facts of a file's rows.
+
+    `rows` were read before `broken`, where that is not None; `columns` are those of any row; `wrong` is the first row
+    that is not of its shape, and why. `talks` says whether the first row holds messages. `tallies` counts rows by kind:
+
+    - `unanswered`: a conversation without a turn of the assistant
+    - `empty_answer`: an answer, or a text, without a letter
+    - `empty_prompt`: a prompt, or a user's turn, without a letter
+    - `same`: two answers that are one
+    - `repeated`: prompt and answer of an earlier row
+    - `images`: a part of a message that is an image
+    - `system`: a turn of the system
+
+    `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` says how
+    many prompts have how many words.
+    """
+
+    rows: int = 0
+    columns: tuple[str, ...] = ()
+    broken: Broken | None = None
+    wrong: tuple[int, str] | None = None
+    talks: bool | None = None
+    tallies: Mapping[str, Tally] = field(factory=dict)
+    roles: Mapping[str, Tally] = field(factory=dict)
+    labels: tuple[int, int] = (0, 0)
+    words: Mapping[int, int] = field(factory=dict)
+
+    def count(self, kind: str) -> int:
+        """How many rows are of a kind."""
+        return self.tallies[kind].count if kind in self.tallies else 0
+
+
+@mutable
+class _Counts:
+    found: dict[str, list[int]] = field(factory=dict)
+
+    def add(self, kind: str, row: int) -> None:
+        one = self.found.get(kind)
+        if one is None:
+            if len(self.found) < MANY:
+                self.found[kind] = [1, row]
+        else:
+            one[0] += 1
+
+    def tallies(self) -> dict[str, Tally]:
+        return {name: Tally(*one) for name, one in self.found.items()}
+
+
+def survey(data: bytes, path: str, shape: str, columns: Sequence[str], context: str = "") -> Survey:
+    """Reads all rows of a file. `columns` are the dataset's own, in the order of the shape; `context` follows the
+    prompt."""
+    return _survey(read(data, path), shape, tuple(columns), context, path.lower().endswith(".csv"))
+
+
+def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], context: str, cells: bool) -> Survey:
+    kinds, roles, keys, words = _Counts(), _Counts(), dict[str, None](), dict[int, int]()
+    seen: set[int] = set()
+    labels = [0, 0]
+    broken, wrong, talks, texts = None, None, None, set(names) if cells else set()
+    number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
+    look, right, many = LOOKS[shape], shaped.checker(shape, names, context), False
+    for number, row in enumerate(rows):
+        if isinstance(row, Broken):
+            broken = row
+            break
+        if not (many or row.keys() <= keys.keys()):
+            keys.update(dict.fromkeys(row))
+            many = len(keys) >= MANY
+        if judged:
+            row = {**row, judged: _label(row.get(judged))}
+        values = [row.get(name) for name in names]
+        if context and isinstance(values[0], str) and (shape != "preference" or len(names) > 2):
+            values[0] += f"\n{row.get(context) or ''}"
+        if number == 0:
+            talks = any(isinstance(value, list) for value in values)
+        if texts:
+            texts -= {name for name in texts if _is_text(row.get(name))}
+        if wrong is None:
+            why = right(row)
+            wrong = None if why is None else (number, why)
+        found, same = look(values, number, roles)
+        for kind in found:
+            kinds.add(kind, number)
+        key = hash(same)
+        if key in seen:
+            kinds.add("repeated", number)
+        else:
+            seen.add(key)
+        if shape == "unpaired" and isinstance(values[-1], int):
+            labels[0 if values[-1] else 1] += 1
+        elif shape == "prompt_completion" and isinstance(values[0], str):
+            long = len(values[0].split())
+            words[long] = words.get(long, 0) + 1
+    read = number + (broken is None)
+    if wrong is None and broken is None and texts and read and shape != "unpaired":
+        wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, and is read as one"
+    return Survey(
+        read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words
+    )
+
+
+def _label(cell: object) -> object:
+    """A cell of a CSV file's label as pandas reads it."""
+    if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
+        return str(cell).lower() == "true"
+    return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
+
+
+def _is_text(cell: object) -> bool:
+    """Whether a cell of a CSV file keeps its column one of texts."""
+    if not isinstance(cell, str):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return cell.strip().lower() not in ("true", "false")
+    return False
+
+
+def empty(value: object) -> bool:
+    """Whether a text, a list of parts, or nothing at all has no letter."""
+    if isinstance(value, str):
+        return not value or value.isspace()
+    if isinstance(value, list):
+        return not any(
+            isinstance(part, dict) and (part.get("type") not in (None, "text") or not empty(part.get("text")))
+            for part in value
+        )
+    return value is None
+
+
+def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[object]]:
+    """What stands out in a conversation, and what makes it the same as another."""
+    if not isinstance(value, list):
+        return set(), [str(value)]
+    found: set[str] = set()
+    same: list[object] = []
+    answered = False
+    said: set[str] = set()
+    for turn in value:
+        if not isinstance(turn, dict):
+            continue
+        by_from = "from" in turn
+        who, content = (turn["from"], turn.get("value")) if by_from else (turn.get("role"), turn.get("content"))
+        who = who if isinstance(who, str) else str(who)
+        role = shaped.ROLES.get(who, "") if by_from else who
+        same += (role, content if isinstance(content, str) else str(content))
+        if not by_from:
+            said.add(who)
+        if role == "assistant":
+            answered = True
+            if empty(content) and not turn.get("tool_calls"):
+                found.add("empty_answer")
+        elif role == "user" and empty(content):
+            found.add("empty_prompt")
+        elif role == "system":
+            found.add("system")
+        if isinstance(content, list) and any(
+            isinstance(one, dict) and "image" in str(one.get("type")) for one in content
+        ):
+            found.add("images")
+    for one in said:
+        roles.add(one[:40], number)
+    if not answered:
+        found.add("unanswered")
+    return found, same
+
+
+Look = Callable[[list[object], int, _Counts], tuple[Iterable[str], object]]
+
+
+def _talk(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    found, same = _turns(values[0], number, roles)
+    return found, tuple(same)
+
+
+def _text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    return ("empty_answer",) if empty(values[0]) else (), str(values[0])
+
+
+def _side(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
+    """A prompt or an answer, as a text or as turns; its key."""
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        if empty(value):
+            found.add(kind)
+        return str(value)
+    more, same = _turns(value, number, roles)
+    found |= more & {"empty_answer", "empty_prompt", "images", "system"}
+    return tuple(same)
+
+
+def _pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    prompt, answer = values[0], values[1]
+    if isinstance(prompt, str) and isinstance(answer, str) and prompt.strip() and answer.strip():
+        return (), (prompt, answer)
+    found: set[str] = set()
+    first = _side(prompt, "empty_prompt", number, roles, found)
+    return found, (first, _side(answer, "empty_answer", number, roles, found))
+
+
+def _asked(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    found: set[str] = set()
+    return found, _side(values[0], "empty_prompt", number, roles, found)
+
+
+def _preferred(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    found: set[str] = set()
+    ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
+    same = tuple(_side(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))
+    if same[-1] == same[-2]:
+        found.add("same")
+    return found, same
+
+
+LOOKS: Mapping[str, Look] = {
+    "messages": _talk,
+    "conversations": _talk,
+    "text": _text,
+    "prompt_completion": _pair,
+    "preference": _preferred,
+    "unpaired": _pair,
+    "prompt": _asked,
+}

@@ -1,0 +1,143 @@
+"""What a reading of a data file found, for the next check of the same file: sixty-four MiB are read once.
+
+An entry holds the file's digest and the surveys of its rows (`survey.py`), under the name of its path and of this
+version. It counts only while size, times of change and inode are those that the file had before and after it was read,
+and it is not written for a file that was changed just now: a change within one tick of the file system's clock would
+not show. Nothing here is needed for a right answer: whatever goes wrong means that the file is read. No link is
+followed, and nobody else can read or write what is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from xpc.compiler import cache
+from xpc.compiler.data.reader import Broken
+from xpc.compiler.data.survey import Survey, Tally
+from xpc.grammar.record import mutable, record
+
+MOST = 256
+"""Entries kept."""
+LARGEST = 2**20
+"""Bytes of an entry that is kept."""
+SETTLED = 2.0
+"""Seconds since a file's last change after which another one shows in its times, on any file system."""
+Stamp = tuple[int, int, int, int, int]
+
+
+@record
+class Known:
+    """What is remembered of a file: the digest of its bytes, and what its rows are."""
+
+    digest: str
+    survey: Survey
+
+
+def stamp(path: str) -> Stamp | None:
+    """What changes when a file does: device, inode, size, and the times of its contents and its inode."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@mutable
+class Memory:
+    """Entries in one folder, which is made when the first is kept."""
+
+    folder: str
+
+    def recall(self, path: str, shape: str, names: tuple[str, ...]) -> Known | None:
+        """What is known of the file as it stands, or None."""
+        now = stamp(path)
+        entry = cache.read(self.folder, _name(path)) if now is not None else None
+        try:
+            if entry is None or now is None or entry["stamp"] != list(now):
+                return None
+            return Known(str(entry["sha256"]), _survey(entry["surveys"][_kind(shape, names)]))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+    def stamp(self, path: str) -> Stamp | None:
+        """What changes when the file does (`stamp`)."""
+        return stamp(path)
+
+    def keep(
+        self, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], digest: str, found: Survey
+    ) -> None:
+        """Remembers what a reading found that began when the file's stamp was `before`. Never raises."""
+        if before is None or stamp(path) != before or max(before[3:]) / 1e9 > time.time() - SETTLED:
+            return
+        entry = cache.read(self.folder, _name(path))
+        surveys = entry.get("surveys") if entry is not None and entry.get("stamp") == list(before) else None
+        surveys = dict(surveys) if isinstance(surveys, dict) and len(surveys) < 16 else {}
+        surveys[_kind(shape, names)] = _plain(found)
+        text = json.dumps({"stamp": before, "sha256": digest, "surveys": surveys})
+        if len(text) < LARGEST:
+            cache.keep(self.folder, _name(path), text, MOST)
+
+
+def standard() -> Memory | None:
+    """The memory beside the cache of checks, or None where that is off (XPC_CACHE=off)."""
+    where = cache.folder("data")
+    return None if where is None else Memory(where)
+
+
+def _name(path: str) -> str:
+    """The entry of a file, for this version of what reads it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    parts = [os.path.abspath(path)]
+    for name in ("reader.py", "survey.py", "row_shapes.py", "survey_cache.py"):
+        found = os.stat(os.path.join(here, name))
+        parts.append(f"{name}:{found.st_mtime_ns}:{found.st_size}")
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _kind(shape: str, names: tuple[str, ...]) -> str:
+    return json.dumps([shape, *names])
+
+
+def _plain(survey: Survey) -> dict[str, object]:
+    """A survey as JSON."""
+    broken = survey.broken
+    return {
+        "rows": survey.rows,
+        "columns": survey.columns,
+        "broken": None if broken is None else [broken.row, broken.line, broken.why, broken.encoding],
+        "wrong": survey.wrong,
+        "talks": survey.talks,
+        "tallies": {name: [one.count, one.first] for name, one in survey.tallies.items()},
+        "roles": {name: [one.count, one.first] for name, one in survey.roles.items()},
+        "labels": survey.labels,
+        "words": list(survey.words.items()),
+    }
+
+
+def _survey(plain: Mapping[str, Any]) -> Survey:
+    """The survey again. Raises KeyError, TypeError or ValueError for what `_plain` did not write."""
+    broken, wrong, talks = plain["broken"], plain["wrong"], plain["talks"]
+    good, bad = plain["labels"]
+    return Survey(
+        int(plain["rows"]),
+        tuple(map(str, plain["columns"])),
+        None if broken is None else Broken(int(broken[0]), int(broken[1]), str(broken[2]), bool(broken[3])),
+        None if wrong is None else (int(wrong[0]), str(wrong[1])),
+        None if talks is None else bool(talks),
+        _tallies(plain["tallies"]),
+        _tallies(plain["roles"]),
+        (int(good), int(bad)),
+        {int(words): int(count) for words, count in plain["words"]},
+    )
+
+
+def _tallies(plain: Mapping[str, Any]) -> dict[str, Tally]:
+    return {str(name): Tally(int(count), int(first)) for name, (count, first) in plain.items()}

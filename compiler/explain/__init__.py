@@ -1,0 +1,1 @@
+"""`xpc explain`, and the pages that are generated from the same tables."""

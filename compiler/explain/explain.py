@@ -1,0 +1,114 @@
+"""`xpc explain`: what a code means, what a setting does, and where a value of a spec comes from."""
+
+from __future__ import annotations
+
+from textwrap import dedent, fill, indent
+
+from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
+
+
+def explain(what: str) -> str | None:
+    """The text for a code, a setting's name or path, or FILE:SETTING; None where nothing is known."""
+    if what.upper().startswith("XP") and what[2:].isdigit():
+        return _code(what.upper())
+    path, colon, name = what.rpartition(":")
+    rows = _rows(name)
+    if not rows:
+        from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
+
+        return explain_name(what)
+    return _value(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
+
+
+def _rows(name: str) -> list[Setting]:
+    """The settings that a path, a name, a choice (`zero2`) or a clause (`memory`) stands for; of a source's, too."""
+    named = [row for row in TABLE if name in (row.path, row.name)]
+    choice = bare_choices().get(name)
+    own = [SOURCE_SETTINGS[name]] if name in SOURCE_SETTINGS else []
+    return named or own or ([BY_PATH[choice]] if choice else []) or list(children(name))
+
+
+def _code(code: str) -> str | None:
+    from xpc.compiler.language.codes import CODES
+    from xpc.compiler.rules import every
+    from xpc.grammar.codes import CODES as SYNTAX
+
+    for rule in every():
+        if rule.code == code:
+            text = dedent("    " + rule.explanation).strip()
+            return f"{code} {rule.slug} ({rule.severity})\n\n{text}\n{_behind(code)}"
+    if code in CODES:
+        slug, severity, text = CODES[code]
+        return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n{_behind(code)}"
+    if code in SYNTAX:
+        entry = SYNTAX[code]
+        return f"{code} {entry.slug} (error)\n\n{fill(entry.text, 100)}\n"
+    return None
+
+
+def _behind(code: str) -> str:
+    """The targets and rows of a code, how they are proven, and the lines of its case."""
+    from xpc.compiler.explain.rules_page import proof_of
+    from xpc.compiler.rules.evidence import evidence
+    from xpc.compiler.rules.fate import by_code
+
+    found, rows = evidence(), by_code().get(code, [])
+    out = ""
+    if rows:
+        out += f"\nholds for {', '.join(sorted({target for fate in rows for target in fate.targets}))}\n"
+        out += "".join(f"  {fate.row} {fate.name}: {proof_of(fate, code, found)}\n" for fate in rows)
+    example = found.examples.get(code)
+    for word, lines in () if example is None else (("rejected", example.rejected), ("accepted", example.accepted)):
+        out += f"\n{word}\n{indent(chr(10).join(lines) or '(without)', '    ')}\n"
+    return out
+
+
+def _setting(row: Setting) -> str:
+    lines = [f"{row.path}: {row.doc}"]
+    if row.kind.name == "hardware":
+        from xpc.compiler.registry import gpu_names
+
+        lines.append(fill("GPUs     " + ", ".join(gpu_names()), 100, initial_indent="  ", subsequent_indent=" " * 11))
+    if row.choices:
+        or_file = " or file(...)" if row.kind.name == "template" else ""
+        lines.append("  one of   " + ", ".join(row.choices) + or_file)
+    elif row.kind.phrase:
+        lines.append(f"  takes    {row.kind.phrase}")
+    if row.default is not None and not row.pending:
+        from xpc.compiler.lower.specfile import show
+
+        lines.append(f"  default  {show(row, row.default)}")
+    if row.args:
+        lines.append("  decides  " + ", ".join(row.args))
+    if row.pending:
+        lines.append(f"  not yet  {row.pending}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(path: str, rows: list[Setting]) -> str:
+    from xpc.compiler.cli import read_spec
+    from xpc.compiler.lower.specfile import show
+    from xpc.compiler.pipeline import check_text
+
+    data, name, workspace = read_spec(path)
+    checked = check_text(data, name, workspace)
+    spec = checked.spec
+    if spec is None:
+        return f"{path} has errors; `xpc check {path}` shows them\n"
+    swept = [row for row in rows if checked.members and row.path in dict(checked.members[0].settings)]
+    out = []
+    for row in swept:
+        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
+        values = list(dict.fromkeys(show(row, value.value) for value in found))
+        out.append(f"{row.path} is swept in {path}: {', '.join(values)}\n  from {found[0].origin.describe()}\n")
+    rows = [row for row in rows if row not in swept]
+    for row in rows:
+        value = spec.values.get(row.path)
+        if value is None:
+            out.append(f"{row.path} has no value in {path}\n")
+        else:
+            out.append(f"{row.path} = {show(BY_PATH[row.path], value.value)}\n  from {value.origin.describe()}\n")
+    return "".join(out)
+
+
+__all__ = ["explain"]

@@ -1,0 +1,150 @@
+"""`xpc explain` for names that are no settings: models, GPUs, datasets, rewards, and the arguments of the libraries.
+
+Loaded only where nothing else is known of a name.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler import registry, targets
+from xpc.compiler.language.schema import BY_PATH, METHODS, REWARDS, Setting, bare_choices
+from xpc.compiler.resolve import extras
+
+
+def explain_name(name: str) -> str | None:
+    """What is known of a name, or None."""
+    parts = [_model(name), _gpu(name), _dataset(name), _reward(name), _choices(name), _arguments(name)]
+    found = [part for part in parts if part] or [part for part in (_extra_target(name), _foreign(name)) if part]
+    return "\n".join(found) or None
+
+
+def _model(name: str) -> str:
+    facts = registry.find_model(name)
+    if facts is None:
+        return ""
+    kind = "with a chat template" if facts.chat else "without a chat template"
+    gated = ", gated: the Hub asks for a licence and a token" if facts.gated else ""
+    active = f", {facts.active_params:,} of them for one token" if facts.active_params else ""
+    return (
+        f"{facts.alias}: a model, {facts.id} on the Hub, {kind}{gated}\n"
+        f"  family   {facts.model_type}, {facts.params:,} parameters{active}\n"
+        f"  layers   {facts.layers}, hidden {facts.hidden}, {facts.heads} heads, vocabulary {facts.vocab:,}\n"
+        f"  context  {facts.context:,} tokens, weights in {facts.dtype}\n"
+    )
+
+
+def _gpu(name: str) -> str:
+    gpu = registry.find_gpu(name)
+    if gpu is None:
+        return ""
+    major, minor = gpu.capability
+    halves = "bf16 and fp16" if gpu.capability >= (8, 0) else "fp16, no bf16"
+    return f"{gpu.name}: a GPU of {gpu.memory_gib:g} GiB, compute capability {major}.{minor}: {halves}\n"
+
+
+def _dataset(name: str) -> str:
+    facts = registry.find_dataset(name)
+    if facts is None:
+        return ""
+    config = f", configuration {facts.config}" if facts.config else ""
+    return (
+        f"{facts.alias}: a dataset, {facts.id} on the Hub{config}, split {facts.split}\n"
+        f"  rows     {facts.rows or 'not counted'}, {facts.shape}: {', '.join(facts.columns)}\n"
+    )
+
+
+def _reward(name: str) -> str:
+    if name not in REWARDS:
+        return ""
+    return f"{name}: a reward function of grpo and rloo, by name: `method grpo(rewards=[{name}])`\n"
+
+
+def _choices(name: str) -> str:
+    """The settings that have a choice or a loss of that name, for choices that do not stand alone."""
+    lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
+    for target in _targets():
+        for method in METHODS:
+            if target.refused(method) is None and name in target.losses(method):
+                lines.append(f"{name}: a loss of {method} for {target.name}: `method {method}(loss={name})`\n")
+    return "".join(dict.fromkeys(lines))
+
+
+def _targets() -> list[targets.Target]:
+    return [target for target in map(targets.load, targets.names()) if target is not None]
+
+
+def _arguments(name: str) -> str:
+    """What becomes of a library's own argument on each target: the setting that decides it, `extra`, or why it is left
+    out."""
+    lines: list[str] = []
+    for target in _targets():
+        told: dict[str, list[str]] = {}
+        for method in METHODS:
+            if target.refused(method) is None:
+                told.setdefault(_trainer(target, name, method), []).append(method)
+        for text, methods in told.items():
+            if text:
+                every = len(methods) == sum(target.refused(one) is None for one in METHODS)
+                lines.append(f"  {target.name}{'' if every else ' ' + ', '.join(methods)}: {text}\n")
+        for escape in ("accelerate", "deepspeed"):
+            text = _file(target, escape, name)
+            if text:
+                lines.append(f"  {target.name} {escape}: {text}\n")
+        if target.removed.get(name) and not any(told):
+            lines.append(f"  {target.name}: gone ({target.removed[name]})\n")
+    return f"{name}: a library's own name\n" + "".join(lines) if lines else ""
+
+
+def _trainer(target: targets.Target, name: str, method: str) -> str:
+    """What becomes of a trainer's argument, or an empty text where the method's trainer has none of the name."""
+    fields = target.fields(target.config(method))
+    new = name if name in fields else target.rename(name) or name
+    today = "" if new == name else f"`{new}` today, "
+    path = extras.owner("trl", new, method)
+    if path is not None and (new in fields or name in fields or today):
+        return today + _decided(path)
+    why = target.omitted(target.config(method)).get(new)
+    if why is not None:
+        return f"{today}not stated: {why}"
+    if new in extras.legal_names(target, "trl", method):
+        return f"{today}`extra trl({new}=...)`, {fields[new].type}, default {fields[new].effective}"
+    return ""
+
+
+def _file(target: targets.Target, escape: str, name: str) -> str:
+    """What becomes of a key of accelerate.yaml or deepspeed.json, given whole or by its last part."""
+    legal, keys = extras.legal_names(target, escape), target.launch_keys(escape)
+    owned = extras.owned_names(target, escape, "sft")
+    whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
+    out = []
+    for one in whole:
+        path = extras.owner(escape, one)
+        kind = f", {keys[one]['type']}" if one in keys else ", a mapping"
+        out.append(_decided(path) if path is not None else f"`extra {escape}` has `{one}`{kind}")
+    return "; ".join(dict.fromkeys(out))
+
+
+def _decided(path: str) -> str:
+    row: Setting = BY_PATH[path]
+    return f"`{path}` decides it: {row.doc}"
+
+
+def _extra_target(name: str) -> str:
+    if name not in ("extra", "trl", "accelerate", "deepspeed"):
+        return ""
+    return (
+        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` pass a library's own names on, checked\n"
+    )
+
+
+def _foreign(name: str) -> str:
+    """What a name of another tool means, or why it has no equivalent."""
+    from xpc.compiler.suggest.meaning import SAME, meaning
+    from xpc.compiler.suggest.no_equivalent import own_reason, reason
+
+    why = own_reason(name)
+    meant = None if why is not None else meaning(name, exact=True)
+    if meant is not None and meant.likeness >= SAME and meant.path in BY_PATH:
+        value = f" ({meant.value})" if meant.value in bare_choices() else ""
+        return f"{name}: {_decided(meant.path)}{value}\n"
+    why = why or reason(name)
+    return "" if why is None else f"{name}: no equivalent, because {why}\n"

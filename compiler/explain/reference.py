@@ -1,0 +1,71 @@
+"""`python -m xpc.compiler.explain.reference`: the reference page, from the schema, rules and codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting
+from xpc.compiler.lower.specfile import show
+from xpc.compiler.rules import every
+from xpc.grammar.codes import CODES as SYNTAX
+
+HEAD = """\
+# Reference
+
+Written by `make docs` from `compiler/language/schema.py` and `compiler/rules/`; do not edit.
+The language itself is described in
+`docs/language.md`.
+
+## Settings
+
+`path` is clause and name. Inside its clause a setting is written by its name; a name that is unique is also legal after
+`with` and in the body: `with gbs=528` is `batch { gbs = 528 }`. Settings that say *later* are reserved: the compiler
+refuses them with a sentence instead of leaving them out.
+
+| path | takes | default | decides |
+|---|---|---|---|
+"""
+
+
+def reference() -> str:
+    """The page as Markdown."""
+    lines = [HEAD.rstrip("\n")]
+    lines += [_row(row) for row in TABLE]
+    lines += ["", "A row of a `data` block is a source and takes:", "", "| setting | takes | |", "|---|---|---|"]
+    lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
+    lines += ["", "## Diagnostics", "", "`xpc explain CODE` prints the whole explanation.", ""]
+    lines += ["| code | slug | severity | |", "|---|---|---|---|"]
+    table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
+    table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
+    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.explanation.split())) for rule in every()]
+    lines += [
+        f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(row: Setting) -> str:
+    takes = ", ".join(f"`{choice}`" for choice in row.choices) if row.choices else row.kind.phrase
+    takes += f", or {k.FILE.phrase}" if row.kind is k.TEMPLATE else ""
+    default = "" if row.default is None else f"`{show(row, row.default)}`"
+    name = f"`{row.path}`" if row.kind is not k.BLOCK else f"`{row.path} {{ }}`"
+    doc = f"{row.doc}; *later*" if row.pending else row.doc
+    decides = ", ".join(f"`{one}`" for one in row.args)
+    return f"| {name}<br>{doc} | {takes} | {default} | {decides} |"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence, for a cell of a table."""
+    sentence, dot, _ = " ".join(text.split()).partition(". ")
+    return (sentence + dot.strip()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join("docs", "reference.md")
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(reference())
+    print(f"wrote {path}")

@@ -1,0 +1,172 @@
+"""`python -m xpc.compiler.explain.rules_page`: the page of rules, their fates, and what stands behind them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from textwrap import dedent
+
+from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.language.codes import CODES
+from xpc.compiler.rules import every
+from xpc.compiler.rules import fate as fates
+from xpc.compiler.rules.evidence import Evidence, Proven, evidence
+from xpc.compiler.rules.fate import Fate
+from xpc.grammar.record import record
+
+HEAD = """\
+# Rules
+
+Written by `make docs` from `compiler/rules/`, its `fates/` and the tests' cases and proofs; do not edit.
+
+A table of {rows} conditions under which a fine-tuning run fails, or does something other than what was asked, was read
+from and tried on TRL, transformers, accelerate, DeepSpeed, peft and Liger. Of these {implemented} are checked,
+{unwritable} cannot be written in the language at all, {preflight} are found on the machine by the preflight, and
+{refused} are refused here with a reason. `xpc explain CODE` prints the same about one code.
+
+A warning or a note is silenced in place, with the reason:
+
+```
+strategy fsdp1   # xpc: allow XP410 the cluster's image has no newer torch
+```
+
+## Checked
+"""
+FAMILIES = {
+    "1": "Names, units and files",
+    "2": "Batch, optimizer, schedule",
+    "3": "Precision, attention, kernels",
+    "4": "Strategy and adapters",
+    "5": "Data, evaluation, supervised training",
+    "6": "Preferences and reinforcement",
+    "7": "Saving, resuming, tracking",
+    "8": "Launch",
+    "9": "The spec itself",
+}
+NOT_CHECKED = (
+    (fates.UNWRITABLE, "Cannot be written", "The language has no way to say these; each says what takes its place."),
+    (
+        fates.PREFLIGHT,
+        "Found by the preflight",
+        "Only the machine knows these; the bundle looks before it loads a model.",
+    ),
+    (fates.REFUSED, "Not checked", "Each with the reason."),
+)
+
+
+@record
+class Entry:
+    """A code with what the page says of it."""
+
+    code: str
+    slug: str
+    severity: str
+    text: str
+
+
+def entries() -> list[Entry]:
+    """Every rule, and what the compiler itself reports, by code."""
+    found = [Entry(rule.code, rule.slug, rule.severity, dedent("    " + rule.explanation).strip()) for rule in every()]
+    found += [Entry(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
+    return sorted(found, key=lambda one: one.code)
+
+
+def page() -> str:
+    """The page as Markdown."""
+    rows, _ = fates.fates()
+    behind = evidence()
+    counts = {kind: sum(fate.kind == kind for fate in rows.values()) for kind in fates.KINDS}
+    lines = [HEAD.format(rows=len(rows), **counts)]
+    known = entries()
+    for digit, title in FAMILIES.items():
+        family = [one for one in known if one.code[2] == digit]
+        lines += [f"### XP{digit}xx: {title}", "", "| code | slug | severity | |", "|---|---|---|---|"]
+        lines += [
+            f"| [{one.code}](#{one.code.lower()}) | {one.slug} | {one.severity} | {first_sentence(one.text)} |"
+            for one in family
+        ]
+        lines += [""]
+    lines += ["## Explained", ""]
+    by_code = fates.by_code()
+    for one in known:
+        lines += explained(one, by_code.get(one.code, []), behind)
+    for kind, title, said in NOT_CHECKED:
+        lines += [f"## {title}", "", said, ""]
+        lines += _listed(fate for fate in rows.values() if fate.kind == kind)
+    lines += ["## Checked, but not proven here", "", "What these do was read in the sources; to see it needs more.", ""]
+    lines += _needing(rows, behind)
+    lines += ["## Bans that no longer hold", "", "Other tools or older versions refuse these; they are accepted.", ""]
+    lines += ["| said | today |", "|---|---|"]
+    lines += [f"| {cell(ban.said)} | {cell(ban.now)} |" for ban in fates.bans()]
+    return "\n".join(lines) + "\n"
+
+
+def explained(one: Entry, rows: list[Fate], behind: Evidence) -> list[str]:
+    """The section of a code: explanation, rows with their proofs, example."""
+    lines = [
+        f'<a id="{one.code.lower()}"></a>',
+        f"### {one.code} {one.slug} ({one.severity})",
+        "",
+        markdown(one.text),
+        "",
+    ]
+    if rows:
+        held = sorted({target for fate in rows for target in fate.targets})
+        lines += [f"Holds for {', '.join(held)}. Rows:", ""]
+        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code, behind)}" for fate in rows] + [""]
+    example = behind.examples.get(one.code)
+    if example is not None:
+        marked = [f"- {line}" for line in example.rejected] + [f"+ {line}" for line in example.accepted]
+        lines += ["```diff", *marked, "```", ""]
+    return lines
+
+
+def proof_of(fate: Fate, code: str, behind: Evidence) -> str:
+    """How a row is proven for a code, in words."""
+    proofs = behind.proofs.get(fate.row, ())
+    own: tuple[Proven, ...] = tuple(one for one in proofs if one.code == code) or proofs
+    return "; ".join(dict.fromkeys(one.words for one in own)) or "no proof yet"
+
+
+def _needing(rows: Mapping[str, Fate], behind: Evidence) -> list[str]:
+    """The checked rows that no proof shows, and what one needs."""
+    lines = ["| row | | codes | needs |", "|---|---|---|---|"]
+    for fate in rows.values():
+        proofs = behind.proofs.get(fate.row, ())
+        if fate.kind == fates.IMPLEMENTED and all(one.needs for one in proofs):
+            needs = "; ".join(dict.fromkeys(one.needs for one in proofs)) or "a proof"
+            lines.append(f"| {fate.row} | {cell(fate.name)} | {', '.join(fate.codes)} | {cell(needs)} |")
+    return [*lines, ""]
+
+
+def _listed(rows: Iterable[Fate]) -> list[str]:
+    lines: list[str] = []
+    letter = ""
+    for fate in rows:
+        if fate.row[0] != letter:
+            letter = fate.row[0]
+            lines += [*([""] if lines else []), f"### {fates.GROUPS[letter]}", "", "| row | | why |", "|---|---|---|"]
+        lines.append(f"| {fate.row} | {cell(fate.name)} | {cell(fate.why)} |")
+    return [*lines, ""]
+
+
+def cell(text: str) -> str:
+    """A text for a cell of a table: one line, a bar is none."""
+    return markdown(" ".join(text.split())).replace("|", "\\|")
+
+
+def markdown(text: str) -> str:
+    """A text in which angle brackets and stars outside of backticks are no markup."""
+    parts = text.split("`")
+    outside = [part.replace("<", "&lt;").replace("*", "\\*") if n % 2 == 0 else part for n, part in enumerate(parts)]
+    return "`".join(outside)
+
+
+if __name__ == "__main__":
+    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join("docs", "rules.md")
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    text = page()
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    print(f"wrote {path}")

@@ -1,0 +1,245 @@
+"""`xpc import` as a command: the one module of the importers that reads and writes files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from contextlib import suppress
+
+from xpc.compiler import targets
+from xpc.compiler.atomic import replace_files
+from xpc.compiler.files import MAX_DATA, Workspace, read_whole
+from xpc.compiler.importing import jsontext, report, yamltext
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.emit import emit
+from xpc.compiler.importing.entries import MAX_SIZE, Entry, Unreadable
+from xpc.compiler.importing.overrides import Asked, Machines, load, machines, wrong_hardware
+from xpc.compiler.importing.trlyaml import given, trl
+from xpc.compiler.streams import standard_input
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+KINDS = ("trl", "accelerate", "deepspeed", "llamafactory", "axolotl", "command")
+AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
+LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
+
+
+class Unusable(Exception):
+    """The command was used wrongly, or a file cannot be read; one sentence for the user."""
+
+
+@record
+class Read:
+    """A source: its name, its text, and its folder for the files that it names."""
+
+    name: str
+    text: str
+    folder: str
+
+
+def run(options: argparse.Namespace) -> int:
+    """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises Unusable."""
+    if (options.file is None) == (options.command_line is None):
+        raise Unusable("import takes a FILE, or --command 'torchrun ...'")
+    if options.file is not None and os.path.isdir(options.file):
+        source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
+    else:
+        source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
+    asked = _asked(options, source)
+    try:
+        draft = convert(source, options, asked)
+    except Unreadable as error:
+        place = f"{source.name}:{error.line}" if error.line else source.name
+        raise Unusable(f"{place}: {error}") from error
+    text = draft.text or emit(draft, _origin(source, options))
+    out = options.output
+    if not draft.wrong:
+        write(draft, text, out, options.force)
+    if options.report == "json":
+        sys.stdout.write(report.as_json(draft, text, out or "-"))
+    elif not draft.wrong and out in (None, "-"):
+        sys.stdout.write(text)
+    sys.stderr.write(report.as_text(draft, options.report == "text"))
+    if draft.wrong:
+        print("nothing was written: an error stands", file=sys.stderr)
+    elif out not in (None, "-"):
+        print(f"wrote {out}; `xpc check {shlex.quote(out)}` says whether it compiles", file=sys.stderr)
+    return int(draft.wrong)
+
+
+def read(path: str) -> Read:
+    """A file as text. Raises Unusable."""
+    try:
+        if path == "-":
+            data, name = standard_input(MAX_SIZE), "stdin"
+        else:
+            data, name = read_whole(path, 4 * MAX_SIZE)[0], path
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unusable(f"{path} is not UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        path = "standard input" if path == "-" else path
+        raise Unusable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(text) > MAX_SIZE:
+        raise Unusable(f"{path} is larger than {MAX_SIZE} characters")
+    return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
+
+
+def _asked(options: argparse.Namespace, source: Read) -> Asked:
+    wrong = None if options.hardware is None else wrong_hardware(options.hardware)
+    if wrong is not None:
+        raise Unusable(f"--hardware {options.hardware}: {wrong}")
+    if options.target is not None and options.target not in targets.names():
+        raise Unusable(f"--target {options.target}: the targets are {', '.join(targets.names())}")
+    if options.nodes is not None and options.nodes < 1:
+        raise Unusable("--nodes takes a whole number above 0")
+    named = options.output if options.output not in (None, "-") else source.name
+    stem = os.path.basename(named).partition(".")[0] or "import"
+    stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
+
+    def beside(name: str) -> bytes | None:
+        for folder in (source.folder, os.getcwd()):
+            path = os.path.join(folder, name)
+            if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
+                continue
+            with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
+                return read_whole(path, 4 * MAX_SIZE)[0]
+        return None
+
+    return Asked(stem, options.target, options.method, options.hardware, options.nodes, _reference(options.model),
+                 _reference(options.data), beside)  # fmt: skip
+
+
+def _reference(name: str | None) -> str | None:
+    """`--model` and `--data` as a spec types them: a reference as it stands, anything else between quotes."""
+    if name is None:
+        return None
+    from xpc.compiler.lower.specfile import quoted
+    from xpc.grammar.parse import parse
+    from xpc.grammar.source import Source
+
+    _, problems = parse(Source("import.xp", f"train {name} on {name}\n"))
+    return quoted(name) if problems else name
+
+
+def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
+    """The draft of a source of any kind. Raises Unreadable and Unusable."""
+    if options.file is not None and os.path.isdir(options.file):
+        from xpc.compiler.importing.bundle import bundle
+
+        return bundle(source.name, lambda name: _inside(source.folder, name), asked)
+    launch = None if options.accelerate is None else _table(read(options.accelerate))
+    zero = None if options.deepspeed is None else _table(read(options.deepspeed))
+    kind = options.kind or kind_of(source, options)
+    if kind == "command":
+        from xpc.compiler.importing.command import command
+
+        return command(source.text, source.name, asked, launch, zero)
+    table = _table(source)
+    if kind == "trl":
+        return trl(table, source.name, asked, launch, zero)
+    if kind in ("llamafactory", "axolotl"):
+        if kind == "llamafactory":
+            from xpc.compiler.importing.llamafactory import llamafactory as other
+        else:
+            from xpc.compiler.importing.axolotl import axolotl as other
+        return other(table, source.name, asked, launch, zero)
+    return fragment(table, kind, asked)
+
+
+def _inside(folder: str, name: str) -> bytes | None:
+    """A file of a bundle, never one outside of it."""
+    path = os.path.realpath(os.path.join(folder, name))
+    if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
+        return None
+    if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
+        raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
+    try:
+        return read_whole(path, MAX_DATA)[0]
+    except OSError:
+        return None
+
+
+def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
+    """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
+    from xpc.compiler.importing import sharding, zero
+
+    draft = Draft(load(asked.target or targets.DEFAULT), asked.method or "sft", asked.stem)
+    given(draft, asked)
+    found = Machines()
+    if kind == "deepspeed":
+        zero.zero(draft, table)
+    else:
+        sharding.accelerate(draft, table, asked, found)
+    if found.said or asked.hardware or asked.nodes:
+        machines(draft, found, asked)
+    if asked.target is not None:
+        draft.put("target", asked.target)
+    if asked.method is not None:
+        draft.put("method", asked.method)
+    draft.settle(table, (), {})
+    for one in draft.read:
+        draft.settle(one, (), {})
+    return draft
+
+
+def kind_of(source: Read, options: argparse.Namespace) -> str:
+    """What a source is, by its keys. Raises Unusable where that cannot be seen."""
+    if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
+        return "command"
+    try:
+        keys = set(_table(source))
+    except Unreadable:
+        words = ("torchrun", "accelerate launch", "deepspeed ", "python ", "trl ", "llamafactory-cli", "axolotl ")
+        if any(word in source.text for word in words):
+            return "command"
+        raise
+    if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
+        return "deepspeed"
+    if "distributed_type" in keys or "compute_environment" in keys:
+        return "accelerate"
+    if "base_model" in keys or len(keys & set(AXOLOTL)) > 1:
+        return "axolotl"
+    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys or "dataset_dir" in keys:
+        return "llamafactory"
+    return "trl"
+
+
+def _table(source: Read) -> dict[str, Entry]:
+    if source.text.lstrip().startswith("{"):
+        return jsontext.read(source.text, source.name)
+    return yamltext.read(source.text, source.name)
+
+
+def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
+    """The spec and the files that it names, beside each other. Another file of the name is kept. Raises Unusable."""
+    to_file = out not in (None, "-")
+    folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()
+    files = {os.path.join(folder, name): data for name, data in draft.files.items()}
+    if to_file:
+        files[str(out)] = text.encode()
+    try:
+        for path, data in files.items():
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise Unusable(f"{path} is no regular file: nothing is written over it")
+            if os.path.lexists(path) and not force and not _holds(path, data):
+                raise Unusable(f"{path} is there already: --force replaces it")
+        replace_files(files)
+    except OSError as error:
+        raise Unusable(f"{error.filename} cannot be written: {error.strerror}") from error
+    for name in draft.files:
+        print(f"wrote {os.path.relpath(os.path.join(folder, name))}", file=sys.stderr)
+
+
+def _holds(path: str, data: bytes) -> bool:
+    with open(path, "rb") as handle:
+        return handle.read(len(data) + 1) == data
+
+
+def _origin(source: Read, options: argparse.Namespace) -> str:
+    named = [os.path.basename(one) for one in (source.name, options.accelerate, options.deepspeed) if one]
+    return ", ".join("a command line" if one == "--command" else one for one in named) + ", by `xpc import`."

@@ -1,0 +1,300 @@
+"""The spec that an import builds, and the fate of every key that it was built from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from attrs import field
+
+from xpc.compiler.importing.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
+from xpc.compiler.language import kinds
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower.specfile import plain as plain_text
+from xpc.compiler.lower.specfile import show
+from xpc.compiler.resolve import extras
+from xpc.compiler.suggest.nearest import nearest
+from xpc.compiler.targets import Target
+from xpc.grammar.read import hidden_characters
+from xpc.grammar.record import mutable, record
+
+MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
+"""A key is written as a setting; kept under `extra`; of no effect here; kept in a comment, because this version does
+not compile it; or cannot be said."""
+
+ASSUMED = ("optimizer", "strategy", "precision", "train.epochs")
+"""Settings whose default is said all the same: a bundle chooses otherwise, or with a note."""
+
+NULL = "null: the tool's own default"
+SUGGESTED = 40
+"""Unknown keys that a nearest name is looked for; a file with more is of no tool that is known here."""
+UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
+
+
+@record
+class Fate:
+    """What became of one key."""
+
+    key: str
+    value: str
+    file: str
+    line: int
+    fate: str
+    to: str = ""
+    why: str = ""
+
+
+@record
+class Message:
+    """A warning or an error, with the key's place where it has one."""
+
+    severity: str
+    place: str
+    text: str
+    help: str = ""
+
+
+@record
+class Written:
+    """A setting as it is typed, with the key that it came from (None: a default of the tool) and the reason."""
+
+    text: str
+    entry: Entry | None = None
+    why: str = ""
+
+
+@record
+class Source:
+    """A source of data: a reference or a quoted path as typed, with its columns and share."""
+
+    ref: str
+    columns: tuple[str, ...] = ()
+    take: Amount | None = None
+
+
+@mutable
+class Draft:
+    """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
+    `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
+
+    target: Target
+    method: str = "sft"
+    stem: str = "import"
+    model: str = ""
+    settings: dict[str, Written] = field(factory=dict)
+    sources: list[Source] = field(factory=list)
+    extra: dict[str, dict[str, str]] = field(factory=dict)
+    files: dict[str, bytes] = field(factory=dict)
+    later: dict[str, str] = field(factory=dict)
+    text: str = ""
+    read: list[Mapping[str, Entry]] = field(factory=list)
+    fates: dict[tuple[str, str], Fate] = field(factory=dict)
+    defaults: list[Fate] = field(factory=list)
+    messages: list[Message] = field(factory=list)
+    unknown: int = 0
+
+    # -- what is said of a key -------------------------------------------------------------------------------------
+
+    def mark(self, entry: Entry, fate: str, to: str = "", why: str = "") -> None:
+        """Record what became of a key. A second word about it is added to the first; an error stays one."""
+        name = (entry.file, entry.key)
+        old = self.fates.get(name)
+        if old is not None and old.fate != IRRELEVANT:
+            fate = old.fate if old.fate == ERROR else fate
+            to = "; ".join(dict.fromkeys(one for one in (old.to, to) if one))
+            why = "; ".join(dict.fromkeys(one for one in (old.why, why) if one))
+        self.fates[name] = Fate(entry.key, shown(entry), entry.file, entry.line, fate, to, why)
+
+    def note(self, entry: Entry, why: str) -> None:
+        """The key changes nothing here, for a reason."""
+        self.mark(entry, IRRELEVANT, why=why)
+
+    def error(self, entry: Entry, why: str, help: str = "") -> None:
+        """The key cannot be said in a spec."""
+        self.mark(entry, ERROR, why=why)
+        self.messages.append(Message("error", entry.place, f"`{entry.key}: {shown(entry)}`: {why}", help))
+
+    def reserve(self, entry: Entry, typed: str, why: str) -> None:
+        """Keep a key in a comment of the spec, with a warning: the run does not do what it says."""
+        if typed not in self.later:
+            self.later[typed] = why
+            self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
+        self.mark(entry, RESERVED, f"# {typed}", why)
+
+    def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
+        """Keep keys in comments of the spec, each with its reason; one that is off says nothing."""
+        for key, why in kept.items():
+            entry = entries.get(key)
+            if entry is not None and entry.off:
+                self.note(entry, "it says nothing")
+            elif entry is not None:
+                value = entry.typed or text(entry) or whole(entry)
+                self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
+
+    def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
+        """Something that a user should know although the spec is written."""
+        place = "" if entry is None else entry.place
+        said = why if entry is None else f"`{entry.key}`: {why}"
+        message = Message("warning", place, said, help)
+        if message not in self.messages:
+            self.messages.append(message)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether an error stands."""
+        return any(one.severity == "error" for one in self.messages)
+
+    # -- settings --------------------------------------------------------------------------------------------------
+
+    def has(self, path: str) -> bool:
+        """Whether a setting is written."""
+        return path in self.settings
+
+    def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
+        """Write a setting. Another value that stands there is an error, or decides where this one is `weak`."""
+        row = BY_PATH[path]
+        if row.pending:
+            if entry is not None:
+                home = row.path.rpartition(".")[0]
+                typed = f"{row.name} = {show(row, value)}"
+                self.reserve(entry, f"{home} {{ {typed} }}" if home else typed, row.pending)
+            return
+        written = Written(show(row, value), entry, why)
+        if entry is not None and hidden_characters(written.text):
+            self.error(entry, "it holds a character that cannot be seen, which a spec may not")
+            return
+        old = self.settings.get(path)
+        if old is not None and old.text != written.text:
+            if entry is None or old.entry is None:
+                if entry is not None:
+                    self.settings[path] = written
+                    self.mark(entry, MAPPED, f"{path} = {written.text}", why)
+                return
+            if weak:
+                self.note(entry, f"{old.entry.place} says {path} = {old.text}, and decides")
+                self.warn(entry, f"{shown(entry)} differs from {old.entry.place}, which decides: {path} = {old.text}")
+                return
+            self.error(entry, f"{old.entry.place} says {path} = {old.text}", "keep one of the two")
+            return
+        if old is None or entry is not None:
+            self.settings[path] = written
+        if entry is None:
+            self.defaults.append(Fate("", "", "", 0, MAPPED, f"{path} = {written.text}", why))
+        else:
+            self.mark(entry, MAPPED, f"{path} = {written.text}", why)
+
+    def raw(self, path: str, typed: str, entry: Entry) -> None:
+        """Write a setting as it is typed."""
+        self.settings[path] = Written(typed, entry)
+        self.mark(entry, MAPPED, f"{path} = {typed}")
+
+    def default(self, path: str, value: object, why: str) -> None:
+        """Write a value that the tool would use and the source leaves out, unless the setting is written, or the
+        language has the same default."""
+        row = BY_PATH[path]
+        if path in self.settings or (row.methods and self.method not in row.methods):
+            return
+        if row.default is None or row.default != value or path in ASSUMED:
+            self.put(path, value, None, why)
+
+    def setting(self, path: str, entry: Entry, weak: bool = False) -> None:
+        """Write a setting from a key of the same meaning and unit."""
+        if entry.empty:
+            self.note(entry, NULL)
+            return
+        value = typed(path, entry)
+        if value is None:
+            self.error(entry, f"it takes {BY_PATH[path].kind.phrase}")
+            return
+        self.put(path, value, entry, weak=weak)
+
+    # -- the escape ------------------------------------------------------------------------------------------------
+
+    def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
+        """Keep a key under `extra`, where the target has the name and no setting decides it; False where not.
+
+        A value that the bundle states anyway is noted as that.
+        """
+        if name not in extras.legal_names(self.target, escape, self.method):
+            return False
+        value = plain(entry)
+        if value is None:
+            self.note(entry, NULL)
+            return True
+        value = self._as_typed(escape, name, entry, value)
+        if default is not None and value == default:
+            self.note(entry, f"{self.target.name} states the same")
+            return True
+        wrong = UNREADABLE_EXTRA if isinstance(value, dict) else None
+        wrong = wrong or extras.wrong_value(self.target, escape, name, value, self.method)
+        if wrong is not None:
+            self.error(entry, f"{self.target.name} takes {wrong} for it")
+            return True
+        self.extra.setdefault(escape, {})[name] = plain_text(value)
+        self.mark(entry, EXTRA, f"extra {escape} {{ {name} = {plain_text(value)} }}")
+        return True
+
+    def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
+        """A text of the command line as the number or truth value that the target takes."""
+        if not isinstance(value, str):
+            return value
+        for one in (
+            value,
+            boolean(entry) if value.lower() in ("true", "false") else None,
+            integer(entry),
+            number(entry),
+        ):
+            if one is not None and extras.wrong_value(self.target, escape, name, one, self.method) is None:
+                return one
+        return value
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def settle(self, entries: Mapping[str, Entry], known: Iterable[str], impossible: Mapping[str, str]) -> None:
+        """Every key without a fate: of no effect where it is null, or off and impossible, else an error."""
+        names = tuple(known)
+        begun: set[tuple[str, str]] = set()
+        for file, key in self.fates:
+            begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
+        for entry in entries.values():
+            self._settle(entry, names, impossible, begun)
+
+    def _settle(self, entry: Entry, known: tuple[str, ...], impossible: Mapping[str, str],
+                begun: set[tuple[str, str]]) -> None:  # fmt: skip
+        """`begun` are the keys that something inside of has a fate."""
+        if (entry.file, entry.key) in self.fates:
+            return
+        inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
+        told = any((one.file, one.key) in self.fates for one in inside)
+        if told or (entry.file, entry.key) in begun:
+            for one in inside:
+                self._settle(one, known, impossible, begun)
+            return
+        last = entry.key.rpartition(".")[2]
+        if last in impossible:
+            if entry.off:
+                self.note(entry, "it is off")
+            else:
+                self.error(entry, impossible[last])
+        elif entry.value is None:
+            self.note(entry, NULL if last in known else "null: it says nothing")
+        else:
+            near = nearest(last, known) if self.unknown < SUGGESTED else None
+            self.unknown += 1
+            why = "the tool knows no such key, or this version does not"
+            self.error(entry, why, f"did you mean `{near}`?" if near else "leave it out if it has no effect")
+
+
+def typed(path: str, entry: Entry) -> object | None:
+    """The value of a key under a setting's kind, or None where it does not fit."""
+    kind = BY_PATH[path].kind
+    if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
+        return integer(entry)
+    if kind is kinds.REAL:
+        return number(entry)
+    if kind is kinds.FLAG:
+        return boolean(entry)
+    if kind is kinds.SHARE:
+        value = number(entry)
+        return None if value is None else Amount("share", value)
+    return text(entry)

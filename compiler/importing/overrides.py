@@ -1,0 +1,113 @@
+"""What a command line asks of an import, and the machines that the sources speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import field
+
+from xpc.compiler import registry, targets
+from xpc.compiler.importing.draft import Draft, Written
+from xpc.compiler.importing.entries import Entry
+from xpc.compiler.importing.values import RENAMES
+from xpc.compiler.targets import Target
+from xpc.grammar.record import mutable, record
+
+DEFAULT_GPU = "h100-80gb"
+DEFAULT_GPUS = 8
+
+
+def nothing(name: str) -> bytes | None:
+    """No file is there."""
+    return None
+
+
+@record
+class Asked:
+    """The options of `xpc import`. `read` gives the bytes of a file that a source names, relative to the source."""
+
+    stem: str = "import"
+    target: str | None = None
+    method: str | None = None
+    hardware: str | None = None
+    nodes: int | None = None
+    model: str | None = None
+    data: str | None = None
+    read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
+
+
+@mutable
+class Machines:
+    """What the sources say of the machines: processes in all or on each node, nodes, whether on the CPU."""
+
+    total: int | None = None
+    each: int | None = None
+    nodes: int | None = None
+    cpu: bool = False
+    said: list[Entry] = field(factory=list)
+
+
+def machines(draft: Draft, found: Machines, asked: Asked) -> None:
+    """`hardware` and `nodes`: what the command line asks for, else what the sources say, else the usual."""
+    nodes = asked.nodes or found.nodes or 1
+    each = found.each
+    if each is None and found.total is not None:
+        each = max(1, found.total // (found.nodes or 1))
+        if found.total % (found.nodes or 1):
+            place = found.said[0] if found.said else None
+            draft.warn(place, f"{found.total} processes do not divide by {found.nodes} nodes")
+    if asked.hardware is not None:
+        text = asked.hardware
+    elif found.cpu:
+        text = f"{each or 1} x cpu"
+    else:
+        text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
+        draft.warn(None, f"no source names the GPU: `hardware {text}` is assumed", "`--hardware` says which")
+    draft.settings["hardware"] = _written(text)
+    draft.settings["nodes"] = _written(str(nodes))
+
+
+def _written(text: str) -> Written:
+    return Written(text)
+
+
+def wrong_hardware(text: str) -> str | None:
+    """Why `--hardware` is nothing that a spec can say, or None."""
+    count, x, name = [*text.split(), "", "", ""][:3]
+    if len(text.split()) == 3 and x == "x" and count.isdigit() and 0 < int(count) <= 1024:
+        gpu = name
+    elif len(text.split()) == 1:
+        gpu = count
+    else:
+        return "it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`"
+    if gpu == "cpu" or registry.find_gpu(gpu) is not None:
+        return None
+    return f"`{gpu[:40]}` is no GPU of the registry, which has " + ", ".join(registry.gpu_names())
+
+
+OLD, NEW = "trl-0.18", "trl-1.16"
+
+
+def native(names: set[str], method: str, model: str | None) -> tuple[Target, Target]:
+    """The targets of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
+
+    A name that only the older stack has dates the file; one that only the newer has, a method or a family that came
+    with it, ask for the newer stack all the same.
+    """
+    old, new = load(OLD), load(NEW)
+    before = set(old.fields(old.config(method))) | {"torch_dtype", "evaluation_strategy"}
+    today = set(new.fields(new.config(method))) | {"dtype"}
+    before |= {name for name in RENAMES if name not in today}
+    known = registry.find_model(model) if model else None
+    absent = old.facts["families_absent"]
+    source = old if names & (before - today) else load(targets.DEFAULT)
+    gone = known is not None and isinstance(absent, list) and known.model_type in absent
+    return source, new if gone or names & (today - before) or old.refused(method) else source
+
+
+def load(name: str) -> Target:
+    """A target's table. Raises KeyError where there is none of that name."""
+    found = targets.load(name)
+    if found is None:
+        raise KeyError(name)
+    return found

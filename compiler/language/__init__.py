@@ -1,0 +1,1 @@
+"""The language: the table of settings, and from a tree to what was written."""

@@ -1,0 +1,72 @@
+"""Values that only methods and adapters take: weighted names, the modules of an adapter, a plain share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import Wrong, _at, _name, _names, _number, _share, _text, _wrong_kind, _wrong_unit
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.schema import Setting
+from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+from xpc.grammar.tree import Setting as Written
+
+
+def weighted(row: Setting, item: Item, node: Value | None) -> object:
+    """`name`, `name(weight=1)`, `"file.py:function"` or `file("file.py:function", weight=1)`, one or a list of them."""
+    nodes = node.items if isinstance(node, List) else (node,)
+    if not nodes:
+        raise _wrong_kind(row, item, node)
+    return tuple(_one(row, item, part) for part in nodes)
+
+
+def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
+    if not isinstance(node, Call):
+        return Weighted(str(_name(row, item, node)))
+    name, weight = node.name.text, None
+    for part in node.args:
+        if isinstance(part, Written) and part.name.text == "weight" and weight is None:
+            weight = float(_number(row, item, part.value))
+        elif name == "file" and isinstance(part, String):
+            name = str(_text(row, item, part))
+        else:
+            raise Wrong(
+                report(
+                    "XP104",
+                    f"one of `{row.name}` takes a weight and nothing else",
+                    _at(item, part.value if isinstance(part, Written) else part),
+                    help=f"write `{node.name.text[:60]}(weight=1)`",
+                )
+            )
+    if name == "file":
+        raise _wrong_kind(row, item, node)
+    return Weighted(name, weight)
+
+
+def targets(row: Setting, item: Item, node: Value | None) -> object:
+    """`all-linear`, or a list of module names."""
+    if isinstance(node, List):
+        return _names(row, item, node)
+    if isinstance(node, Ref | String):
+        written = str(_name(row, item, node))
+        if written in ("all-linear", "all_linear"):
+            return "all-linear"
+    raise _wrong_kind(row, item, node)
+
+
+def share(row: Setting, item: Item, node: Value | None) -> object:
+    """`70%`: a share of one thing, never a count."""
+    if not isinstance(node, Number):
+        raise _wrong_kind(row, item, node)
+    if node.unit != "%":
+        percent = node.value * 100 if 0 < node.value <= 1 else node.value
+        raise _wrong_unit(row, item, node, f"{percent:g}%")
+    return _share(row, item, node)
+
+
+CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
+    "weighted": weighted,
+    "targets": targets,
+    "share": share,
+}

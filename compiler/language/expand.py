@@ -1,0 +1,349 @@
+"""Tree to items: the three equivalences of the language undone, so that every setting is one path and one value.
+
+`with a k=v` is the same items in the body; a bare choice is its setting; `name(k=v)` is `name { k = v }`. What comes
+out is flat: a path of the schema, the node that was written for it (None for a bare flag), and the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler import registry
+from xpc.compiler.language import schema
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.expand_data import DataBlocks, Operand
+from xpc.compiler.language.items import Item, Swept, Written
+from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
+from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.diagnostic import Edit, Label
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
+
+
+def _is_repository(value: Value) -> bool:
+    """Whether a value of `hub` names what is pushed to, rather than saying yes or no."""
+    said = ("true", "false", "yes", "no", "on", "off", "none")
+    return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
+
+
+def expand(file: File, evaluated: frozenset[str] = frozenset()) -> Written:
+    """Flatten one file. Problems are collected in the result; the file's bases are not read here.
+
+    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on.
+    """
+    return _Expander(file, evaluated).run()
+
+
+class _Expander(DataBlocks):
+    def __init__(self, file: File, evaluated: frozenset[str] = frozenset()) -> None:
+        super().__init__(file)
+        self.evaluated = evaluated
+        self.choices = schema.bare_choices()
+        self.header = False
+        self.unknowns = 0
+
+    def run(self) -> Written:
+        train = self.file.train
+        if train is not None:
+            if train.budget is not None:
+                unit = train.budget.unit.text
+                path = {
+                    "epoch": "train.epochs",
+                    "epochs": "train.epochs",
+                    "step": "train.steps",
+                    "steps": "train.steps",
+                }
+                if unit in path:
+                    self.add(path[unit], train.budget.amount, train.budget.span)
+                else:
+                    self.problem(
+                        "XP105",
+                        f"a run lasts epochs or steps, not `{unit}`",
+                        train.budget.unit.span,
+                        help="write `for 3 epochs` or `for 1000 steps`",
+                    )
+            self.header = True
+            self.options(train.options)
+            self.header = False
+        for statement in self.file.statements:
+            self.statement(statement, None)
+        return self.out
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def statement(self, node: Setting | Clause, clause: str | None) -> None:
+        if isinstance(node, Setting):
+            self.setting(node, clause)
+            return
+        body: list[Operand | Clause] = [*node.operands, *(node.block.statements if node.block else ())]
+        head = node.head
+        if isinstance(head, Call):
+            body = [*head.args, *body]
+            self.named(head.name, body, clause, node.span)
+        elif isinstance(head, Ref) and head.is_name:
+            self.named(Name(head.span, head.name), body, clause, node.span)
+        else:
+            what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)}`"
+            self.problem(
+                "XP101",
+                f"{what} stands where a setting or clause goes",
+                head.span,
+                help="sources of data go into a block: `data NAME { ... }`",
+            )
+
+    def operand(self, node: Operand, clause: str | None) -> None:
+        """An item of `with`, of a call, or of a clause's line."""
+        if isinstance(node, Setting):
+            self.setting(node, clause)
+        elif isinstance(node, Call):
+            self.named(node.name, list(node.args), clause, node.span)
+        elif isinstance(node, Ref) and node.is_name and not (clause == "eval" and self.holds_rows(node.name)):
+            self.named(Name(node.span, node.name), [], clause, node.span)
+        elif isinstance(node, Count) and clause is None:
+            self.add("hardware", node, node.span)
+        elif clause == "eval" and isinstance(node, Ref | String | List):
+            form = f"data = {self.typed(node.span)}"
+            edit = form if len(form) < 60 else None
+            message = "the rows to evaluate on are `data` of `eval`"
+            self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
+        elif not (isinstance(node, Number) and self.is_reported(node)):
+            self.problem(
+                "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
+            )
+
+    def options(self, options: tuple[Operand, ...]) -> None:
+        """The items of `with`. A clause's name takes the value behind it, as in the body: `with seed 7 track wandb`."""
+        at = 0
+        while at < len(options):
+            node, at = options[at], at + 1
+            row = schema.BY_PATH.get(node.name) if isinstance(node, Ref) and node.is_name else None
+            if row is None or not row.head or row.kind in (FLAG, BLOCK):
+                value = options[at] if at < len(options) else None
+                if isinstance(node, Ref) and self.lacks_equals(node.name) and isinstance(value, Number | String):
+                    self.without_equals(node.name, value, Span(node.span.start, value.span.end))
+                    at += 1
+                    continue
+                self.operand(node, None)
+                continue
+            first = at
+            while at < len(options) and (at == first or row.kind is CHOICES) and self.is_head(row, options[at]):
+                at += 1
+            self.head(row.path, list(options[first:at]), node.span)
+
+    def lacks_equals(self, name: str) -> bool:
+        row = schema.BY_PATH.get(self.outer.get(name, ""))
+        return row is not None and not row.head and row.kind not in (FLAG, BLOCK)
+
+    def without_equals(self, name: str, value: Value, span: Span) -> None:
+        form = f"{name}={self.typed(value.span)}"
+        self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
+
+    def is_head(self, row: schema.Setting, node: Operand) -> bool:
+        """Whether an item of `with` is the value of the clause whose name stands before it."""
+        if isinstance(node, Setting):
+            return False
+        if not isinstance(node, Ref | Call):
+            return True
+        name = node.name if isinstance(node, Ref) else node.name.text
+        if row.choices:
+            return name in row.choices or not (
+                name in self.choices or name in self.outer or name in schema.CLAUSES or row.kind is CHOICES
+            )
+        return name not in self.choices and name not in self.outer and name not in schema.CLAUSES
+
+    def setting(self, node: Setting, clause: str | None) -> None:
+        name = node.name
+        path = self.find(name, clause, node.value)
+        if path is None:
+            return
+        row = schema.BY_PATH.get(path)
+        if row is None or row.kind is BLOCK:
+            help = f"write `{name.text} {{ ... }}`, with its settings inside"
+            self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
+        elif path == "track" and isinstance(node.value, Call):
+            self.head("track", [node.value], node.span)
+        elif path == "save.hub" and _is_repository(node.value):  # `hub = me/model` is `hub(name=me/model)`
+            self.add(path, None, node.span)
+            self.out.items.setdefault("save.hub.name", Item("save.hub.name", node.value, self.label(node.span)))
+        else:
+            self.add(path, node.value, node.span)
+
+    def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
+        """The path that a name means in a clause (None: anywhere), or None after a report."""
+        text = name.text
+        if clause is None:
+            if text in schema.CLAUSES and text not in ("train",):
+                return text
+            if text in self.outer:
+                return self.outer[text]
+        elif f"{clause}.{text}" in schema.BY_PATH:
+            return f"{clause}.{text}"
+        self.unknown(name, clause, value)
+        return None
+
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
+        from xpc.compiler.suggest.misplaced import Said, misnamed  # only a misspelt spec pays for it
+
+        typed = None if value is None else self.typed(value.span)
+        said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)
+        self.unknowns += 1
+        whole = Span(name.span.start, value.span.end) if said.whole and value is not None else name.span
+        cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
+        edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
+        label = self.label(name.span, said.text)
+        self.out.problems.append(report(said.code, said.message, label, help=said.help, edits=edits))
+
+    def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
+        """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
+        text = name.text
+        if clause is None and text in ("data", "extra"):
+            (self.data if text == "data" else self.extra)(name, body)
+            return
+        if clause is None and text in schema.CLAUSES and text != "train":
+            self.head(text, body, name.span)
+            return
+        choice = self.choices.get(text)
+        if choice is not None and (clause is None or choice.startswith(clause + ".")):
+            self.add(choice, Ref(name.span, text), name.span)
+            self.inside(body, schema.BY_PATH[choice].clause)
+            return
+        if clause is None and (registry.find_gpu(text) is not None or text == "cpu"):
+            self.add("hardware", Ref(name.span, text), name.span)
+            self.inside(body, "hardware")
+            return
+        value = body[0] if len(body) == 1 and not isinstance(body[0], Setting | Clause) else None
+        path = self.find(name, clause, value)
+        if path is None:
+            return
+        row = schema.BY_PATH[path]
+        if row.kind is FLAG:
+            self.add(path, None, name.span)
+            self.inside(body, path)
+        elif row.pending:
+            self.add(path, None, name.span)
+        elif row.alone and not body:
+            self.add(path, Ref(name.span, row.alone), name.span)
+        elif len(body) == 1 and not isinstance(body[0], Setting | Clause):
+            self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
+        else:
+            message = f"`{text}` takes one value, not a block" if body else f"`{text}` needs a value"
+            self.needs_value(row, message, name.span, f"{text} =")
+
+    def needs_value(self, row: schema.Setting, message: str, span: Span, written: str) -> None:
+        from xpc.compiler.suggest.misplaced import example  # only a wrong spec pays for it
+
+        form = f"{written} {example(row)}"
+        edit = form if self.typed(span) == written.removesuffix(" =") else None
+        self.problem("XP104", message, span, f"expected {row.kind.phrase}", help=f"write `{form}`", edit=edit)
+
+    def inside(self, body: list[Operand | Clause], clause: str) -> None:
+        for node in body:
+            if isinstance(node, Clause):
+                self.statement(node, clause)
+            else:
+                self.operand(node, clause)
+
+    def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
+        """A clause: the operands that are its head, then its settings."""
+        row = schema.BY_PATH.get(clause)
+        if row is not None and row.kind in (FLAG, BLOCK):
+            first = body[0] if body else None
+            on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
+            self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)
+            body = body[1:] if on_or_off else body
+            if row.kind is BLOCK:
+                self.out.sweep = Swept(self.file, self.label(span), tuple(body))
+                return
+            self.inside(body, "lora" if clause in schema.ADAPTERS else clause)
+            return
+        heads: list[Value] = []
+        rest: list[Operand | Clause] = []
+        for node in body:
+            is_child = isinstance(node, Ref) and f"{clause}.{node.name}" in schema.BY_PATH
+            if row is None or isinstance(node, Setting | Clause) or is_child:
+                rest.append(node)
+            elif isinstance(node, Call):
+                if f"{clause}.{node.name.text}" in schema.BY_PATH:
+                    rest.append(node)
+                else:
+                    heads.append(Ref(node.name.span, node.name.text))
+                    rest.extend(node.args)
+            else:
+                heads.append(node)
+        if row is not None and heads:
+            many = row.path == "track" and len(heads) > 1
+            whole = Span(heads[0].span.start, heads[-1].span.end)
+            joined = "".join(self.typed(each.span) for each in heads)
+            if not many and len(heads) > 1 and joined in row.choices:
+                self.problem(
+                    "XP106", f"`{self.typed(whole)}` is one word", whole, help=f"write `{joined}`", edit=joined
+                )
+                heads = [Ref(whole, joined)]
+            self.add(clause, List(whole, tuple(heads)) if many else heads[0], whole)
+            if not many:
+                self.second(clause, heads)
+        elif row is not None and not rest:
+            self.needs_value(row, f"`{clause}` needs a value", span, clause)
+        self.inside(rest, clause)
+
+    def second(self, clause: str, heads: list[Value]) -> None:
+        """Report a second value of a clause, unless a syntax error does."""
+        if len(heads) < 2 or any(self.is_reported(each) for each in heads):
+            return
+        self.problem(
+            "XP104",
+            f"`{clause}` takes one value",
+            heads[1].span,
+            "a second one",
+            help=f"keep `{self.typed(heads[0].span)}`",
+        )
+
+    # -- extra ------------------------------------------------------------------------------------------------------
+
+    def extra(self, name: Name, body: list[Operand | Clause]) -> None:
+        title = body[0] if body else None
+        if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
+            body = [title, *title.args, *body[1:]]
+            title = Ref(title.name.span, title.name.text)
+        if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
+            place = title.span if isinstance(title, Ref | String) else name.span
+            near = nearest(self.typed(place), schema.EXTRA_TARGETS) or "trl"
+            self.problem(
+                "XP106",
+                "`extra` goes to trl, accelerate or deepspeed",
+                place,
+                help=f"write `extra {near} {{`, and its names on the lines below",
+            )
+            return
+        table = self.out.extra.setdefault(title.name, {})
+        for node in body[1:]:
+            self.extra_item(table, "", node)
+
+    def extra_item(self, table: dict[str, Item], prefix: str, node: Operand | Clause) -> None:
+        block: Sequence[Operand | Clause] | None = None
+        if isinstance(node, Setting):
+            key, value, span = node.name.text, node.value, node.span
+        elif isinstance(node, Call):
+            key, value, span, block = node.name.text, None, node.span, node.args
+        elif isinstance(node, Clause) and isinstance(node.head, Ref) and not node.operands:
+            key, value, span, block = node.head.name, None, node.span, node.block.statements if node.block else None
+        elif isinstance(node, Ref) and node.is_name:
+            key, value, span = node.name, None, node.span
+        else:
+            self.problem("XP104", "`extra` holds `name = value` lines", node.span, help="write `name = value`")
+            return
+        if block is not None:
+            for inner in block:
+                self.extra_item(table, f"{prefix}{key}.", inner)
+            return
+        item = Item(prefix + key, value, self.label(span))
+        first = table.setdefault(item.path, item)
+        if first is not item:
+            self.problem(
+                "XP103",
+                f"`{key}` is written twice",
+                span,
+                "again here",
+                help="keep one of the two",
+                related=(Label(first.label.source, first.label.span, "first here"),),
+            )

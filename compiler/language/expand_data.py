@@ -1,0 +1,139 @@
+"""The `data` blocks of one file: sources, and the settings of the mixture or of a set that is evaluated on."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.language import schema
+from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
+from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.tree import Call, Clause, File, Name, Ref, Setting, String, Value
+
+Operand = Setting | Value
+
+SOURCE_WORDS = {"weight": "take", "fraction": "take", "samples": "take", "num_samples": "take", "rows": "take"}
+"""What other tools call the settings of a source."""
+
+
+class DataBlocks(Collector):
+    """What reads `data` blocks. Settings in them are read as those of any other clause, which the expander knows.
+
+    `evaluated` are the names of blocks that are evaluated on, `outer` the names that stand for one setting anywhere.
+    """
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self.evaluated: frozenset[str] = frozenset()
+        self.outer = schema.outer_names()
+
+    def statement(self, node: Setting | Clause, clause: str | None) -> None:
+        """A line of a clause."""
+        raise NotImplementedError
+
+    def operand(self, node: Operand, clause: str | None) -> None:
+        """An item of a clause's line."""
+        raise NotImplementedError
+
+    def setting(self, node: Setting, clause: str | None) -> None:
+        """A setting with its value."""
+        raise NotImplementedError
+
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
+        """Reports a name that the clause does not have."""
+        raise NotImplementedError
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a name behind `eval` is that of a `data` block or of a dataset, and of no setting."""
+        if f"eval.{name}" in schema.BY_PATH:
+            return False
+        titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
+        blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
+        return name in blocks or registry.find_dataset(name) is not None
+
+    def data(self, name: Name, body: list[Operand | Clause]) -> None:
+        """A `data` block: what is trained on, or a set that `eval` names."""
+        title = body[0] if body and isinstance(body[0], Ref | String) else None
+        row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
+        if row is not None and row.kind is FLAG:
+            title = None  # `data(shuffle)` is `data { shuffle }`
+        if isinstance(title, Ref) and title.name in self.evaluated:
+            self.apart(title, body[1:])
+            return
+        before = self.out.data_name
+        if title is not None and before is not None and self.typed(before.span) != "data":
+            self.problem(
+                "XP103",
+                "a spec trains on one `data` block",
+                name.span,
+                "again here",
+                help="put all sources into one block; "
+                f"`eval(data={self.typed(title.span)})` makes this one a set to evaluate on",
+                related=(before,),
+            )
+            return
+        if title is not None or before is None:
+            self.out.data_name = self.label(name.span if title is None else title.span)
+        self.sources(body if title is None else body[1:])
+
+    def apart(self, title: Ref, body: list[Operand | Clause]) -> None:
+        """A `data` block that is evaluated on: its sources and the shape of its rows, and nothing of the mixture's."""
+        whole, first = self.out, self.out.blocks.get(title.name)
+        if first is not None:
+            again = f"the data block `{title.name}` is written twice"
+            self.problem("XP103", again, title.span, help="put its sources into one block", related=(first.label,))
+            return
+        self.out = Written(self.file.source, problems=whole.problems)
+        self.sources(body)
+        block, self.out = self.out, whole
+        for path, item in block.items.items():
+            if path not in schema.OF_A_BLOCK:
+                self.problem(
+                    "XP102",
+                    f"`{path[5:]}` belongs to the data that is trained on",
+                    item.label.span,
+                    f"`{title.name}` is evaluated on",
+                    help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
+                )
+        whole.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
+
+    def sources(self, body: list[Operand | Clause]) -> None:
+        """What stands in a block."""
+        for node in body:
+            if isinstance(node, Setting):
+                self.setting(node, "data")
+            elif isinstance(node, Clause):
+                self.row(node.head, [*node.operands, *(node.block.statements if node.block else ())], node)
+            elif isinstance(node, Ref | Call):
+                self.row(node, [], Clause(node.span, node))
+            else:
+                self.operand(node, "data")
+
+    def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
+        """A source with its settings, or a setting of the block that stands like one."""
+        if isinstance(head, Call):
+            body = [*head.args, *body]
+            head = Ref(head.name.span, head.name.text)
+        if isinstance(head, Ref) and head.is_name:
+            if f"data.{head.name}" in schema.BY_PATH:
+                self.statement(node, "data")
+                return
+            if registry.find_dataset(head.name) is None and (head.name in self.outer or head.name in schema.CLAUSES):
+                self.unknown(Name(head.span, head.name), "data")
+                return
+        items: list[Item] = []
+        for part in body:
+            if isinstance(part, Setting) and part.name.text in schema.SOURCE_SETTINGS:
+                items.append(Item(part.name.text, part.value, self.label(part.span)))
+            else:
+                name = part.name if isinstance(part, Setting) else None
+                text = name.text if name else self.typed(part.span)
+                near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
+                self.problem(
+                    "XP101",
+                    f"`{text}` is not a setting of a source",
+                    part.span if name is None else name.span,
+                    f"did you mean `{near}`?" if near else "",
+                    help=f"write `{near}`" if near else "a source has `columns`, `context` and `take`",
+                    edit=near,
+                )
+        self.out.rows.append(Row(head, self.label(head.span), tuple(items)))

@@ -1,0 +1,126 @@
+"""What a file says, flat: settings, sources of data and escapes, each with its node and its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field
+
+from xpc.compiler.language.codes import report
+from xpc.grammar.checks import WORDS
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import mutable, record
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
+
+
+@record
+class Item:
+    """A setting as written: `node` is None where the bare name stands for true."""
+
+    path: str
+    node: Value | None
+    label: Label
+
+
+@record
+class Row:
+    """A source of a `data` block, with its `columns` and `take`."""
+
+    ref: Ref | String
+    label: Label
+    items: tuple[Item, ...] = ()
+
+
+@record
+class Swept:
+    """A `sweep` block as written: the file, the place of its name, and what stands in it."""
+
+    file: File
+    label: Label
+    body: tuple[Setting | Clause | Value, ...] = ()
+
+
+@record
+class Evaluated:
+    """A `data` block that `eval { data = ... }` names: its sources, and how their rows are read."""
+
+    label: Label
+    rows: tuple[Row, ...] = ()
+    items: Mapping[str, Item] = field(factory=dict)
+
+
+@mutable
+class Written:
+    """What one file says. `data_name` is the name of its `data` block; `blocks` are those that are evaluated on."""
+
+    source: Source
+    train: Train | None = None
+    items: dict[str, Item] = field(factory=dict)
+    rows: list[Row] = field(factory=list)
+    data_name: Label | None = None
+    blocks: dict[str, Evaluated] = field(factory=dict)
+    extra: dict[str, dict[str, Item]] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+    sweep: Swept | None = None
+
+
+class Collector:
+    """The items and the findings of one file, as `expand` comes upon them."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.out = Written(file.source, file.train)
+
+    def label(self, span: Span, text: str = "") -> Label:
+        """A place of this file."""
+        return Label(self.file.source, span, text)
+
+    def problem(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        text: str = "",
+        help: str | None = None,
+        edit: str | None = None,
+        related: tuple[Label, ...] = (),
+    ) -> None:
+        """Report a finding of the compiler's table; `edit` replaces what stands at the place."""
+        edits = () if edit is None else (Edit(span, edit),)
+        self.out.problems.append(report(code, message, self.label(span, text), help=help, edits=edits, related=related))
+
+    def add(self, path: str, node: Value | None, span: Span) -> None:
+        """Keep a setting; the second of one path is reported. A number that is none is reported already."""
+        if isinstance(node, Number) and _is_malformed(node):
+            return
+        item = Item(path, node, self.label(span))
+        first = self.out.items.setdefault(path, item)
+        if first is not item:
+            name = path.rpartition(".")[2]
+            self.problem(
+                "XP103",
+                f"`{name}` is written twice",
+                span,
+                "again here",
+                help="keep one of the two",
+                related=(Label(first.label.source, first.label.span, "first here"),),
+            )
+
+    def typed(self, span: Span) -> str:
+        """What stands at a place, at most 60 characters of it."""
+        return self.file.source.text[span.start : span.end][:60]
+
+    def is_reported(self, node: Value) -> bool:
+        """Whether the syntax errors speak of a value already."""
+        return self.typed(node.span) in WORDS or (isinstance(node, Number) and _is_malformed(node))
+
+
+def _is_malformed(number: Number) -> bool:
+    """Whether the grammar reported this number already; it stands as 0 in the tree."""
+    if number.value != 0 or number.unit is not None:
+        return False
+    try:
+        return float(number.text) != 0
+    except ValueError:
+        return True

@@ -1,0 +1,145 @@
+"""A spec and its bases, merged setting by setting: `extends` is single, relative, without cycles and four deep."""
+
+from __future__ import annotations
+
+from attrs import field
+
+from xpc.compiler.files import BASES, Workspace
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.items import Evaluated, Item, Row, Swept, Written
+from xpc.compiler.language.schema import ADAPTERS, OF_ONE_KIND
+from xpc.compiler.spec import BASE, SPEC
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.parse import parse
+from xpc.grammar.read import decode
+from xpc.grammar.record import mutable
+from xpc.grammar.source import Source
+from xpc.grammar.tree import Call, Clause, File, List, Ref, Setting, Train
+
+MAX_DEPTH = 4
+
+
+@mutable
+class Loaded:
+    """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base.
+
+    `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
+    is missing may have been written. `sweep` is the block of the nearest file that has one, `beside` what that file
+    states too and `over` what the files that extend it state; `member` is the name of the one run of a sweep that this
+    is, and `model_source` where its model is named.
+    """
+
+    file: File
+    train: Train | None = None
+    train_source: Source | None = None
+    items: dict[str, Item] = field(factory=dict)
+    kinds: dict[str, str] = field(factory=dict)
+    rows: list[Row] = field(factory=list)
+    data_name: Label | None = None
+    blocks: dict[str, Evaluated] = field(factory=dict)
+    extra: dict[str, dict[str, Item]] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+    broken: bool = False
+    files: list[File] = field(factory=list)
+    sweep: Swept | None = None
+    sweep_kind: str = SPEC
+    beside: dict[str, Item] = field(factory=dict)
+    over: set[str] = field(factory=set)
+    member: str = ""
+    model_source: Source | None = None
+
+
+def load(source: Source, workspace: Workspace) -> Loaded:
+    """Parse a spec and every base of it; a child replaces setting by setting, lists and source rows replace whole."""
+    file, problems = parse(source)
+    out = Loaded(file, problems=list(problems), broken=bool(problems))
+    chain = [file]
+    seen = [source.name]
+    while chain[-1].extends is not None:
+        last = chain[-1]
+        assert last.extends is not None
+        label = Label(last.source, last.extends.span)
+        if len(chain) > MAX_DEPTH:
+            out.problems.append(
+                report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases")
+            )
+            break
+        read = workspace.read_beside(last.extends.value, last.source.name, BASES)
+        if isinstance(read, str):
+            out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
+            out.broken = True  # what the base says, perhaps the header, is not known
+            break
+        if read.name in seen:
+            out.problems.append(report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle"))
+            break
+        seen.append(read.name)
+        base, decode_problems = decode(read.data, read.name)
+        parsed, parse_problems = parse(base)
+        out.problems += [*decode_problems, *parse_problems]
+        out.broken = out.broken or bool(parse_problems)
+        chain.append(parsed)
+    out.files = chain
+    apart = _evaluated(chain)
+    for depth, one in reversed(list(enumerate(chain))):
+        overlay(out, expand(one, apart), SPEC if depth == 0 else BASE)
+    return out
+
+
+def _evaluated(chain: list[File]) -> frozenset[str]:
+    """The names that `eval { data = ... }` gives in a spec and its bases, without what the header trains on."""
+    names: set[str] = set()
+    for file in chain:
+        options = file.train.options if file.train is not None else ()
+        for node in (*file.statements, *options):
+            head = node.head if isinstance(node, Clause) else node
+            if isinstance(head, Call) and head.name.text == "eval":
+                parts: list[object] = list(head.args)
+            elif isinstance(node, Clause) and isinstance(head, Ref) and head.name == "eval":
+                parts = []
+            else:
+                continue
+            if isinstance(node, Clause):
+                parts += [*node.operands, *(node.block.statements if node.block else ())]
+            for part in parts:
+                if isinstance(part, Setting) and part.name.text == "data":
+                    said = part.value.items if isinstance(part.value, List) else (part.value,)
+                    names.update(one.name for one in said if isinstance(one, Ref) and one.is_name)
+    train = next((file.train for file in chain if file.train is not None), None)
+    return frozenset(names - ({train.data.name} if train is not None and isinstance(train.data, Ref) else set()))
+
+
+def overlay(out: Loaded, written: Written, kind: str) -> None:
+    """Lay what a file says over what its bases say."""
+    out.problems += written.problems
+    written.items.pop("sweep", None)
+    if written.sweep is not None:
+        out.sweep, out.sweep_kind, out.beside, out.over = written.sweep, kind, dict(written.items), set()
+    else:
+        out.over |= {*written.items, *(("model",) if written.train is not None else ())}
+    if written.train is not None:
+        out.train, out.train_source = written.train, written.source
+    for path in ADAPTERS:
+        if path not in written.items:
+            continue
+        for other in ADAPTERS:  # a child's adapter replaces its base's
+            if other not in written.items and out.items.pop(other, None) is not None and "oft" in (path, other):
+                for setting in OF_ONE_KIND:
+                    out.items.pop(f"lora.{setting}", None)  # of another kind of adapter
+    for path, item in written.items.items():
+        if path in ("train.epochs", "train.steps"):
+            for other in ("train.epochs", "train.steps"):
+                out.items.pop(other, None)
+        out.items[path] = item
+        out.kinds[path] = kind
+    if written.rows:
+        out.rows = written.rows
+    if written.data_name is not None:
+        out.data_name = written.data_name
+    for name, block in written.blocks.items():
+        below = out.blocks.get(name)
+        if below is not None:
+            block = Evaluated(block.label, block.rows or below.rows, {**below.items, **block.items})
+        out.blocks[name] = block
+    for target, items in written.extra.items():
+        out.extra.setdefault(target, {}).update(items)

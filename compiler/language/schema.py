@@ -1,0 +1,384 @@
+"""THE table: every setting of the language, once.
+
+A row states path, kind, doc, default, choices, bounds, and the arguments of the trainer that it decides (`args`, named
+as in the default target; `xpc.compiler.targets` renames them for the others). The resolver, did-you-mean, the rules and
+the lowering read this table; nothing about a setting is stated anywhere else. A default of `None` means that the value
+is derived, taken from the target's table, or simply absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.setting import Setting as Setting
+from xpc.compiler.resolve.optimizers import NAMES as OPTIMIZERS
+
+METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
+ONLINE = ("grpo", "rloo")
+SFT = ("sft",)
+ADAPTERS = ("lora", "qlora", "oft")
+"""Clauses of adapters; their settings have one home, `lora`."""
+OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+"""Settings that low-rank matrices and rotations do not share, or mean differently."""
+REWARDS = (
+    "accuracy", "format", "tag_count", "reasoning_steps", "length", "len", "cosine", "repetition_penalty",
+    "code_format", "soft_overlong_punishment",
+)  # fmt: skip
+"""Reward functions that the runtime has by name: those of Open-R1 that execute no code."""
+MATH = ("accuracy", "cosine", "len", "length")
+"""Those that compare with a solution by math-verify."""
+TEMPLATES = (
+    "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
+    "zephyr", "vicuna",
+)  # fmt: skip
+"""Chat templates that a bundle can have by name (compiler/templates), each with its answers marked for the loss."""
+LATER = "reserved by the language; this version does not compile it"
+
+MAX_PROCESSES = 1024
+"""Most nodes, and most processes of a node, that a spec may ask for."""
+
+OLD_STRATEGIES = {
+    "full_shard": ("fsdp", {"strategy.reshard": True}),
+    "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
+    "no_shard": ("ddp", {}),
+    "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
+    "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
+}
+"""FSDP1's sharding strategies: the strategy and settings that mean the same today."""
+
+TABLE: tuple[Setting, ...] = (
+    # the header
+    Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
+    Setting("train.steps", k.INT, "optimizer steps in all", low=1, high=10**12, args=("max_steps",), inner=True),
+    # model
+    Setting("model.attn", k.CHOICE, "attention implementation",
+            choices=("flash2", "flash3", "sdpa", "eager", "flex")),
+    Setting("model.chat_template", k.TEMPLATE, "chat template that replaces the tokenizer's own: a built-in one by its "
+            "name, or a Jinja file", choices=TEMPLATES, bare=False),
+    Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
+    Setting("model.pad", k.TEXT, "padding token; must be in the vocabulary", args=("pad_token",)),
+    Setting("model.tokens", k.NAMES, "tokens that are added to the vocabulary", inner=True),
+    Setting("model.dtype", k.CHOICE, "dtype that the weights are loaded in", default="fp32",
+            choices=("fp32", "bf16", "fp16"), bare=False, args=("dtype",)),
+    Setting("model.rope", k.TEXT, "RoPE scaling", pending=LATER),
+    Setting("model.trust_remote_code", k.FLAG, "run code that comes with the model; needs a pinned revision",
+            default=False, args=("trust_remote_code",)),
+    Setting("model.pickle", k.FLAG, "read pickled weights where there are no safetensors; of the hub, of a commit",
+            default=False, inner=True),
+    Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
+    Setting("model.config", k.FILE, "a config.json that gives the architecture of an unregistered model"),
+    # adapters
+    Setting("lora", k.FLAG, "train low-rank adapters; the model's own weights are frozen", head=True),
+    Setting("qlora", k.FLAG, "train low-rank adapters over a base of 4 bits", head=True),
+    Setting("oft", k.FLAG, "train rotations of what layers are given; the model's own weights are frozen", head=True),
+    Setting("lora.rank", k.INT, "rank of the adapters; of oft, blocks of a layer instead of `block_size`", low=1,
+            high=2**16, inner=True),
+    Setting("lora.block_size", k.INT, "inputs of a layer that turn together (oft)", low=2, high=2**16, inner=True),
+    Setting("lora.alpha", k.REAL, "scale of the adapters: alpha / rank", low=0, inner=True),
+    Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
+    Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
+    Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
+    Setting("lora.double_quant", k.FLAG, "quantize the scales of a base of 4 bits, too", inner=True),
+    Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
+    Setting("lora.dora", k.FLAG, "train the lengths of the weights' columns, too (DoRA)", inner=True),
+    Setting("lora.parameters", k.NAMES, "stacks of experts that get an adapter (lora)", inner=True),
+    Setting("lora.modules_to_save", k.NAMES, "modules that are trained whole beside the adapters", inner=True),
+    Setting("lora.lr_ratio", k.REAL, "rate of the B matrices over that of the others (LoRA+)", low=0, inner=True),
+    Setting("lora.embedding_lr", k.REAL, "learning rate of adapters on embeddings (LoRA+)", low=0, inner=True),
+    Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
+    Setting("freeze.except_last", k.INT, "layers at the end that are trained", low=1, high=10**4, inner=True),
+    Setting("freeze.except_first", k.INT, "layers at the beginning that are trained", low=1, high=10**4, inner=True),
+    Setting("freeze.layer_modules", k.NAMES, "modules of these layers that are trained; unset, all", inner=True),
+    Setting("freeze.except_parameters", k.NAMES, "patterns of the names of parameters that are trained", inner=True),
+    Setting("freeze.except_modules", k.NAMES, "modules outside the layers that are trained", inner=True),
+    # data
+    Setting("data.seed", k.INT, "seed of the mixture's shuffles and of the holdout", low=0, inner=True),
+    Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
+            low=1, high=4096),
+    Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
+    Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
+    Setting("data.unique", k.FLAG, "leave out rows that are the same as an earlier one", inner=True),
+    Setting("data.min_tokens", k.TOKENS, "leave out rows that have fewer tokens", low=1, inner=True, methods=SFT),
+    Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
+            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
+                     "prompt")),
+    Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
+    Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),
+    Setting("data.context", k.NAME, "column whose text follows the prompt after an empty line, where it has any",
+            inner=True),
+    # method
+    Setting("method", k.CHOICE, "what is trained for", default="sft", head=True,
+            choices=METHODS),
+    Setting("method.assistant_only", k.FLAG, "loss on assistant turns only", default=False,
+            args=("assistant_only_loss",), methods=SFT),
+    Setting("method.completion_only", k.FLAG, "loss on completions only", args=("completion_only_loss",), methods=SFT),
+    Setting("method.loss", k.WEIGHTED, "loss of the method, or a weighted list of them (dpo)",
+            args=("loss_type", "loss_weights"), methods=("sft", "dpo", "kto", "grpo")),
+    Setting("method.beta", k.REAL, "strength of the reference (dpo, kto, grpo, rloo), weight of the odds ratio (orpo)",
+            low=0, args=("beta",), methods=("dpo", "orpo", "kto", *ONLINE)),
+    Setting("method.max_prompt", k.TOKENS, "longest prompt, in tokens; trl-1.16 leaves out rows with a longer one",
+            low=1, high=2**31, args=("max_prompt_length",), methods=("dpo", "orpo", "kto", *ONLINE)),
+    Setting("method.label_smoothing", k.REAL, "share of the preferences that are taken to be flipped", low=0, high=1,
+            args=("label_smoothing",), methods=("dpo",), inner=True),
+    Setting("method.rpo", k.REAL, "weight of the chosen answer's likelihood beside the loss (trl-0.18; else "
+            "`loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",), inner=True),
+    Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model (trl-0.18)",
+            args=("reference_free",), methods=("dpo",), inner=True),
+    Setting("method.precompute", k.FLAG, "compute the reference's log-probabilities once, before training",
+            args=("precompute_ref_log_probs",), methods=("dpo", "kto"), inner=True),
+    Setting("method.sync_reference", k.FLAG, "move the reference towards the model while training",
+            args=("sync_ref_model",), methods=("dpo", "kto", *ONLINE)),
+    Setting("method.sync_reference.every", k.INT, "steps between two moves", low=1, args=("ref_model_sync_steps",),
+            methods=("dpo", "kto", *ONLINE), inner=True),
+    Setting("method.sync_reference.mixup", k.REAL, "share of the model in the new reference", low=0, high=1,
+            args=("ref_model_mixup_alpha",), methods=("dpo", "kto", *ONLINE), inner=True),
+    Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),
+            methods=("kto",), inner=True),
+    Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0, args=("undesirable_weight",),
+            methods=("kto",), inner=True),
+    Setting("method.center", k.REAL, "weight of the penalty that keeps rewards around zero", low=0,
+            args=("center_rewards_coefficient",), methods=("reward",), inner=True),
+    Setting("method.generations", k.INT, "completions for each prompt", low=2, high=10**6, args=("num_generations",),
+            methods=ONLINE),
+    Setting("method.max_completion", k.TOKENS, "longest completion, in tokens", low=1, high=2**31,
+            args=("max_completion_length",), methods=ONLINE),
+    Setting("method.temperature", k.REAL, "sampling temperature", low=0, args=("temperature",), methods=ONLINE),
+    Setting("method.top_p", k.REAL, "share of the probability that is sampled from", low=0, high=1, args=("top_p",),
+            methods=ONLINE),
+    Setting("method.top_k", k.INT, "tokens that are sampled from; 0 means all", low=0, args=("top_k",), methods=ONLINE),
+    Setting("method.min_p", k.REAL, "least probability, relative to the likeliest token", low=0, high=1,
+            args=("min_p",), methods=ONLINE),
+    Setting("method.repetition_penalty", k.REAL, "penalty of tokens that stand there already; 1 is none", low=0,
+            args=("repetition_penalty",), methods=ONLINE),
+    Setting("method.iterations", k.INT, "optimizer passes over one set of completions", low=1,
+            args=("num_iterations",), methods=ONLINE, inner=True),
+    Setting("method.steps_per_generation", k.INT, "micro-batches that one round of generation fills; unset, "
+            "the accumulation", low=1, args=("steps_per_generation",), methods=ONLINE, inner=True),
+    Setting("method.epsilon", k.REAL, "clipping range of the probability ratio", low=0, args=("epsilon",),
+            methods=ONLINE, inner=True),
+    Setting("method.epsilon_high", k.REAL, "upper clipping range, where it differs", low=0, args=("epsilon_high",),
+            methods=ONLINE, inner=True),
+    Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
+            inner=True),
+    Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's completions, "
+            "of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
+            args=("scale_rewards",), methods=("grpo",)),
+    Setting("method.mask_truncated", k.FLAG, "no loss on completions that did not end",
+            args=("mask_truncated_completions",), methods=ONLINE, inner=True),
+    Setting("method.log_completions", k.FLAG, "log some prompts with their completions and rewards",
+            args=("log_completions",), methods=ONLINE, inner=True),
+    Setting("method.rewards", k.WEIGHTED, "reward functions: registered names and functions of files",
+            args=("reward_weights",), methods=ONLINE),
+    Setting("method.vllm", k.FLAG, "generation by vLLM instead of transformers", args=("use_vllm",), methods=ONLINE),
+    Setting("method.vllm.mode", k.CHOICE, "vLLM inside the training processes, or a server beside them",
+            choices=("colocate", "server"), bare=False, inner=True, args=("vllm_mode",), methods=ONLINE),
+    Setting("method.vllm.gpu_memory", k.SHARE, "share of each GPU that a colocated vLLM takes", inner=True,
+            args=("vllm_gpu_memory_utilization",), methods=ONLINE),
+    Setting("method.vllm.tensor_parallel", k.INT, "GPUs that share one colocated vLLM", low=1, inner=True,
+            args=("vllm_tensor_parallel_size",), methods=ONLINE),
+    Setting("method.vllm.max_length", k.TOKENS, "context of vLLM: prompt and completion", low=1, inner=True,
+            args=("vllm_max_model_length",), methods=ONLINE),
+    Setting("method.vllm.sleep", k.FLAG, "vLLM frees its memory during the optimizer step", inner=True,
+            args=("vllm_enable_sleep_mode",), methods=ONLINE),
+    Setting("method.vllm.port", k.INT, "port of the server; its host is the launch's, XPC_VLLM_HOST", low=1,
+            high=65535, inner=True, args=("vllm_server_port",), methods=ONLINE),
+    Setting("method.vllm.timeout", k.DURATION, "longest wait for the server", inner=True,
+            args=("vllm_server_timeout",), methods=ONLINE),
+    # hardware
+    Setting("hardware", k.HARDWARE, "GPUs of one node, or CPU processes", head=True),
+    Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1, high=MAX_PROCESSES),
+    # strategy
+    Setting("strategy", k.CHOICE, "how model states are spread over processes", head=True,
+            choices=("ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", *OLD_STRATEGIES)),
+    Setting("strategy.offload", k.CHOICE, "what is kept in host memory", default="none",
+            choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
+    Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),
+    Setting("strategy.allgather_bucket", k.INT, "elements gathered at once (ZeRO)", low=1),
+    Setting("strategy.reduce_bucket", k.INT, "elements reduced at once (ZeRO)", low=1),
+    Setting("strategy.round_robin_gradients", k.FLAG, "spread gradient copies over ranks (ZeRO 1 and 2)"),
+    Setting("strategy.reduce_scatter", k.FLAG, "reduce-scatter gradients instead of all-reduce (ZeRO)"),
+    Setting("strategy.contiguous_gradients", k.FLAG, "copy gradients to one buffer (ZeRO)"),
+    Setting("strategy.reshard", k.FLAG, "free gathered parameters after the forward pass (FSDP)"),
+    Setting("strategy.shard", k.INT, "ranks that share one copy of the model (hsdp)", low=1),
+    Setting("strategy.state_dict", k.CHOICE, "form of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
+    Setting("strategy.context_parallel", k.INT, "ranks that share one sequence (FSDP2)", low=1, high=MAX_PROCESSES),
+    Setting("strategy.activation_checkpointing", k.FLAG, "never legal; `memory { checkpointing }` is the one way"),
+    # precision
+    Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
+            args=("bf16", "fp16")),
+    Setting("precision.tf32", k.FLAG, "TensorFloat-32 for fp32 matrix products", default=False, args=("tf32",)),
+    Setting("precision.nan", k.CHOICE, "what a loss that is nan or infinite does: stop the run at its step, or nothing",
+            default="stop", choices=("stop", "allow"), bare=False),
+    # batch
+    Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1, high=10**9),
+    Setting("batch.micro", k.INT, "micro-batch: sequences in one forward pass of one process",
+            args=("per_device_train_batch_size",), low=1, high=10**9),
+    Setting("batch.accum", k.INT, "forward passes in one optimizer step", args=("gradient_accumulation_steps",),
+            low=1, high=10**9),
+    Setting("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",),
+            low=1, high=2**31, methods=("sft", "dpo", "orpo", "kto", "reward")),
+    Setting("batch.packing", k.FLAG, "several documents in one sequence", default=False, args=("packing",),
+            methods=SFT),
+    Setting("batch.packing.strategy", k.CHOICE, "how documents are put together", inner=True,
+            choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",), methods=SFT),
+    Setting("batch.packing.isolate", k.CHOICE, "what keeps documents apart", inner=True,
+            choices=("flash", "mask"), bare=False, methods=SFT),
+    Setting("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",),
+            methods=SFT),
+    Setting("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
+            args=("padding_free",), methods=("sft", "dpo")),
+    Setting("batch.mean", k.CHOICE, "which tokens a step's loss is averaged over", bare=False,
+            choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
+    # optimizer and schedule
+    Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True, choices=OPTIMIZERS, args=("optim",)),
+    Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, high=1, args=("learning_rate",)),
+    Setting("optimizer.betas", k.REALS, "decay rates of Adam's moments", default=(0.9, 0.999),
+            args=("adam_beta1", "adam_beta2")),
+    Setting("optimizer.eps", k.REAL, "Adam's epsilon", default=1e-8, low=0, args=("adam_epsilon",)),
+    Setting("optimizer.weight_decay", k.REAL, "decoupled weight decay", default=0.0, low=0, args=("weight_decay",)),
+    Setting("optimizer.clip", k.REAL, "largest gradient norm; 0 turns clipping off", default=1.0, low=0,
+            args=("max_grad_norm",)),
+    Setting("optimizer.targets", k.TARGETS, "linear modules whose gradients are projected (galore, apollo)",
+            args=("optim_target_modules",), inner=True),
+    Setting("optimizer.rank", k.INT, "rank of the projection (galore, apollo)", low=1, high=2**16, inner=True),
+    Setting("optimizer.scale", k.REAL, "scale of the projected update (galore, apollo)", low=0, inner=True),
+    Setting("optimizer.update_proj_gap", k.INT, "steps between two projections (galore, apollo)", low=1, inner=True),
+    Setting("optimizer.momentum", k.REAL, "momentum (sgd, rmsprop)", low=0, high=1, inner=True),
+    Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
+            choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",
+                     "reduce_lr_on_plateau", "greedy"), args=("lr_scheduler_type",)),
+    Setting("schedule.warmup", k.STEPS_OR_SHARE, "linear warm-up", default=k.Amount("count", 0), low=0,
+            args=("warmup_steps", "warmup_ratio")),
+    Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd, polynomial), or the lowest "
+            "(reduce_lr_on_plateau, greedy)", low=0, args=("lr_scheduler_kwargs",)),
+    Setting("schedule.max_lr", k.REAL_OR_SHARE, "highest learning rate (greedy); unset, the peak", low=0, inner=True),
+    Setting("schedule.warmup_lr", k.REAL_OR_SHARE, "learning rate that the warm-up begins at (cosine with `min_lr`)",
+            low=0, inner=True),
+    Setting("schedule.decay", k.STEPS_OR_SHARE, "length of the final decay (wsd)", low=0),
+    Setting("schedule.decay_type", k.CHOICE, "shape of the final decay (wsd)", choices=("cosine", "linear", "sqrt"),
+            bare=False, inner=True),
+    Setting("schedule.cycles", k.INT, "times that the rate starts anew (cosine_with_restarts)", low=1, high=10**6,
+            inner=True),
+    Setting("schedule.power", k.REAL, "power of the decay (polynomial)", low=0, inner=True),
+    Setting("schedule.timescale", k.INT, "steps in which the rate falls by the square root of two (inverse_sqrt)",
+            low=1, inner=True),
+    Setting("schedule.factor", k.REAL, "what the rate is multiplied by (reduce_lr_on_plateau, greedy)", low=0, high=1,
+            inner=True),
+    Setting("schedule.patience", k.INT, "evaluations without progress that are waited for (reduce_lr_on_plateau, "
+            "greedy)", low=0, inner=True),
+    # memory
+    Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),
+    Setting("memory.checkpointing", k.FLAG, "recompute activations in the backward pass", default=True,
+            args=("activation_checkpointing", "gradient_checkpointing")),
+    Setting("memory.checkpointing.reentrant", k.FLAG, "the older autograd implementation", default=False, inner=True,
+            args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
+    Setting("memory.offload_activations", k.FLAG, "keep activations in host memory", default=False,
+            args=("activation_offloading",), methods=("sft", "dpo", "kto", "reward")),
+    # eval, save, track
+    Setting("eval.every", k.EVERY, "how often to evaluate", default=k.NEVER, inner=True,
+            args=("eval_strategy", "eval_steps")),
+    Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",),
+            low=1, high=10**9),
+    Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
+    Setting("eval.data", k.SOURCES, "rows of their own to evaluate on: a file, a dataset or a `data` block; a list is "
+            "several sets, each with metrics of its own", inner=True),
+    Setting("eval.tasks", k.TASKS, "tasks of lm-evaluation-harness, for evaluate.sh: its names, and files of one's own",
+            inner=True),
+    Setting("eval.allow_code_execution", k.FLAG, "let tasks execute the code that the model writes, unprotected",
+            inner=True),
+    Setting("save", k.PATH, "where checkpoints, metrics and the final model go", head=True, args=("output_dir",)),
+    Setting("save.every", k.EVERY, "how often to save a checkpoint", default=k.EPOCH, inner=True,
+            args=("save_strategy", "save_steps")),
+    Setting("save.keep", k.INT, "checkpoints kept", inner=True, args=("save_total_limit",), low=1),
+    Setting("save.hub", k.FLAG, "push to the hub: `hub`, or `hub = me/model`", default=False,
+            args=("push_to_hub",)),
+    Setting("save.hub.name", k.REPOSITORY, "repository that is pushed to; unset, the last part of `save`", inner=True,
+            args=("hub_model_id",)),
+    Setting("save.hub.private", k.FLAG, "make the repository private; unset, your account or organization decides",
+            inner=True, args=("hub_private_repo",)),
+    Setting("save.hub.strategy", k.CHOICE, "what is pushed: the model at every save, at the end alone, or with the "
+            "newest checkpoint or all of them, optimizer and all",
+            choices=("every_save", "end", "checkpoint", "all_checkpoints"), bare=False, inner=True,
+            args=("hub_strategy",)),
+    Setting("save.hub.revision", k.NAME, "branch that is pushed to; unset, main", inner=True, args=("hub_revision",)),
+    Setting("save.hub.checkpoint_branches", k.FLAG, "each checkpoint to a branch of its own, too: "
+            "`main-step-000000100`", inner=True),
+    Setting("save.full_state", k.FLAG, "keep optimizer, scheduler and RNG states in checkpoints", default=True,
+            inner=True, args=("save_only_model",)),
+    Setting("save.resume", k.CHOICE, "what to do with checkpoints that are there", default="auto", inner=True,
+            choices=("auto", "never"), bare=False, args=("resume_from_checkpoint",)),
+    Setting("track", k.CHOICES, "experiment trackers", default=("none",), head=True,
+            choices=("wandb", "trackio", "tensorboard", "none"), args=("report_to",)),
+    Setting("track.name", k.TEXT, "name of the run", inner=True, args=("run_name",)),
+    Setting("track.project", k.TEXT, "project of the tracker", inner=True, args=("project",)),
+    Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,
+            args=("logging_steps", "logging_strategy")),
+    # launch
+    Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
+            choices=("local", "slurm", "k8s", "sky")),
+    Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
+            choices=("accelerate", "torchrun"), bare=False),
+    Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
+            default="static", inner=True, choices=("static", "c10d"), bare=False),
+    Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
+            high=2**31 - 1, args=("ddp_timeout",)),
+    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas (slurm)", inner=True),
+    Setting("launch.account", k.NAME, "account that the job is charged to (slurm)", inner=True),
+    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory (slurm)",
+            inner=True),
+    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops (slurm, k8s)", inner=True,
+            high=10**9),
+    Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
+            "unset, where there are checkpoints to go on from (slurm, k8s, sky)", inner=True),
+    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists (k8s; sky where written)",
+            inner=True),
+    Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
+            "volume or a bucket as s3://name (sky)", inner=True),
+    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN (k8s)",
+            inner=True),
+    Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
+            args=("seed",)),
+    Setting("target", k.NAME, "stack that the bundle is written for", head=True),
+    Setting("sweep", k.BLOCK, "several runs from one spec: lists of values, and `zip { }`", head=True),
+)  # fmt: skip
+
+CHOICE_PENDING = {
+    ("precision", "fp8"): LATER,
+}
+"""Choices that the language reserves and this version does not compile."""
+
+BY_PATH = {row.path: row for row in TABLE}
+CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
+EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
+SOURCE_SETTINGS = {
+    "columns": Setting("data.columns", k.NAMES, "columns that are read"),
+    "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
+    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used, after a seeded shuffle", low=0),
+}
+"""What a row of a `data` block may say about its source."""
+OF_A_BLOCK = ("data.format", "data.prompt", "data.context")
+"""What a `data` block that is evaluated on may say beside its sources."""
+
+
+def children(clause: str) -> Iterator[Setting]:
+    """The settings that stand directly in a clause or flag: `batch`, `batch.packing`."""
+    prefix = clause + "."
+    for row in TABLE:
+        if row.path.startswith(prefix) and "." not in row.path[len(prefix) :]:
+            yield row
+
+
+def outer_names() -> dict[str, str]:
+    """Names that stand for one setting anywhere (`gbs`, `liger`), to its path."""
+    return {row.name: row.path for row in TABLE if not row.inner}
+
+
+def bare_choices() -> dict[str, str]:
+    """Choice names that stand for their setting anywhere (`zero2`, `bf16`), to its path."""
+    return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
+
+
+def owner_of(argument: str) -> Setting | None:
+    """The setting that decides a trainer argument: the lowering column read backwards."""
+    return next((row for row in TABLE if argument in row.args), None)

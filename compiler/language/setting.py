@@ -1,0 +1,41 @@
+"""What a row of the table of settings (`schema.py`) states."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.kinds import Kind
+from xpc.grammar.record import record
+
+
+@record
+class Setting:
+    """One row.
+
+    `methods` are the training methods that it is for, where not all. `inner` names are not reachable from outside
+    their clause, `alone` is the choice that the bare name means, and `pending` says why the setting does not
+    compile yet.
+    """
+
+    path: str
+    kind: Kind
+    doc: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    args: tuple[str, ...] = ()
+    bare: bool = True
+    alone: str = ""
+    inner: bool = False
+    head: bool = False
+    pending: str = ""
+    methods: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The last part of the path: what is typed."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def clause(self) -> str:
+        """The clause that the setting stands in; a head belongs to its own."""
+        return self.path if self.head else self.path.rpartition(".")[0]

@@ -1,0 +1,74 @@
+"""A part of a split, `name[train:20%]`: as the datasets library takes it, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.kinds import COUNT_UNITS
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.tree import Ref
+
+_PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
+
+
+def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
+    """`20%`, or a number of rows in digits; None and the finding where it is neither."""
+    match = None if node.slice is None else _PART.fullmatch(node.slice)
+    unit = "" if match is None else match[2] or ""
+    count = 0 if match is None else int(match[1].replace("_", "")) * COUNT_UNITS.get(unit, 1)
+    if (node.split or "").isdigit() or count == 0 or (unit == "%" and count > 100):
+        return None, [_wrong(node, label)]
+    return f"{count}{'%' * (unit == '%')}", []
+
+
+def _wrong(node: Ref, label: Label) -> Diagnostic:
+    """`name[train:0.2]`, `name[1000]`: what no part of a split is."""
+    split, text = node.split or "", node.slice
+    whole = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
+    if text is None:
+        return _said(
+            node, label, f"`{split[:40]}` is the name of no split", split, f"train:{split}", "for its first rows"
+        )
+    share = text.endswith("%")
+    try:
+        value = float(text.rstrip("%")) if len(text) < 17 else None
+    except ValueError:
+        value = None
+    if value is None or not isfinite(value):
+        return report(
+            "XP140", f"`{text[:40]}` is no part of a split", label, help=f"write a share or a number: {whole}"
+        )
+    if share and value > 100:
+        return report(
+            "XP140", f"`{text[:40]}` is more than the whole split", label, help=f"write `[{split}]` for all of it"
+        )
+    if value <= 0:
+        return report("XP140", f"`{text[:40]}` of a split are no rows", label, help=f"write a positive part: {whole}")
+    if share:
+        near = f"{max(1, round(value))}%"
+        return _said(
+            node, label, f"`{text[:40]}` is no whole percentage", text, near, "for datasets cuts at whole percents"
+        )
+    if value == 1:
+        help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
+        return report("XP140", f"`{text[:40]}` may be a number of rows or a share of them", label, help=help)
+    if value < 1:
+        near = f"{max(1, round(value * 100))}%"
+        return _said(
+            node, label, f"`{text[:40]}` may be a share of the rows, and rows are whole", text, near, "for the share"
+        )
+    return _said(
+        node, label, f"`{text[:40]}` is no whole number of rows", text, str(round(value)), "for rows are whole"
+    )
+
+
+def _said(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
+    """With the reference written anew, its part put right."""
+    text = label.source.text[node.span.start : node.span.end]
+    head, _, tail = text.partition("[")
+    better = (
+        f"{head}[{tail.replace(typed, near, 1) if node.slice is None else tail.replace(':' + typed, ':' + near, 1)}"
+    )
+    return report("XP140", message, label, help=f"write `{better}`, {why}", edits=(Edit(node.span, better),))

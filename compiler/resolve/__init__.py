@@ -1,0 +1,1 @@
+"""From what was written to the typed experiment: names, the registry, defaults and arithmetic."""

@@ -1,0 +1,272 @@
+"""What was not written: defaults, assumptions and the batch arithmetic. Each value says why it is so."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from xpc.compiler import plan
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.kinds import EPOCH
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
+from xpc.compiler.registry import find_family
+from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import mutable
+
+DEFAULT_GBS = 128
+"""Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
+UNCUT = ("wrapped", "bfd_split")
+"""Ways of packing that divide a row which is longer than a sequence, and lose no token."""
+
+
+@mutable
+class Derivation:
+    """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence."""
+
+    values: dict[str, Value]
+    model: Model
+    hardware: Hardware
+    target: Target
+    stem: str
+    notes: list[Diagnostic]
+    assumed: bool = False
+    """Whether the length of a sequence was not written."""
+
+    def run(self) -> None:
+        """Every value that the spec leaves open."""
+        self._strategy()
+        self._precision()
+        self._method()
+        self._sequence()
+        self._checkpointing()
+        self._defaults()
+        self._optimizer()
+        self._attention()
+        self._packing()
+        self._length()
+        self._batch()
+        self._rest()
+
+    def _get(self, path: str) -> object:
+        found = self.values.get(path)
+        return None if found is None else found.value
+
+    def _set(self, path: str, value: object, why: str, kind: str = DERIVED) -> None:
+        self.values[path] = Value(value, Origin(kind, None, why))
+
+    def _note(self, message: str, help: str) -> None:
+        self.notes.append(report("XP190", message, self.model.label, help=help))
+
+    def _method(self) -> None:
+        """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
+        method, tuned = self._get("method"), any(self._get(name) is True for name in ADAPTERS)
+        if tuned or method not in (None, "sft"):
+            from xpc.compiler.resolve import derive_method
+
+            if tuned:
+                derive_method.adapter(self)
+            if isinstance(method, str) and method != "sft":
+                derive_method.own_defaults(self, method)
+
+    def _sequence(self) -> None:
+        """The default length, cut to the model's context where that is shorter."""
+        row = BY_PATH["batch.seq"]
+        facts, usual = self.model.facts, row.default
+        if "batch.seq" in self.values:
+            return
+        self.assumed = not row.methods or (self._get("method") or "sft") in row.methods
+        if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
+            self._set("batch.seq", facts.context, "the model's context", DEFAULT)
+
+    def _checkpointing(self) -> None:
+        """Off for the families that cannot recompute."""
+        name, without = self.model.model_type, self.target.facts["no_checkpointing"]
+        if "memory.checkpointing" not in self.values and isinstance(without, list) and name in without:
+            self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
+
+    def _defaults(self) -> None:
+        if "eval.data" in self.values and "eval.every" not in self.values:
+            self._set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
+        method = self._get("method") or "sft"
+        for row in TABLE:
+            if row.default is None or row.path in self.values or row.pending:
+                continue
+            if not row.methods or method in row.methods:
+                self.values[row.path] = Value(row.default, Origin(DEFAULT))
+
+    def _optimizer(self) -> None:
+        """What only some optimizers and schedules have; nothing else loads the module that knows it."""
+        optimizer, schedule = str(self._get("optimizer")), str(self._get("schedule"))
+        if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
+            from xpc.compiler.resolve import derive_optimizer
+
+            derive_optimizer.own_defaults(self, optimizer, schedule)
+
+    def _strategy(self) -> None:
+        written = self._get("strategy")
+        if isinstance(written, str) and written in OLD_STRATEGIES:
+            old = self.values["strategy"]
+            name, settings = OLD_STRATEGIES[written]
+            self.values["strategy"] = Value(
+                name, Origin(old.origin.kind, old.origin.label, f"{written} is {name} today")
+            )
+            for path, value in settings.items():
+                if path not in self.values:
+                    self.values[path] = Value(value, Origin(DERIVED, None, f"{written} means so"))
+        elif written is None:
+            self._set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
+            if self.hardware.world > 1:
+                self._note(
+                    f"no strategy is written: ddp on {self.hardware.world} processes",
+                    "`with zero2`, `zero3` or `fsdp` shards the model states",
+                )
+
+        if self._get("strategy") in ("fsdp", "fsdp1", "hsdp"):
+            if "strategy.reshard" not in self.values:
+                self._set("strategy.reshard", True, "", DEFAULT)
+            if "strategy.state_dict" not in self.values:
+                self._set("strategy.state_dict", "full", "", DEFAULT)
+        if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
+            self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+
+    def _precision(self) -> None:
+        if self._get("precision") is not None:
+            return
+        gpu = self.hardware.gpu
+        if gpu is None:
+            self._set("precision", "fp32", "the CPU computes in fp32", DEFAULT)
+            return
+        name = "bf16" if gpu.bf16_tflops is not None else "fp32"
+        major, minor = gpu.capability
+        reason = f"compute capability {major}.{minor} {'has' if name == 'bf16' else 'has no'} bf16"
+        self._set("precision", name, reason, DEFAULT)
+        self._note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
+
+    def _attention(self) -> None:
+        if "model.attn" in self.values:
+            return
+        facts = self.model.facts
+        family = None if facts is None else find_family(facts.model_type)
+        if family is not None and not family.sdpa:
+            self._set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
+        else:
+            self._set("model.attn", "sdpa", "", DEFAULT)
+
+    def _packing(self) -> None:
+        if self._get("batch.packing") is not True:
+            return
+        if "batch.packing.strategy" not in self.values:
+            name = next(iter(self.target.packing))
+            self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
+        # A stream that is cut forgets where documents end, and no kernel can keep them apart (XP312, XP370).
+        if "batch.packing.isolate" not in self.values and self._get("batch.packing.strategy") != "wrapped":
+            self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
+
+    def _length(self) -> None:
+        """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
+        packed = self._get("batch.packing") is True
+        uncut = self.target.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
+        if not self.assumed or (uncut and not packed):
+            return
+        seq, method = self._get("batch.seq"), self._get("method")
+        if packed and self._get("batch.packing.strategy") in UNCUT:
+            longer = "longer rows are divided"
+        elif method == "reward":
+            longer = "longer rows are left out, and the run counts them"
+        else:
+            longer = "longer rows are cut" + ("" if method == "orpo" else ", and the run counts them")
+        self._note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
+
+    def _batch(self) -> None:
+        world = max(1, self.hardware.world // (self._whole("strategy.context_parallel") or 1))
+        gbs, micro, accum = (self._whole(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+        if gbs is None:
+            gbs = self._derive_gbs(world, micro, accum)
+        if micro is None and accum is not None:
+            micro = max(1, gbs // (accum * world))
+            self._set("batch.micro", micro, f"{gbs} / ({accum} x {world})")
+        elif micro is None:
+            micro = self._derive_micro(gbs, world)
+        if accum is None:
+            accum = max(1, gbs // (micro * world))
+            self._set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
+        if self._get("method") in ONLINE:
+            from xpc.compiler.resolve import derive_method
+
+            derive_method.batch(self, world, micro)
+        if "eval.micro" not in self.values:
+            self._set("eval.micro", micro, "as in training", DEFAULT)
+
+    def _whole(self, path: str) -> int | None:
+        value = self._get(path)
+        return value if isinstance(value, int) else None
+
+    def _derive_gbs(self, world: int, micro: int | None, accum: int | None) -> int:
+        if micro is not None:
+            gbs = micro * (accum or 1) * world
+            self._set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
+            return gbs
+        unit = world * (accum or 1)
+        if self._get("method") in ONLINE:
+            unit = lcm(unit, self._whole("method.generations") or 1)  # a step holds whole groups of completions
+        gbs = max(1, round(DEFAULT_GBS / unit)) * unit
+        why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
+        self._set("batch.gbs", gbs, why, DEFAULT)
+        self._note(f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+        return gbs
+
+    def _derive_micro(self, gbs: int, world: int) -> int:
+        strategy = str(self._get("strategy"))
+        stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
+        seq = -(-(self._whole("batch.seq") or 1024) // (self._whole("strategy.context_parallel") or 1))
+        need = plan.Need(
+            self.model.facts,
+            self.hardware.gpu,
+            self._get("precision") != "fp32",
+            stage,
+            (self._whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
+            seq,
+            self._get("memory.checkpointing") is True,
+            self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
+            self._get("strategy.offload") in ("cpu", "optimizer"),
+        )
+        chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
+        self._set("batch.micro", chosen.value, chosen.why)
+        if gbs % world == 0:
+            self._note(
+                f"no micro-batch is written: micro={chosen.value}, {chosen.why}", f"`micro={chosen.value}` states it"
+            )
+        return chosen.value
+
+    def _trained(self, need: plan.Need) -> plan.Need:
+        """The need of a process with what an adapter or a method changes in it; nothing for plain sft."""
+        if self._get("method") == "sft" and "lora.rank" not in self.values:
+            return need
+        from xpc.compiler.resolve import derive_method
+
+        return derive_method.memory(self, need)
+
+    def _hub(self) -> None:
+        """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
+        from xpc.compiler.resolve.repository_names import of_folder
+
+        if "save.hub.name" not in self.values:
+            self._set("save.hub.name", of_folder(str(self._get("save"))), "the last part of `save`", DEFAULT)
+        for path, value in (("save.hub.strategy", "every_save"), ("save.hub.checkpoint_branches", False)):
+            if path not in self.values:
+                self._set(path, value, "", DEFAULT)
+
+    def _rest(self) -> None:
+        if "save" not in self.values:
+            self._set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
+            self._note(
+                f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it'
+            )
+        if self._get("save.hub") is True:
+            self._hub()
+        if "train.epochs" not in self.values and "train.steps" not in self.values:
+            self._set("train.epochs", 3.0, "transformers' own", DEFAULT)
+            self._note("no length is written: 3 epochs", "`for 3 epochs` states it")
+        if "data.seed" not in self.values:
+            self._set("data.seed", self._get("seed"), "as `seed`", DEFAULT)

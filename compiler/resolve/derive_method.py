@@ -1,0 +1,146 @@
+"""What a method or an adapter leaves open: the defaults of the target's own class, stated one by one.
+
+Loaded only for specs that train by another method than sft, or train an adapter.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from xpc.compiler.fused_experts import adapted
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ONLINE, TABLE, Setting
+from xpc.compiler.plan import Need
+from xpc.compiler.resolve.derive import Derivation
+from xpc.compiler.spec import DEFAULT
+from xpc.compiler.targets import Json
+from xpc.grammar.record import evolve
+
+LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
+"""TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
+OFT_BLOCK = 32
+"""Inputs that OFT rotates together; PEFT 0.21 and 0.17 `OFTConfig`."""
+EMBEDDING_LR = 1e-6
+"""LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
+EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
+"""Modules of a row a token: what they hold when they are trained whole beside adapters."""
+USUAL_PROMPT = 512
+"""Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
+
+
+def adapter(of: Derivation) -> None:
+    """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
+    if "lora.targets" not in of.values:
+        of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
+    stacks = adapted(of.target.name, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
+    if "lora.dropout" not in of.values and stacks:
+        of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
+    for name, value in LORA.items() if of._get("oft") is not True else ():
+        if f"lora.{name}" not in of.values:
+            of._set(f"lora.{name}", value, "TRL's own", DEFAULT)
+    if of._get("oft") is True:
+        if "lora.dropout" not in of.values:
+            of._set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
+        if "lora.rank" not in of.values and "lora.block_size" not in of.values:
+            of._set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
+    if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
+        of._set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
+    if of._get("qlora") is True and "lora.bits" not in of.values:
+        of._set("lora.bits", 4, "qlora", DEFAULT)
+    if of._get("lora.bits") == 4 and "lora.double_quant" not in of.values:
+        of._set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
+    if "lora.bits" in of.values and "model.dtype" not in of.values:
+        of._set("model.dtype", of._get("precision"), "what a quantized base computes in")
+    if of._get("strategy") == "zero3" and "memory.checkpointing.reentrant" not in of.values:
+        # TRL 1.16 sets it, with a warning.
+        of._set("memory.checkpointing.reentrant", True, "adapters under zero3 need it")
+
+
+def own_defaults(of: Derivation, method: str) -> None:
+    """The method's settings that are not written, with the defaults of the target's class."""
+    base = of.target.base_arguments(of.target.config(method))
+    why = f"{of.target.name}'s own"
+    if "optimizer.lr" not in of.values:
+        of._set("optimizer.lr", base["learning_rate"], f"{why} for {method}", DEFAULT)
+    for row in TABLE:
+        if method not in row.methods or row.path in of.values or not row.path.startswith("method."):
+            continue
+        block = row.path.rpartition(".")[0]
+        if block != "method" and of._get(block) is not True:
+            continue
+        value = _value(of, row, method, base)
+        if value is not None:
+            of._set(row.path, value, why, DEFAULT)
+    if method in ONLINE:
+        prompt, completion = of._whole("method.max_prompt"), of._whole("method.max_completion") or 0
+        of._set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
+
+
+def _value(of: Derivation, row: Setting, method: str, base: dict[str, Json]) -> object:
+    if row.path in ("method.steps_per_generation", "method.rewards"):
+        return None  # the one follows the accumulation, the others have no default
+    value = base.get(row.args[0])
+    if row.path == "method.loss":
+        names = value if isinstance(value, list) else [value]
+        losses = of.target.losses(method)
+        ours = {here: name for name, here in losses.items()} | {
+            here: here for here in losses.values() if here in losses
+        }
+        return tuple(Weighted(ours[str(name)]) for name in names)
+    if row.path == "method.scale_rewards" and isinstance(value, bool):
+        return "group" if value else "none"
+    if row.path == "method.vllm.gpu_memory" and isinstance(value, float):
+        return Amount("share", value)
+    if row.path == "method.vllm.timeout" and isinstance(value, float):
+        return int(value)
+    return value
+
+
+def group(of: Derivation) -> int:
+    """Completions of one prompt, which an optimizer step must hold whole; 1 for methods that generate nothing."""
+    return (of._whole("method.generations") or 1) if of._get("method") in ONLINE else 1
+
+
+def batch(of: Derivation, world: int, micro: int) -> None:
+    """What follows the batch: how many micro-batches one round of generation fills, and a legal evaluation batch."""
+    if of._get("method") not in ONLINE:
+        return
+    if "method.steps_per_generation" not in of.values:
+        of._set("method.steps_per_generation", of._get("batch.accum"), "the accumulation", DEFAULT)
+    size = group(of)
+    if "eval.micro" not in of.values and (micro * world) % size:
+        least = size // gcd(size, world)
+        of._set("eval.micro", least * -(-micro // least), f"whole groups of {size} completions", DEFAULT)
+
+
+def memory(of: Derivation, need: Need) -> Need:
+    """The need of a process with the fields that an adapter or a method decides.
+
+    The reference of dpo, kto, grpo and rloo is a frozen copy unless its log-probabilities are computed beforehand, the
+    KL weight is zero, or the model itself without its adapter is the reference.
+    """
+    bits, dtype = of._whole("lora.bits"), of._get("model.dtype") or "fp32"
+    scaled = {4: 0.55, 8: 1.05}.get(bits or 0)  # bytes of a quantized weight with its share of the scales
+    weight = scaled or (4.0 if dtype == "fp32" else 2.0)
+    method, rank = of._get("method"), _rank(of, need)
+    saved = of._get("lora.modules_to_save")
+    rows = sum(str(one).rpartition(".")[2] in EMBEDDINGS for one in saved) if isinstance(saved, tuple) else 0
+    facts = need.facts
+    whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
+    compares = method in ("dpo", "kto") and not (of._get("method.precompute") or of._get("method.reference_free"))
+    compares = compares or (method in ONLINE and bool(of._get("method.beta")))
+    sequences = 2 if method in ("dpo", "orpo", "reward", "kto") else 1
+    return evolve(
+        need, rank=rank, whole=whole, weight=weight, references=int(compares and not rank), sequences=sequences
+    )
+
+
+def _rank(of: Derivation, need: Need) -> int:
+    """The rank of the adapters; of OFT, one whose matrices are not smaller: a block of n inputs has n(n-1)/2 angles."""
+    rank = of._whole("lora.rank") or 0
+    if of._get("oft") is not True:
+        return rank
+    block = of._whole("lora.block_size") or 0
+    if rank and need.facts is not None:
+        block = need.facts.hidden // rank
+    return max(1, block // 2)

@@ -1,0 +1,35 @@
+"""What low-rank and schedule-free optimizers and metric-driven schedules leave open. Loaded only for specs with one."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.resolve.derive import Derivation
+from xpc.compiler.resolve.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
+from xpc.compiler.spec import DEFAULT
+
+FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
+PATIENCE = 10
+
+
+def own_defaults(of: Derivation, optimizer: str, schedule: str) -> None:
+    """The defaults of transformers' own classes; the highest rate of greedy and the schedule of schedule-free are ours.
+
+    GreedyLR may raise the rate up to 1.0 unless told otherwise, while `lr` says that it is the peak. A schedule-free
+    optimizer is one that needs no decay.
+    """
+    if optimizer in LOW_RANK:
+        scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0
+        for name, value in (("rank", 128), ("scale", scale), ("update_proj_gap", 200)):
+            _fill(of, f"optimizer.{name}", value, "transformers' own")
+    if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
+        of._set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
+    if schedule in FACTORS:
+        _fill(of, "schedule.factor", FACTORS[schedule], "transformers' own")
+        _fill(of, "schedule.patience", PATIENCE, "transformers' own")
+    if schedule == "greedy":
+        _fill(of, "schedule.max_lr", Amount("share", 1.0), "the peak is the highest")
+
+
+def _fill(of: Derivation, path: str, value: object, why: str) -> None:
+    if path not in of.values:
+        of._set(path, value, why, DEFAULT)

@@ -1,0 +1,127 @@
+"""The rows that `eval { data = ... }` names: files, datasets and `data` blocks, as evaluation sets."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.files import Workspace
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.items import Evaluated, Row
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
+from xpc.compiler.resolve.sources import find_source
+from xpc.compiler.spec import DataSource, EvalSet, Value
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.record import evolve, mutable
+from xpc.grammar.tree import List, Ref, String
+
+
+@mutable
+class Sets:
+    """What every set is read with: the workspace, what is trained on, and the method.
+
+    Findings go to `problems`, copies of local files to `bundled`.
+    """
+
+    loaded: Loaded
+    values: dict[str, Value]
+    workspace: Workspace
+    trained: tuple[DataSource, ...]
+    problems: list[Diagnostic]
+    bundled: dict[str, bytes]
+
+    def read(self) -> tuple[EvalSet, ...]:
+        """The sets that the value of `eval.data` names. Names take its place: one, or a tuple for a list."""
+        value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
+        node = value.value
+        parts = node.items if isinstance(node, List) else (node,)
+        sets = tuple(self._set(one, label) for one in parts if isinstance(one, Ref | String))
+        seen: dict[str, EvalSet] = {}
+        for one in sets:
+            first = seen.setdefault(one.name, one)
+            if first is not one:
+                self.problems.append(
+                    report(
+                        "XP103",
+                        f"two evaluation sets would be called `{one.name}`",
+                        one.label,
+                        related=(first.label,),
+                        help=f"put one of them into a block, `data {one.name}_2 {{`, and name the block here",
+                    )
+                )
+        names = tuple(one.name for one in sets)
+        self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)
+        for source in (part for one in sets for whole in one.sources for part in (whole, *whole.parts)):
+            if source.bundled and source.content is not None:
+                self.bundled[source.bundled] = source.content
+        return sets
+
+    def _set(self, node: Ref | String, label: Label) -> EvalSet:
+        place = Label(label.source, node.span)
+        block = self.loaded.blocks.get(node.name) if isinstance(node, Ref) and node.is_name else None
+        if block is None and isinstance(node, Ref) and self._is_trained(node):
+            return EvalSet(node.name, place, tuple(evolve(one, label=place) for one in self.trained))
+        if block is None:
+            return EvalSet(_title(node), place, (self._source(Row(node, place), None, None, None),))
+        assert isinstance(node, Ref)
+        if not block.rows:
+            self.problems.append(
+                report(
+                    "XP110",
+                    f"the data block `{node.name[:60]}` names no source",
+                    block.label,
+                    help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
+                )
+            )
+        shape, prompt, context = (self._said(block, path) for path in OF_A_BLOCK)
+        sources = tuple(self._source(row, shape, prompt, context) for row in block.rows)
+        return EvalSet(node.name, place, sources, prompt)
+
+    def _is_trained(self, node: Ref) -> bool:
+        """Whether a name is that of the `data` block which is trained on."""
+        name = self.loaded.data_name
+        return node.is_name and name is not None and name.source.text[name.span.start : name.span.end] == node.name
+
+    def _said(self, block: Evaluated, path: str) -> str | None:
+        item = block.items.get(path)
+        value = None if item is None else convert(BY_PATH[path], item)
+        if isinstance(value, Diagnostic):
+            self.problems.append(value)
+            return None
+        return None if value is None else str(value)
+
+    def _source(self, row: Row, shape: str | None, prompt: str | None, context: str | None) -> DataSource:
+        """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
+        method = self._text("method") or "sft"
+        known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
+        if prompt is None and not known and not row.items:
+            prompt, context = self._text("data.prompt"), context or self._text("data.context")
+        source, found = find_source(row, shape, self.workspace, method, prompt, context)
+        first = self.trained[0]
+        if shape is None and not known and source.found is None:
+            again, other = find_source(row, first.wording or first.shape, self.workspace, method, prompt, context)
+            alike = (
+                first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
+            )
+            if alike:
+                again = evolve(again, columns=first.columns, only=True)
+            if alike or again.found is None:
+                source, found = again, other
+        self.problems += found
+        held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
+        return evolve(source, split=next(held, source.split))
+
+    def _text(self, path: str) -> str | None:
+        value = self.values.get(path)
+        return None if value is None else str(value.value)
+
+
+def _title(node: Ref | String) -> str:
+    """What a set is called that has no block: the name of its file, or of its dataset with configuration and split."""
+    if isinstance(node, String):
+        name = node.value.rstrip("/").rpartition("/")[2]
+        name = name.rpartition(".")[0] or name
+    else:
+        name = "_".join(one for one in (node.name.rpartition("/")[2], node.config, node.split) if one)
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:60]
+    return clean if clean[:1].isalpha() else f"set_{clean}"

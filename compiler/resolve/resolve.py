@@ -1,0 +1,394 @@
+"""Tree to Spec: names, units, registry, bases, defaults. Everything that is wrong is collected."""
+
+from __future__ import annotations
+
+from attrs import field
+
+from xpc.compiler import registry, targets
+from xpc.compiler.data.contents import bundle_name
+from xpc.compiler.files import Read, Workspace
+from xpc.compiler.language import schema
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import convert, plain_text, plain_value
+from xpc.compiler.language.items import Item, Row
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.resolve import extras
+from xpc.compiler.resolve.derive import Derivation
+from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
+from xpc.compiler.spec import DEFAULT, SPEC, DataSource, EvalSet, Hardware, Model, Origin, Spec, Value
+from xpc.compiler.suggest.nearest import nearest
+from xpc.compiler.targets import Target
+from xpc.grammar.checks import WORDS
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.read import hidden_characters
+from xpc.grammar.record import evolve, mutable
+from xpc.grammar.tree import Count, Number, Ref, String
+
+DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
+
+
+def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:
+    """The typed experiment, or None where too much is missing to speak of one; and all problems and notes."""
+    return _Resolver(loaded, workspace).run()
+
+
+@mutable
+class _Resolver:
+    loaded: Loaded
+    workspace: Workspace
+    values: dict[str, Value] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+    bundled: dict[str, bytes] = field(factory=dict)
+
+    def run(self) -> tuple[Spec | None, list[Diagnostic]]:
+        loaded = self.loaded
+        self._convert()
+        target = self._target()
+        if loaded.train is None or loaded.train_source is None:
+            if not loaded.broken:
+                help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
+                self.problems.append(report("XP117", why, self._top(), help=help))
+            return None, self.problems
+        self._files()
+        if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
+            from xpc.compiler.methods import MethodCheck  # plain sft does not pay for it
+
+            read = self.workspace.read_beside
+            MethodCheck(loaded, self.values, target, read, self._bundle, self.problems).run()
+        if "eval.tasks" in self.values:
+            from xpc.compiler.resolve.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
+
+            item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
+            resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
+        model = self._model()
+        hardware = self._hardware(model)
+        data = self._data()
+        evaluated: tuple[EvalSet, ...] = ()
+        if "eval.data" in self.values:
+            from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
+
+            evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
+        extra = self._extra(target)
+        wrong = frozenset(path for path in loaded.items if path not in self.values)
+        if any(one.code == "XP110" for one in self.problems):
+            wrong |= {"data"}
+        stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
+        stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
+        Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
+        if loaded.member:
+            from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
+
+            keep_apart(self.values, loaded.member)
+        self._edition()
+        values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
+        spec = Spec(
+            loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads,
+            wrong=wrong, evaluated=evaluated,
+        )  # fmt: skip
+        return spec, self.problems
+
+    def _top(self) -> Label:
+        return Label(self.loaded.file.source, evolve(self.loaded.file.span, end=self.loaded.file.span.start))
+
+    def _convert(self) -> None:
+        for path, item in self.loaded.items.items():
+            row = schema.BY_PATH[path]
+            if row.pending and self._head_is_pending(row):
+                continue  # the clause's head is refused already, with the reason
+            if row.pending:
+                if not any(
+                    path != other and path.startswith(other + ".")
+                    for other in self.loaded.items
+                    if schema.BY_PATH[other].pending
+                ):
+                    later = f"`{row.name}` is not compiled yet"
+                    self.problems.append(report("XP116", later, item.label, help=row.pending))
+                continue
+            value = convert(row, item)
+            if isinstance(value, Diagnostic):
+                self.problems.append(value)
+                if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
+                    # Kept, so that no rule speaks of the default that stands nowhere in the spec.
+                    self.values[path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
+            else:
+                self.values[path] = Value(value, Origin(self.loaded.kinds[path], item.label))
+
+    def _head_is_pending(self, row: schema.Setting) -> bool:
+        head = self.loaded.items.get(row.clause)
+        name = head.node.name if head is not None and isinstance(head.node, Ref) else ""
+        return not row.head and (row.clause, name) in schema.CHOICE_PENDING
+
+    def _edition(self) -> None:
+        loaded = self.loaded
+        if loaded.file.edition is None and (loaded.file.statements or loaded.file.extends is not None):
+            edit = Edit(self._top().span, "xpc 1\n\n")
+            self.problems.append(
+                report(
+                    "XP125",
+                    "the spec does not say its edition",
+                    self._top(),
+                    help="write `xpc 1` on the first line",
+                    edits=(edit,),
+                )
+            )
+
+    def _target(self) -> Target:
+        written = self.values.get("target")
+        name = targets.DEFAULT if written is None else str(written.value)
+        target = targets.load(name)
+        if target is None:
+            assert written is not None
+            near = nearest(name, targets.names())
+            label = written.origin.label
+            self.problems.append(
+                report(
+                    "XP113",
+                    f"`{name[:60]}` is no target of this version",
+                    label,
+                    help="write " + (f"`target {near}`" if near else " or ".join(targets.names())),
+                )
+            )
+            target = targets.load(targets.DEFAULT)
+        if target is None:
+            raise LookupError(f"the table of {targets.DEFAULT} is missing from the installation")
+        if written is None or target.name != name:
+            self.values["target"] = Value(target.name, Origin(DEFAULT))
+        return target
+
+    def _files(self) -> None:
+        """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
+        for path in ("model.chat_template", "data.system"):
+            value = self.values.get(path)
+            if value is not None and path == "model.chat_template" and isinstance(value.value, str):
+                from xpc.compiler import templates
+
+                inside = f"files/{value.value}.jinja"
+                self.bundled[inside] = templates.text(value.value)
+                self.values[path] = Value(inside, value.origin)
+            if value is None or not isinstance(value.value, String):
+                continue
+            read = self._read(path, value.value)
+            if read is None:
+                if path == "data.system":
+                    del self.values[path]
+                else:
+                    self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
+                continue
+            try:
+                text = read.data.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                self.problems.append(report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label))
+                continue
+            if path == "data.system":  # it stands in the bundle's spec.xp, as if it had been written in the spec
+                text = text.replace("\r\n", "\n").replace("\r", "\n")
+                for span in hidden_characters(text)[:1]:
+                    wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"
+                    self.problems.append(report("XP114", wrong, value.origin.label, help="delete the character"))
+                self.values[path] = Value(text, value.origin)
+                continue
+            self.values[path] = Value(self._bundle(read), value.origin)
+
+    def _bundle(self, read: Read) -> str:
+        """Keep a copy for the bundle and return the name that it has there."""
+        self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
+        return inside
+
+    def _read(self, path: str, node: String) -> Read | None:
+        label = self.loaded.items[path].label
+        base = label.source.name if self.loaded.kinds[path] != SPEC else ""
+        read = self.workspace.read_beside(node.value, base)
+        if isinstance(read, str):
+            self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
+            return None
+        return read
+
+    def _model(self) -> Model:
+        assert self.loaded.train is not None
+        assert self.loaded.train_source is not None
+        node = self.loaded.train.model
+        label = Label(self.loaded.model_source or self.loaded.train_source, node.span)
+        config = None
+        value = self.values.pop("model.config", None)
+        if value is not None and isinstance(value.value, String):
+            config = self._read("model.config", value.value)
+            if config is not None:
+                self.values["model.config"] = Value(self._bundle(config), value.origin)
+        revision = self.values.get("model.revision")
+        model, problems = find_model(
+            node, label, config, None if revision is None else str(revision.value), self.workspace
+        )
+        self.problems += problems
+        if isinstance(node, Ref) and node.revision is not None and revision is None:
+            self.values["model.revision"] = Value(node.revision, Origin(SPEC, label))
+        if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
+            model = evolve(model, vocabulary=vocabulary(model, self.workspace))
+        return model
+
+    def _hardware(self, model: Model) -> Hardware:
+        nodes_value = self.values.get("nodes")
+        nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
+        value = self.values.pop("hardware", None)
+        if value is None:
+            if "hardware" not in self.loaded.items:
+                self.problems.append(
+                    report(
+                        "XP190",
+                        f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
+                        model.label,
+                        help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
+                    )
+                )
+            self.values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
+            return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
+        node, label = value.value, value.origin.label
+        count, name = 1, node
+        if isinstance(node, Count):
+            count, name = self._count(node.n, label), node.what
+        if not (isinstance(name, Ref) and name.is_name):
+            self.problems.append(
+                report(
+                    "XP104",
+                    "`hardware` takes a count and a GPU, or cpu",
+                    label,
+                    help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`",
+                )
+            )
+            return Hardware(None, 1, nodes)
+        if name.name == "cpu":
+            self.values["hardware"] = Value(f"{count} x cpu", value.origin)
+            return Hardware(None, count, nodes)
+        gpu = registry.find_gpu(name.name)
+        if gpu is None:
+            from xpc.compiler.suggest.registry_names import unknown_gpu  # only a wrong spec pays for it
+
+            self.problems.append(unknown_gpu(name, label))
+            gpu = registry.find_gpu(DEFAULT_GPU)
+        assert gpu is not None
+        self.values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)
+        return Hardware(gpu, count, nodes)
+
+    def _count(self, node: Number, label: Label | None) -> int:
+        if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= schema.MAX_PROCESSES:
+            place = None if label is None else Label(label.source, node.span)
+            self.problems.append(
+                report(
+                    "XP107",
+                    "the number of processes is out of range",
+                    place,
+                    help=f"write a whole number from 1 to {schema.MAX_PROCESSES}",
+                )
+            )
+            return 1
+        return node.value
+
+    def _data(self) -> tuple[DataSource, ...]:
+        loaded = self.loaded
+        assert loaded.train is not None
+        assert loaded.train_source is not None
+        node = loaded.train.data
+        label = Label(loaded.train_source, node.span)
+        rows = [Row(node, label)]
+        explained = False  # whether another finding says why nothing is known of the header's data
+        if loaded.data_name is not None:
+            title = loaded.data_name.source.text[loaded.data_name.span.start : loaded.data_name.span.end]
+            named = isinstance(node, Ref) and node.name == title
+            replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
+            if title != "data" and not named and replaced:
+                pass  # a child's header names other data than its base
+            elif title != "data" and not named:
+                written = loaded.train_source.text[node.span.start : node.span.end]
+                self.problems.append(
+                    report(
+                        "XP119",
+                        f"nothing reads the data block `{title[:60]}`",
+                        loaded.data_name,
+                        related=(label,),
+                        help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
+                    )
+                )
+                explained = True
+            elif loaded.rows:
+                rows = loaded.rows
+            elif self._is_unknown(node) and not loaded.broken:
+                explained = True
+                self.problems.append(
+                    report(
+                        "XP110",
+                        f"the data block `{title[:60]}` names no source",
+                        loaded.data_name,
+                        help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
+                    )
+                )
+        explained = explained or (loaded.broken and self._begins_block(node))
+        shape, column, method, context = (
+            self._text(path) for path in ("data.format", "data.prompt", "method", "data.context")
+        )
+        sources: list[DataSource] = []
+        for row in rows:
+            source, problems = find_source(row, shape, self.workspace, method or "sft", column, context)
+            sources.append(source)
+            if rows is not loaded.rows and explained:
+                problems = [one for one in problems if one.code != "XP110"]
+            told = any(one.code == "XP111" for one in self.problems)  # once is enough
+            self.problems += [one for one in problems if not (told and one.code == "XP111")]
+            for one in (source, *source.parts):
+                if one.bundled and one.content is not None:
+                    self.bundled[one.bundled] = one.content
+        prompt = self.values.get("data.system")
+        if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
+            empty = "the system prompt is empty"
+            self.problems.append(report("XP107", empty, prompt.origin.label, help="leave `system` out"))
+        return tuple(sources)
+
+    def _text(self, path: str) -> str | None:
+        value = self.values.get(path)
+        return None if value is None else str(value.value)
+
+    def _is_unknown(self, data: Ref | String) -> bool:
+        return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
+
+    def _begins_block(self, data: Ref | String) -> bool:
+        """Whether a syntax error speaks of the header's data: it took the block, or its rows, or is the name itself."""
+        if not isinstance(data, Ref):
+            return False
+        lines = self.loaded.file.source.text.split("\n")
+        return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)
+
+    def _extra(self, target: Target) -> dict[str, dict[str, Value]]:
+        out: dict[str, dict[str, Value]] = {}
+        for name, items in self.loaded.extra.items():
+            for path, item in items.items():
+                value = self._extra_value(target, name, path, item)
+                if value is not None:
+                    out.setdefault(name, {})[path] = value
+        return out
+
+    def _extra_value(self, target: Target, name: str, path: str, item: Item) -> Value | None:
+        method = self._text("method") or "sft"
+        owner = extras.owner(name, path, method)
+        if owner is not None or path not in extras.legal_names(target, name, method):
+            from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
+
+            found = extra_names.owned(item, path, owner) if owner else None
+            thought = len(self.problems) < extra_names.MOST
+            self.problems.append(found or extra_names.unknown(target, name, path, item, method, thought))
+            return None
+        value = plain_value(item.node)
+        wrong = plain_text(value) if isinstance(value, str) else None
+        if value is None or wrong:
+            self.problems.append(
+                report(
+                    "XP104",
+                    f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
+                    item.label,
+                    help="write a number, a quoted text, true, false or a list",
+                )
+            )
+            return None
+        expected = extras.wrong_value(target, name, path, value, method)
+        if expected is not None:
+            from xpc.compiler.suggest.extra_names import wrong_kind  # only a wrong spec pays for it
+
+            self.problems.append(wrong_kind(name, path, item, expected))
+            return None
+        return Value(value, Origin(SPEC, item.label))

@@ -1,0 +1,352 @@
+"""A `sweep` block to its grid: lists of values and zips of lists, each value with the items that it stands for.
+
+The block is static: the grid is the product of the plain lists and of the zips. A value is read as the setting reads
+it, and its place is the place of the element of the list. Loaded only for a spec that has a sweep.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from attrs import field
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.expand import _Expander
+from xpc.compiler.language.items import Item, Written
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.lower.specfile import plain, show
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import entity, evolve, mutable
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Block, Call, Clause, List, Name, Ref, Setting, String, Value
+
+MOST = 10_000
+"""Members that a sweep may have."""
+SHOWN = 40
+"""Letters of a value that a member's name holds."""
+HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
+"""What the header says without the name of a setting."""
+PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
+         "duration", "flag", "choice")  # fmt: skip
+"""Kinds whose values have one spelling."""
+OWN = {
+    "save": "delete the line: each member has a folder of its own below `save`",
+    "track.name": "delete the line: each member's name is told to the tracker",
+    "target": "write one spec for each stack; with `extends` they share the rest",
+    "launch": "delete the line: all members are launched in one way",
+    "data": "write one spec for each data; with `extends` they share the rest",
+    "eval.data": "write it outside of the sweep: a list of sets is one run, which evaluates on each",
+    "extra": "write one spec for each; with `extends` they share the rest",
+}
+"""What a sweep does not vary, by path or clause, and what to do instead."""
+BATCHES = "a sweep holds `lr = [1e-6, 2e-6]` lines, and `zip { }` blocks of such lines"
+
+
+@entity
+class Pick:
+    """One value of a list, or the values of a zip at one place: the items, and each setting as shown in names."""
+
+    shown: tuple[tuple[str, str], ...]
+    items: dict[str, Item] = field(factory=dict)
+    labels: tuple[Label, ...] = ()
+    model: Ref | String | None = None
+
+    def holds(self, place: Label) -> bool:
+        """Whether a place is within one of its values."""
+        return any(
+            one.source is place.source and one.span.start <= place.span.start and place.span.end <= one.span.end
+            for one in self.labels
+        )
+
+
+@mutable
+class Grid:
+    """The sweep, read: a member takes one pick of every group. `places` are the names of the settings in the block."""
+
+    source: Source
+    label: Label
+    groups: list[list[Pick]] = field(factory=list)
+    places: dict[str, Label] = field(factory=dict)
+    problems: list[Diagnostic] = field(factory=list)
+
+    @property
+    def size(self) -> int:
+        """Members of the grid."""
+        out = 1
+        for group in self.groups:
+            out *= len(group)
+        return out
+
+
+def read(loaded: Loaded) -> Grid:
+    """The grid of the spec's sweep. Values that are in error are reported, and left out of it."""
+    return _Reader(loaded).run()
+
+
+class _Reader:
+    def __init__(self, loaded: Loaded) -> None:
+        assert loaded.sweep is not None
+        self.loaded, self.swept = loaded, loaded.sweep
+        self.expander = _Expander(self.swept.file)
+        self.out = Grid(self.swept.file.source, self.swept.label)
+
+    def run(self) -> Grid:
+        if not self.swept.body:
+            self.problem("XP880", "the sweep varies nothing", self.swept.label.span, help=BATCHES)
+        for node in self.swept.body:
+            if isinstance(node, Setting):
+                found = self.axis(node)
+                self.group([] if found is None else [found])
+            elif self.is_zip(node):
+                self.zip(node)
+            else:
+                self.problem("XP880", f"`{self.expander.typed(node.span)}` is no list of values", node.span,
+                             help=BATCHES)  # fmt: skip
+        self.turn_on()
+        if self.out.size > MOST:
+            count = " x ".join(str(len(group)) for group in self.out.groups)
+            self.problem(
+                "XP883", f"the sweep has {self.out.size:,} members", self.swept.label.span,
+                f"{count}, {MOST:,} at most", "take values out, or put lists that go together into `zip { }`",
+            )  # fmt: skip
+        return self.out
+
+    def turn_on(self) -> None:
+        """A setting of a flag turns it on, as in `lora(rank=8)`, unless the spec or the sweep says of it itself."""
+        said = {*self.loaded.items, *self.out.places}
+        for pick in (pick for group in self.out.groups for pick in group):
+            for path, item in list(pick.items.items()):
+                parent = path.rpartition(".")[0]
+                while parent:
+                    row = schema.BY_PATH.get(parent)
+                    among = schema.ADAPTERS if parent in schema.ADAPTERS else (parent,)
+                    if row is not None and row.kind is FLAG and not said & set(among):
+                        pick.items.setdefault(parent, Item(parent, None, item.label))
+                    parent = parent.rpartition(".")[0]
+
+    def problem(
+        self, code: str, message: str, span: Span, text: str = "", help: str = "", edit: str | None = None,
+        related: tuple[Label, ...] = (),
+    ) -> None:  # fmt: skip
+        label = Label(self.out.source, span, text)
+        edits = () if edit is None else (Edit(span, edit),)
+        self.out.problems.append(report(code, message, label, help=help, edits=edits, related=related))
+
+    # -- axes -------------------------------------------------------------------------------------------------------
+
+    def is_zip(self, node: Clause | Value) -> bool:
+        head = node.head if isinstance(node, Clause) else node
+        return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
+
+    def zip(self, node: Clause | Value) -> None:
+        """Lists side by side: as many picks as the lists have values."""
+        body: list[Setting | Clause | Value] = []
+        head = node.head if isinstance(node, Clause) else node
+        if isinstance(head, Call):
+            body += head.args
+        if isinstance(node, Clause):
+            block: Block | None = node.block
+            body += [*node.operands, *(block.statements if block else ())]
+        axes = []
+        for one in body:
+            if isinstance(one, Setting):
+                found = self.axis(one)
+                if found is not None:
+                    axes.append((one, found))
+            else:
+                self.problem("XP880", f"`{self.expander.typed(one.span)}` is no list of values", one.span,
+                             help="a zip holds `gbs = [128, 256]` lines")  # fmt: skip
+        if not body:
+            self.problem("XP880", "the zip varies nothing", head.span, help="a zip holds `gbs = [128, 256]` lines")
+        lengths = {len(found) for _, found in axes}
+        if len(lengths) > 1:
+            (first, longer), (other, shorter) = axes[0], next(each for each in axes if len(each[1]) != len(axes[0][1]))
+            self.problem(
+                "XP881",
+                f"a zip takes its lists side by side, and these have {len(longer)} and {_values(len(shorter))}",
+                other.value.span,
+                _values(len(shorter)),
+                f"give `{other.name.text}` {_values(len(longer))}, as `{first.name.text}` has",
+                related=(Label(self.out.source, first.value.span, _values(len(longer))),),
+            )
+            return
+        self.group([found for _, found in axes])
+
+    def group(self, axes: list[list[Pick | None]]) -> None:
+        """Keep the picks of lists that go side by side, without those in error, and each but once."""
+        seen: dict[tuple[tuple[str, str], ...], Pick] = {}
+        for row in zip(*axes, strict=True):
+            parts = [one for one in row if one is not None]
+            if len(parts) < len(row):
+                continue
+            pick = Pick(
+                tuple(pair for one in parts for pair in one.shown),
+                {path: item for one in parts for path, item in one.items.items()},
+                tuple(label for one in parts for label in one.labels),
+                next((one.model for one in parts if one.model is not None), None),
+            )
+            first = seen.setdefault(pick.shown, pick)
+            if first is not pick:
+                what = ", ".join(f"{path.rpartition('.')[2]}={shown}" for path, shown in pick.shown)
+                self.problem(
+                    "XP884", f"`{what}` stands there already", pick.labels[0].span, "taken once",
+                    "delete one of the two", related=(first.labels[0],),
+                )  # fmt: skip
+        if seen:
+            self.out.groups.append(list(seen.values()))
+
+    def axis(self, node: Setting) -> list[Pick | None] | None:
+        """One list: a pick a value, None for one in error; None where the whole line is not to be used."""
+        path = self.path(node.name)
+        if path is None:
+            return None
+        name = Label(self.out.source, node.name.span)
+        first = self.out.places.setdefault(path, name)
+        if first is not name:
+            self.problem("XP103", f"`{node.name.text}` is swept twice", node.name.span, "again here",
+                         "keep one of the two", related=(evolve(first, text="first here"),))  # fmt: skip
+            return None
+        if not isinstance(node.value, List):
+            typed = self.expander.typed(node.value.span)
+            self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
+                         f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
+            return None
+        if not node.value.items:
+            from xpc.compiler.suggest.misplaced import example  # only a wrong sweep pays for it
+
+            row = schema.BY_PATH.get(path)
+            form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
+            self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
+            return None
+        if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
+            return None  # a file that extends this one states it
+        either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
+        beside = next((self.loaded.beside[one] for one in either if one in self.loaded.beside), None)
+        if beside is not None:
+            self.problem(
+                "XP885", f"`{node.name.text}` is written, and swept", node.name.span, "these values are taken",
+                f"delete the `{node.name.text}` outside of the sweep", related=(evolve(beside.label, text="not this"),),
+            )  # fmt: skip
+        return [self.pick(path, one) for one in node.value.items]
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def path(self, name: Name) -> str | None:
+        text = name.text
+        path = HEADER.get(text) or (text if text in schema.BY_PATH else self.expander.outer.get(text, text))
+        for refused in (path, path.partition(".")[0]):
+            if refused in OWN and (refused == path or refused in ("launch", "extra")):
+                self.problem("XP882", f"a sweep does not vary `{text}`", name.span, help=OWN[refused])
+                return None
+        row = schema.BY_PATH.get(path)
+        if path == "model" or (row is not None and row.kind is not BLOCK):
+            return path
+        if row is not None or text in schema.CLAUSES:
+            inner = next((one.path for one in schema.children(text)), None)
+            self.problem("XP880", f"`{text}` is a clause, not a setting", name.span,
+                         help=f"name the setting: `{inner} = [...]`" if inner else BATCHES)  # fmt: skip
+            return None
+        self.unknown(name)
+        return None
+
+    def unknown(self, name: Name) -> None:
+        from xpc.compiler.suggest.meaning import meaning  # only a misspelt sweep pays for it
+
+        rows = [row.path for row in schema.TABLE if row.name == name.text]
+        if name.text in schema.SOURCE_SETTINGS and not rows:
+            self.problem("XP101", f"a sweep does not vary `{name.text}`, which belongs to a source", name.span,
+                         help=OWN["data"])  # fmt: skip
+            return
+        if len(rows) > 1:
+            listed = ", ".join(f"`{path}`" for path in rows[:-1]) + f" or `{rows[-1]}`"
+            message = f"`{name.text}` is a setting of several clauses"
+            self.problem("XP101", message, name.span, help=f"write {listed}")
+            return
+        meant = meaning(name.text, None, valued=True) if not rows else None
+        near = rows[0] if rows else None if meant is None or meant.path not in schema.BY_PATH else meant.path
+        if near is not None and self.expander.outer.get(near.rpartition(".")[2]) == near:
+            near = near.rpartition(".")[2]
+        if near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
+            message, near = f"`{name.text[:60]}` is not a setting of the language", None
+            self.problem("XP101", message, name.span, help="docs/reference.md lists them all")
+            return
+        message = f"`{name.text[:60]}` is not a setting that stands alone" if rows else (
+            f"`{name.text[:60]}` is not a setting of the language")  # fmt: skip
+        self.problem("XP101", message, name.span, f"did you mean `{near}`?", f"write `{near}`", near)
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def pick(self, path: str, node: Value) -> Pick | None:
+        """What a value of a list stands for, read as the setting itself would be."""
+        label = Label(self.out.source, node.span)
+        if path == "model":
+            if isinstance(node, Ref | String):
+                return Pick(((path, _safe(self.source_text(node))),), {}, (label,), node)
+            self.problem("XP104", f"`{self.expander.typed(node.span)}` is no model", node.span,
+                         help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
+            return None
+        row = schema.BY_PATH[path]
+        expander = self.expander
+        expander.out = Written(self.out.source)
+        if row.head:
+            expander.head(path, [node], node.span)
+        else:
+            expander.add(path, node, node.span)
+        found = expander.out
+        problems = list(found.problems)
+        shown = []
+        for one, item in found.items.items():
+            value = None if schema.BY_PATH[one].pending else convert(schema.BY_PATH[one], item)
+            if isinstance(value, Diagnostic):
+                problems.append(value)
+            shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
+        self.out.problems += [fitted(one, path, node.span) for one in problems]
+        if problems or not found.items:
+            return None
+        # `zero3(offload=cpu)` is one value of `strategy`
+        text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{said}" for one, said in shown[1:])])
+        return Pick(((path, text),), found.items, (label,))
+
+    def source_text(self, node: Value) -> str:
+        return self.out.source.text[node.span.start : node.span.end]
+
+    def shown(self, row: schema.Setting, item: Item, value: object) -> str:
+        """A value as it stands in a member's name: numbers in one spelling, others as they are typed."""
+        if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
+            return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
+        return _safe("true" if item.node is None else self.source_text(item.node))
+
+
+def _values(count: int) -> str:
+    return "1 value" if count == 1 else f"{count} values"
+
+
+def _safe(text: str) -> str:
+    """A text as a part of the name of a file. What had to be changed is told apart by a digest of the whole."""
+    short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
+    short = short if "--" in short else short.replace("/", "--")  # as the hub's cache writes org/name
+    if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
+        return short
+    cut = "".join(c if c.isascii() and (c.isalnum() or c in "-_.+") else "-" for c in short)[:SHOWN].strip("-")
+    return f"{cut or 'value'}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
+    """A finding at a value of a list: what it says to write for the setting is written for the value alone."""
+    if found.primary is None or found.primary.span != span or not found.edits:
+        return found
+    text = found.edits[0].text
+    for name in (path, path.rpartition(".")[2]):
+        rest = text.removeprefix(name).lstrip()
+        if rest != text and rest.startswith("="):
+            text = rest[1:].lstrip()
+    whole = len(found.edits) == 1 and found.edits[0].span == span
+    if not whole or not text or ("=" in text and "(" not in text):
+        return evolve(found, edits=())
+    help = found.help
+    if help is not None and help.startswith("write `") and help.count("`") == 2:
+        help = f"write `{text}`"
+    return evolve(found, edits=(Edit(span, text),), help=help)

@@ -1,0 +1,181 @@
+"""`eval { tasks = [...] }`: names that the harness knows, and task files that are copied into the bundle."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, MutableMapping
+from hashlib import sha256
+
+from xpc.compiler import harness
+from xpc.compiler.data.contents import bundle_name
+from xpc.compiler.files import MAX_DATA, Read, Workspace
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.items import Item
+from xpc.compiler.spec import SPEC, Value
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.tree import List
+from xpc.grammar.tree import Value as Node
+
+PATH = "eval.tasks"
+READERS = ("json", "csv", "parquet", "text", "arrow")
+"""What `dataset_path` says where the rows are files of one's own."""
+DATA = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
+NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
+UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
+READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
+FUNCTION = re.compile(r"!function\s+[\"']?(\w+)\.\w+")
+KEY = re.compile(r"\b(data_files|include)[\"']?\s*:")
+TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
+
+
+class Wrong(Exception):
+    """Raised inside this module with code, clause and help; never leaves it."""
+
+
+GUESSES = 8
+"""Unknown tasks of a spec that a near one is looked for: each is compared with the 14,000 names of the harness."""
+
+
+def resolve_tasks(
+    item: Item,
+    kind: str,
+    values: MutableMapping[str, Value],
+    workspace: Workspace,
+    bundled: MutableMapping[str, bytes],
+    problems: list[Diagnostic],
+) -> None:
+    """Check every task, and put the bundle's copy in the place of a file's name. `kind` tells a base's item."""
+    value = values[PATH]
+    nodes = item.node.items if isinstance(item.node, List) else ()
+    assert isinstance(value.value, tuple)
+    base = item.label.source.name if kind != SPEC else ""
+    out: list[str] = []
+    guesses = 0
+    for name, node in zip(value.value, nodes, strict=True):
+        label = Label(item.label.source, node.span)
+        try:
+            out.append(_own(name, base, workspace, bundled) if harness.is_file(name) else _known(name))
+        except Wrong as wrong:
+            code, message, help = wrong.args
+            guesses += code == "XP106"
+            near = harness.meant(name) if code == "XP106" and guesses <= GUESSES else None
+            problems.append(_told(code, message, help, near, label, node))
+    values[PATH] = Value(tuple(dict.fromkeys(out)), value.origin)
+    if not out:
+        del values[PATH]
+
+
+def _told(code: str, message: str, help: str, near: str | None, label: Label, node: Node) -> Diagnostic:
+    if near is None:
+        return report(code, message, label, help=help)
+    typed = near if near.replace("_", "a").isalnum() and near[0].isalpha() else f'"{near}"'
+    return report(
+        code, message, evolve(label, text=f"did you mean `{near}`?"), help=f"write `{typed}`",
+        edits=(Edit(node.span, typed),),
+    )  # fmt: skip
+
+
+def _known(name: str) -> str:
+    if name in harness.names():
+        return name
+    help = 'write `leaderboard`, another task of the harness, or a file such as `"tasks/mine.yaml"`'
+    raise Wrong("XP106", f"`{name[:60]}` is no task of lm-evaluation-harness {harness.version()}", help)
+
+
+def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:
+    """Read a task's file and those that it names; returns the name of its copy."""
+    main = _read(name, base, workspace, "the path is relative to the spec")
+    files = {posixpath.basename(main.name): main}
+    texts = {posixpath.basename(main.name): _text(main)}
+    for read in _included(main, texts, workspace):
+        files[posixpath.basename(read.name)] = read
+    everything = "\n".join(texts.values())
+    if NAME.search(texts[posixpath.basename(main.name)]) is None:
+        raise Wrong("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of it")
+    reader = READER.search(everything)
+    wanted = [f"{module}.py" for module in FUNCTION.findall(everything)]
+    if reader is not None and reader.group(1) in READERS:
+        wanted += [one for text in texts.values() for one in _listed(text, "data_files") if one.endswith(DATA)]
+    for one in dict.fromkeys(wanted):
+        inside = _inside(one, name)
+        files[inside] = _read(one, main.name, workspace, f"`{name[:60]}` names it, from its own folder")
+    total = sha256("".join(f"{one} {files[one].digest}\n" for one in sorted(files)).encode()).hexdigest()
+    folder = "files/" + bundle_name(main.name, total).rpartition(".")[0]
+    for one, read in files.items():
+        bundled[f"{folder}/{one}"] = read.data
+    return f"{folder}/{posixpath.basename(main.name)}"
+
+
+def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[Read]:
+    """The files that a task's file takes in, and those that they take in."""
+    out: list[Read] = []
+    waiting = [posixpath.basename(main.name)]
+    while waiting:
+        for one in _listed(texts[waiting.pop()], "include"):
+            if one in texts:
+                continue
+            if "/" in one:
+                message = f"`{main.name[:60]}` includes `{one[:60]}` of another folder"
+                raise Wrong("XP129", message, "put it beside the file")
+            read = _read(one, main.name, workspace, f"`{main.name[:60]}` includes it")
+            texts[one] = _text(read)
+            out.append(read)
+            waiting.append(one)
+    return out
+
+
+def _inside(name: str, task: str) -> str:
+    clean = posixpath.normpath(name)
+    if clean.startswith(("..", "/")) or any(ord(c) < 32 or c == "*" for c in clean):
+        help = "name single files beside it or in folders below"
+        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied beside it", help)
+    return clean
+
+
+def _read(name: str, base: str, workspace: Workspace, help: str) -> Read:
+    if posixpath.isabs(name):
+        raise Wrong("XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that says it")
+    read = workspace.read_beside(name, base, limit=MAX_DATA)
+    if isinstance(read, str):
+        raise Wrong("XP114", read, help)
+    return read
+
+
+def _text(read: Read) -> str:
+    try:
+        return read.data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Wrong("XP114", f"`{read.name}` is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _listed(text: str, key: str) -> list[str]:
+    """The words under a key of a YAML text: on its line, and on the lines below that are further in."""
+    out: list[str] = []
+    depth: int | None = None
+    for line in text.splitlines():
+        plain = line.strip()
+        if not plain or plain.startswith("#"):
+            continue
+        at = len(line) - len(line.lstrip())
+        found = next((one for one in KEY.finditer(line) if one.group(1) == key), None)
+        if found is not None:
+            depth, rest = at, line[found.end() :]
+        elif depth is not None and (at > depth or (at == depth and plain.startswith("- "))):
+            rest = plain
+        else:
+            depth = None
+            continue
+        words = ("".join(one) for one in TOKEN.findall(rest.split(" #")[0]))
+        out += [one for one in words if one not in ("-", "") and not one.endswith(":") and "://" not in one]
+    return out
+
+
+def executes(task: str, bundled: Mapping[str, bytes]) -> bool:
+    """Whether a task of a resolved spec executes what the model writes."""
+    if not harness.is_file(task):
+        return task in harness.unsafe()
+    folder = task.rpartition("/")[0] + "/"
+    texts = (data for name, data in bundled.items() if name.startswith(folder) and harness.is_file(name))
+    return any(UNSAFE.search(data.decode("utf-8", "replace")) for data in texts)

@@ -1,0 +1,171 @@
+"""A value in another tool's form, as the language writes it: "24:00:00" is 24h, a ratio of 0.1 is 10%.
+
+None where the value is nothing that the setting could mean; what is legal is told instead. Loaded for wrong specs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import targets
+from xpc.compiler.language.schema import ADAPTERS, METHODS, REWARDS, Setting
+from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+
+YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
+NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
+CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
+RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
+ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
+"""Settings whose bound itself trains nothing."""
+SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
+
+
+def plain(node: Value | None, typed: str | None) -> str:
+    """What was typed without its quotes."""
+    return (node.value if isinstance(node, String) else typed or "").strip()
+
+
+def reworded(row: Setting, name: str, node: Value, typed: str) -> str | None:
+    """The value of a setting that a value in another form means, or None."""
+    text = plain(node, typed)
+    kind = row.kind.name
+    if row.path == "optimizer.betas":
+        return _betas(name, node, text)
+    if row.path in ADAPTERS:
+        return "true" if text.lower() in YES or text.lower() in ADAPTERS else None
+    if kind == "flag":
+        return "true" if text.lower() in YES else "false" if text.lower() in NO else None
+    if kind == "every":
+        return _every(name, text)
+    if kind == "duration":
+        return _duration(row, name, text)
+    if kind == "targets" and not isinstance(node, List):
+        return _targets(text)
+    if kind in SHARED and _is_ratio(name) and NUMBER.fullmatch(text):
+        return _percent(name, text)
+    if kind in ("text", "path", "name", "text_or_file", "repository"):
+        return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
+    if kind == "weighted":
+        return typed if _is_known(row, node) else None
+    if isinstance(node, String) and UNITS.fullmatch(text):
+        return text
+    return None
+
+
+def told(row: Setting, name: str, text: str) -> str:
+    """What is legal, where no value was found that is meant: the kind, and what a count per epoch would be."""
+    if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
+        each, once = 100 / int(text), 100 / int(text) / 3
+        return (
+            f"it is a share of the whole run. {text} times an epoch is `every = {each:.4g}%` for one epoch, and "
+            f"`every = {once:.4g}%` for three"
+        )
+    if row.path == "launch.time" and text.isdigit():
+        return f"a duration with its unit: {text}m as Slurm counts, {text}s or {text}h"
+    return legal(row)
+
+
+def legal(row: Setting) -> str:
+    """What a setting takes, in words: its choices, or the kind with its bounds."""
+    if row.choices:
+        return "one of " + ", ".join(row.choices)
+    return row.kind.phrase + bounds(row)
+
+
+def bounds(row: Setting) -> str:
+    """The bounds of a number, in words that follow it."""
+    above, below = row.path in ABOVE, row.path in BELOW
+    low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
+    of = "" if low else " of"
+    high = "" if row.high is None else f" below {row.high:g}" if below else f"{of} at most {row.high:.0f}"
+    return low + (" and" if low and high else "") + high
+
+
+def _is_ratio(name: str) -> bool:
+    return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
+
+
+def _percent(name: str, text: str) -> str:
+    """A share as a percentage; a name that says percent is one already."""
+    said = "pct" in name.lower() or "percent" in name.lower()
+    return f"{float(text) if said else round(float(text) * 100, 10):g}%"
+
+
+def _per_epoch(name: str) -> bool:
+    return "epoch" in name.lower() and "per" in name.lower()
+
+
+def _every(name: str, text: str) -> str | None:
+    said = text.lower()
+    if said in ("epoch", "epochs"):
+        return "epoch"
+    if said in ("no", "none", "off", "false", "never"):
+        return "never"
+    if _per_epoch(name):
+        return "epoch" if said == "1" else "never" if said == "0" else None
+    if not UNITS.fullmatch(text):
+        return None
+    if NUMBER.fullmatch(text) and 0 < float(text) < 1:
+        return f"{round(float(text) * 100, 10):g}%"
+    return text if float(text.rstrip("%kMBi")) > 0 and (text.isdigit() or text[-1] in "%kMi") else None
+
+
+def _duration(row: Setting, name: str, text: str) -> str | None:
+    clock = CLOCK.fullmatch(text)
+    if clock is not None:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        return _seconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
+        return text
+    if not text.isdigit() or not int(text):
+        return None
+    said = name.lower()
+    for word, unit in (("minute", "m"), ("hour", "h"), ("second", "s"), ("day", "d")):
+        if word in said:
+            return text + unit
+    return None if row.path == "launch.time" else f"{text}s"  # Slurm counts minutes, others seconds
+
+
+def _seconds(count: int) -> str | None:
+    """A duration in the largest unit that holds it whole."""
+    for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
+        if count and count % size == 0:
+            return f"{count // size}{unit}"
+    return None
+
+
+def _targets(text: str) -> str | None:
+    if text.lower().replace("_", "-") in ("all", "all-linear", "true", "yes"):
+        return "all-linear"
+    names = [part.strip() for part in text.split(",")]
+    if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):
+        return f"[{', '.join(names)}]"
+    return f"[{text}]" if re.fullmatch(r"[A-Za-z_]\w*", text) else None
+
+
+def _betas(name: str, node: Value, text: str) -> str | None:
+    """Both betas where one was given: the other is the default."""
+    if isinstance(node, List):
+        return None
+    number = re.search(r"beta_?s?_?([12])", name.lower())
+    if number is None or not NUMBER.fullmatch(text) or not 0 <= float(text) < 1:
+        return None
+    return f"[{text}, 0.999]" if number[1] == "1" else f"[0.9, {text}]"
+
+
+def _quoted(text: str) -> str | None:
+    return None if '"' in text or "\\" in text else f'"{text}"'
+
+
+def _is_known(row: Setting, node: Value) -> bool:
+    """Whether every loss or reward is one that some method has."""
+    target = targets.load(targets.DEFAULT)
+    known = set(REWARDS)
+    if row.path != "method.rewards" and target is not None:
+        known = {name for method in METHODS for name in target.losses(method)}
+    parts = node.items if isinstance(node, List) else (node,)
+    return bool(parts) and all(
+        (one.name.text if isinstance(one, Call) else one.name if isinstance(one, Ref) else "") in known for one in parts
+    )

@@ -1,0 +1,131 @@
+"""The form of `extra` that passes a name of a library on. Loaded only for a misspelt spec."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xpc.compiler import targets
+from xpc.compiler.language import schema
+from xpc.compiler.language.convert import plain_value
+from xpc.compiler.resolve.extras import MAPPING, legal_names, wrong_value
+from xpc.compiler.suggest.meaning import letters
+from xpc.grammar.record import record
+from xpc.grammar.tree import Value
+
+ALIASES = {
+    "compile": "torch_compile", "torchcompile": "torch_compile", "compilemodel": "torch_compile",
+    "dynamobackend": "torch_compile_backend", "torchdynamo": "torch_compile_backend",
+    "compilebackend": "torch_compile_backend", "dynamomode": "torch_compile_mode",
+    "dynamoconfig": "torch_compile", "compilemode": "torch_compile_mode",
+    "noisyembeddingalpha": "neftune_noise_alpha", "neftunealpha": "neftune_noise_alpha",
+    "neftune": "neftune_noise_alpha", "ddpfindunusedparams": "ddp_find_unused_parameters",
+    "findunusedparameters": "ddp_find_unused_parameters", "unusedparameters": "ddp_find_unused_parameters",
+    "labelsmoothing": "label_smoothing_factor", "groupbylength": "train_sampling_strategy",
+    "routerauxlosscoef": "router_aux_loss_coef", "auxlosscoef": "router_aux_loss_coef",
+    "routerauxlosscoefficient": "router_aux_loss_coef", "moeauxlosscoeff": "router_aux_loss_coef",
+    "deterministic": "full_determinism", "pinmemorydevice": "dataloader_pin_memory",
+    "dataloadernumproc": "dataloader_num_workers", "prefetchfactor": "dataloader_prefetch_factor",
+    "persistentworkers": "dataloader_persistent_workers", "droplast": "dataloader_drop_last",
+    "emptycachesteps": "torch_empty_cache_steps", "staticgraph": "ddp_static_graph",
+    "bucketcapmb": "ddp_bucket_cap_mb", "loadbestmodel": "load_best_model_at_end",
+    "loadbestcheckpoint": "load_best_model_at_end", "metricforbest": "metric_for_best_model",
+    "usedeterministicalgorithms": "full_determinism", "evalatstart": "eval_on_start",
+    "evalbeforetraining": "eval_on_start",
+}  # fmt: skip
+"""Names of TRL's and transformers' own arguments that other tools spell otherwise, as letters."""
+
+
+@record
+class Passed:
+    """A form of `extra`: as it is typed, the library's own name, and whether it compiles in any spec.
+
+    `method` is the one whose trainer has the name, where sft's has not.
+    """
+
+    form: str
+    escape: str
+    name: str
+    fits: bool
+    method: str = ""
+
+
+def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Passed | None:
+    """The `extra` that passes a name on, in the newest target; None where no library has it.
+
+    A name that was renamed is written as today's. Keys of accelerate and DeepSpeed are known without what stands before
+    them, and only a strategy that reads them can have them: they are told and not typed.
+    """
+    target = targets.load(targets.DEFAULT)
+    if target is None:
+        return None
+    value, own = typed if typed is not None else "...", _of_trl(target, name)
+    if own is not None:
+        new, method = own
+        config = target.config(method or "sft")
+        fits = wrong_value(target, "trl", new, plain_value(node), method or "sft") is None and typed is not None
+        field = target.fields(config).get(new)
+        if not fits and field is not None:
+            value, fits = (name, True) if name in field.choices else ("...", False)
+        return Passed(_form(header, "trl", new, value), "trl", new, fits and not method, method)
+    for escape in ("accelerate", "deepspeed"):
+        full = _of_file(escape, name)
+        if full is not None:
+            wrong = wrong_value(target, escape, full, plain_value(node))
+            if wrong == MAPPING:
+                return None
+            fits = wrong is None and typed is not None
+            return Passed(_form(header, escape, full, value if fits else "..."), escape, full, False)
+    return None
+
+
+def _of_trl(target: targets.Target, name: str) -> tuple[str, str] | None:
+    """Today's name of a trainer argument, and the method that has it where sft has not."""
+    new = target.rename(name) if name not in target.fields() else None
+    for one in (new or name, ALIASES.get(letters(name), "")):
+        if one in legal_names(target, "trl"):
+            return one, ""
+    for method in schema.METHODS:
+        if target.refused(method) is None and (new or name) in legal_names(target, "trl", method):
+            return new or name, method
+    return None
+
+
+def _of_file(escape: str, name: str) -> str | None:
+    """The full name of a key of accelerate.yaml or deepspeed.json that was given whole or by its last part."""
+    keys = _keys(escape)
+    full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
+    found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]
+    ends = [one for one in keys if one.endswith(f".{full}")]
+    return found[0] if found else ends[0] if len(ends) == 1 else None
+
+
+@cache
+def _keys(escape: str) -> frozenset[str]:
+    target = targets.load(targets.DEFAULT)
+    return frozenset() if target is None else frozenset(legal_names(target, escape))
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every name that `extra` can pass on, by its last part."""
+    target = targets.load(targets.DEFAULT)
+    if target is None:
+        return ()
+    found = {one for method in schema.METHODS if target.refused(method) is None
+             for one in legal_names(target, "trl", method)}  # fmt: skip
+    for escape in ("accelerate", "deepspeed"):
+        found |= {
+            one.rpartition(".")[2]
+            for one in legal_names(target, escape)
+            if (full := _of_file(escape, one.rpartition(".")[2])) and wrong_value(target, escape, full, None) != MAPPING
+        }
+    return tuple(sorted(found))
+
+
+def _form(header: bool, escape: str, name: str, value: str) -> str:
+    """The form as it is typed after `with` (`header`) or in the body."""
+    *blocks, last = name.split(".")
+    inner = f"{last}={value}"
+    for block in reversed(blocks):
+        inner = f"{block}({inner})"
+    return f"extra({escape}, {inner})" if header else f"extra {escape}({inner})"

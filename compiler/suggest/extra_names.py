@@ -1,0 +1,172 @@
+"""What to say of a name that `extra` cannot pass on. Loaded only when there is one."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import plain_value
+from xpc.compiler.language.items import Item
+from xpc.compiler.resolve import extras
+from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.misplaced import Said, meant_value, typed, written
+from xpc.compiler.suggest.nearest import nearest
+from xpc.compiler.targets import Target
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
+
+NONE = "leave it out: no name that the target has is spelt like it"
+MOST = 100
+"""Findings of a spec up to which a name is thought about."""
+
+
+def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
+    """The finding for a name that the setting `path` decides; `known_as` is what the target calls it today."""
+    setting = schema.BY_PATH[path]
+    said = _said(item, name)
+    meant = meaning(name, exact=True)
+    decided = meant.value if meant is not None and meant.path == path and meant.value != "!" else ""
+    value = decided or meant_value(setting, said)
+    form = "" if setting.pending else typed(setting, value) if value else setting.name
+    called = f" is `{known_as}` here, which" if known_as else " is decided by"
+    return report(
+        "XP120",
+        f"`{name[:60]}`{called} `{path}`{' decides' if known_as else ''}",
+        item.label,
+        help=f"write `{form or path}` instead" + (f": {setting.doc}" if setting.doc != setting.name else ""),
+    )
+
+
+def unknown(target: Target, escape: str, name: str, item: Item, method: str, thought: bool = True) -> Diagnostic:
+    """The finding for a name that the target lacks, or that no bundle states: what became of it, or the nearest.
+
+    Not `thought` about, it is only named.
+    """
+    if not thought:
+        return _finding(target, escape, name, item, NONE)
+    if escape == "trl":
+        found = _of_trl(target, name, item, method)
+        if found is not None:
+            return found
+    gone = extras.removed(target, escape, name)
+    if gone is not None:
+        return _finding(target, escape, name, item, gone)
+    inside = _of_a_mapping(target, escape, name, item, method)
+    if inside is not None:
+        return inside
+    meant = meaning(name, exact=True)
+    path = near = None if meant is None or meant.path not in schema.BY_PATH else meant.path
+    if near is None:
+        known = extras.legal_names(target, escape, method)
+        near = _near(name, known | extras.owned_names(target, escape, method))
+        path = None if near is None else extras.owner(escape, near, method)
+    if path is not None:
+        setting = schema.BY_PATH[path]
+        form = path if setting.pending else written(setting, _said(item, name))
+        return _finding(target, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
+    help = f"write `{near}`" if near else NONE
+    return _finding(target, escape, name, item, help, near, _edit(item, name, near))
+
+
+def _of_trl(target: Target, name: str, item: Item, method: str) -> Diagnostic | None:
+    """What became of a trainer argument of other versions, or why a bundle does not state it."""
+    new = target.rename(name)
+    if new is not None:
+        path = extras.owner("trl", new, method)
+        if path is not None:
+            return owned(item, name, path, new)
+        if new in extras.legal_names(target, "trl", method):
+            return _renamed(target, name, new, item, method)
+    why = target.removed.get(name)
+    if why is not None:
+        said = "leave it out" if why == "no equivalent" else f"leave it out: {why}"
+        return _finding(target, "trl", name, item, said)
+    why = target.omitted(target.config(method)).get(name)
+    if why is not None:
+        return report("XP121", f"`{name}` is not stated by a bundle", item.label, help=f"leave it out: {why}")
+    return None
+
+
+def _renamed(target: Target, name: str, new: str, item: Item, method: str) -> Diagnostic:
+    """A name that is another today; what was a switch may be a choice of that (`group_by_length`)."""
+    start = item.label.span.start
+    if extras.wrong_value(target, "trl", new, plain_value(item.node), method) is None:
+        return _finding(target, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
+    field = target.fields(target.config(method))[new]
+    form = f"{new} = {name}" if name in field.choices else f"{new} = ..."
+    edit = Edit(Span(start, item.label.span.end), form) if name in field.choices else None
+    return _finding(target, "trl", name, item, f"write `{form}`", new, edit)
+
+
+def _finding(
+    target: Target, escape: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
+) -> Diagnostic:
+    label = evolve(item.label, text=f"did you mean `{near}`?" if near else "")
+    edits = () if edit is None else (edit,)
+    return report("XP121", f"{target.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
+
+
+def _of_a_mapping(target: Target, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
+    """The finding for a name inside of a mapping of the target (`wandb.enabled`), which `extra` cannot write."""
+    head, dot, last = name.partition(".")
+    if not dot or head not in extras.legal_names(target, escape, method):
+        return None
+    if extras.wrong_value(target, escape, head, None, method) != extras.MAPPING:
+        return None
+    return _finding(target, escape, name, item, _mapping_help(escape, head, last, item))
+
+
+def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
+    """The finding for a value that a name does not take; a mapping is told what decides it."""
+    mapping = expected == extras.MAPPING
+    help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
+    return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
+
+
+def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
+    """What to write instead of a mapping of the target or of a name in it, or why there is nothing to write."""
+    from xpc.compiler.suggest.extra_form import passed
+    from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
+
+    if head in schema.BY_PATH["track"].choices:
+        return f"`track` decides it: write `track={head}` outside of `extra`"
+    said = _said(item, last)
+    form = passed(last or head, said.node, said.typed, said.header) if escape != "trl" else None
+    if form is not None and form.escape == "trl":
+        return f"write `{form.form}` outside of `extra {escape}`"
+    why = own_reason(head) or f"`{head}` is a mapping, which `extra` cannot write"
+    return NO_EQUIVALENT + why
+
+
+def _near(name: str, known: frozenset[str]) -> str | None:
+    """The nearest name; one that ends in what was typed (`offload_params`) before one that is spelt alike.
+
+    Of a name with dots every part must be near: `wandb.enabled` is no `bf16.enabled`.
+    """
+    parts = name.split(".")
+    known = frozenset(one for one in known if not name.startswith(one + "."))
+    if len(parts) > 1:
+        same = [one for one in known if one.count(".") == len(parts) - 1]
+        known = frozenset(
+            one for one in same if all(a == b or nearest(a, [b]) for a, b in zip(parts, one.split("."), strict=True))
+        )
+        return nearest(name, sorted(known))
+    ends = [one for one in sorted(known, key=lambda one: (len(one), one)) if one.endswith((f"_{name}", f".{name}"))]
+    return ends[0] if ends and len(name) > 4 else nearest(name, sorted(known))
+
+
+def _edit(item: Item, name: str, near: str | None) -> Edit | None:
+    """The edit that writes the nearest name where the last part of a name stands, if they are in one block."""
+    head, _, last = name.rpartition(".")
+    text, start = item.label.source.text, item.label.span.start
+    if near is not None and text.startswith(name, start):
+        return Edit(Span(start, start + len(name)), near)
+    if near is None or near.rpartition(".")[0] != head or not text.startswith(last, start):
+        return None
+    return Edit(Span(start, start + len(last)), near.rpartition(".")[2])
+
+
+def _said(item: Item, name: str) -> Said:
+    node = item.node
+    typed = None if node is None else item.label.source.text[node.span.start : node.span.end][:60]
+    return Said(name, None, node, typed, item.label)

@@ -1,0 +1,42 @@
+"""What a fraction may mean where a count or a share is taken. Loaded for wrong specs alone."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.schema import Setting
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.tree import Number
+
+_NOUNS = {
+    "rows_or_share": ("row", "of the rows"),
+    "steps_or_share": ("step", "of the run"),
+    "every": ("step", "of the run"),
+}
+
+
+def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
+    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: a number of something, or a share of all."""
+    noun, whole = _NOUNS[row.kind.name]
+    value, name = node.value, row.name
+    below = value < 1
+    share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
+    count = f"{name} = {max(1, round(value))}"
+    if value == 1 and name == "holdout":
+        help = f"write `{count}` for one row, or a share that leaves some, such as `holdout = 5%`"
+    elif value == 1:
+        all_of_it = (
+            "`every = epoch`"
+            if row.kind.name == "every"
+            else f"`{share}` for all of {'them' if noun == 'row' else 'it'}"
+        )
+        help = f"write `{count}` for one {noun}, or {all_of_it}"
+    elif below:
+        help = f"write `{share}` for a share {whole}; {noun}s are counted in whole numbers, from `{count}`"
+    else:
+        help = f"write `{count}`, for {noun}s are whole numbers" + (
+            f", or `{share}` for a share {whole}" if share else ""
+        )
+    message = f"`{node.text[:40]}` may be a number of {noun}s or a share {whole}"
+    edits = (Edit(node.span, f"{value * 100:g}%"),) if below else ()
+    return report("XP105", message, evolve(at, text=f"expected {row.kind.phrase}"), help=help, edits=edits)

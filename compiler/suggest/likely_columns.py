@@ -1,0 +1,73 @@
+"""Which columns of a dataset a method could train on, by what such columns are called. Loaded only for a wrong spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler.spec import DataSource
+
+NAMES = {
+    "messages": ("messages", "conversation", "conversations", "chat", "dialog", "dialogue", "turns", "chats"),
+    "prompt": (
+        "prompt", "prompts", "question", "instruction", "query", "problem", "user", "input", "inputs", "request",
+        "task", "source", "user_prompt", "instructions", "questions", "human",
+    ),
+    "completion": (
+        "completion", "response", "answer", "output", "outputs", "solution", "reply", "assistant", "target", "answers",
+        "model_output", "generation", "gold", "responses", "completions", "summary",
+    ),
+    "chosen": ("chosen", "preferred", "accepted", "winner", "win", "better", "positive", "good", "chosen_response"),
+    "rejected": ("rejected", "dispreferred", "loser", "lose", "worse", "negative", "bad", "rejected_response"),
+    "label": ("label", "labels", "is_good", "is_desirable", "desirable", "thumbs_up", "thumb", "liked", "vote"),
+    "text": ("text", "content", "document", "body", "raw_content", "code", "texts", "article"),
+}  # fmt: skip
+"""What columns of each part are called, the likeliest first."""
+
+
+def form(method: str, columns: Iterable[str]) -> str | None:
+    """The `data` that makes rows of these columns legal for a method, or None where none of them looks like it."""
+    lower = {name.lower(): name for name in columns if name.isascii() and name.isidentifier()}
+    part = {part: next((lower[one] for one in names if one in lower), None) for part, names in NAMES.items()}
+    asked, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
+    for shape in METHOD_SHAPES[method]:
+        if shape == "prompt" and asked:
+            return f"data(prompt={asked})"
+        named = {
+            "messages": [part["messages"]],
+            "prompt_completion": [asked, answer],
+            "preference": [*([asked] if asked else []), chosen, rejected],
+            "unpaired": [asked, answer, part["label"]],
+            "text": [part["text"]],
+        }.get(shape, [None])
+        known = [one for one in named if one is not None]
+        if len(known) == len(named):
+            return f"data(format={shape}, columns=[{', '.join(known)}])"
+    return None
+
+
+def advice(method: str, source: DataSource) -> str:
+    """What to write where a method cannot train on the shape of a source."""
+    found = form(method, source.found or source.columns or ())
+    if METHOD_SHAPES[method] == ("prompt",):
+        return (
+            f"write `{found}`: the other columns go to the reward functions"
+            if found
+            else "name another dataset, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
+        )
+    return f"write `{found}`" if found else "name another dataset, or write a `format` and the `columns` that it reads"
+
+
+def wanted(method: str, columns: Iterable[str]) -> str:
+    """What to write for rows of no known shape: the columns that look like one, or what a row holds."""
+    found = form(method, columns)
+    if found is not None:
+        return f"write `{found}`"
+    if method == "sft":
+        holds = "a row holds messages, conversations, prompt and completion, instruction and output, or text"
+    else:
+        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHOD_SHAPES[method])
+        holds = f"a row for {method} holds {shapes}"
+    if METHOD_SHAPES[method] == ("prompt",):
+        return f"{holds}, and `data(prompt=NAME)` names the column of prompts"
+    return f"{holds}, and a `format` with `columns` names others"

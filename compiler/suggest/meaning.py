@@ -1,0 +1,288 @@
+"""What a name that is none was meant to be: by its words, by its letters, and by where it stands.
+
+Every setting is known by its own name, by the trainer arguments that it decides, by their names in other versions
+(`renames` of the targets), by the keys of accelerate and DeepSpeed that it decides, and by what other tools say
+(`foreign.MEANT`). Loaded only for a misspelt spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from xpc.compiler import targets
+from xpc.compiler.language import schema
+from xpc.compiler.suggest.foreign import MEANT
+from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from difflib import SequenceMatcher
+
+ENOUGH = 0.62
+"""Least likeness of a suggestion; 1 is the same letters."""
+SAME = 0.99
+"""Likeness of the same words."""
+LETTERS = 0.72
+"""Least share of equal letters in a typo."""
+NEVER = ("strategy.activation_checkpointing",)
+"""Settings that stand in the schema to be refused."""
+
+
+@record
+class Meaning:
+    """A setting by its path (`train` is the header's sentence), the value that the name decides, and the likeness.
+
+    `own` says that the language or one of the trainer's arguments is called so.
+    """
+
+    path: str
+    value: str = ""
+    likeness: float = 1.0
+    own: bool = False
+
+
+@record
+class Known:
+    """One name of a setting: its letters without separators, which ones these are (`_alphabet`), and its words.
+
+    `own` says that the language calls it so, `far` how much less likely it is for being one method's or deep inside.
+    """
+
+    letters: str
+    alphabet: int
+    words: tuple[str, ...]
+    path: str
+    value: str
+    own: bool
+    far: float
+    argument: bool = False
+
+
+def letters(name: str) -> str:
+    """The lower-case letters and digits of a name."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+@cache
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name, those that mean the same made one, in order and once each."""
+    parts: list[str] = []
+    part = ""
+    for before, c in zip(" " + name, name):
+        if not c.isalnum():
+            c = ""
+        if part and (not c or (c.isupper() and before.islower())):
+            parts.append(part)
+            part = ""
+        part += c.lower()
+    said = " ".join(WORDS.get(one, one) for one in [*parts, part] if one)
+    return tuple(dict.fromkeys(said.split()))
+
+
+def weight(word: str) -> float:
+    """What a word counts."""
+    return 0.25 if f" {word} " in IDLE else 1.0
+
+
+def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Likeness of what was typed and a name by the words that they share, 0 to 1.
+
+    A word of some weight that the name lacks says that something else was meant: nothing is alike then.
+    """
+    shared = 0.0
+    for word in one:
+        if word in other:
+            shared += weight(word)
+        elif weight(word) == 1.0 and not any(_of_letters(word, known) >= 0.8 for known in other):
+            return 0.0
+    if not shared:
+        return 0.0
+    return 2 * shared / (sum(map(weight, one)) + sum(map(weight, other)))
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Every name of every setting; the language's own come first."""
+    out: dict[tuple[str, str, str], Known] = {}
+
+    def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
+        row = schema.BY_PATH.get(path)
+        far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
+        said = letters(name)
+        out.setdefault((said, path, value), Known(said, _alphabet(said), words(name), path, value, own, far, argument))
+
+    for row in schema.TABLE:
+        if row.path not in NEVER and not row.path.startswith("train."):
+            add(row.name, row.path, own=not row.inner)
+            add(row.path, row.path, argument=True)
+    for clause in schema.CLAUSES:
+        if clause not in schema.BY_PATH and clause != "train":
+            add(clause, clause, own=True)
+    for name, path in schema.bare_choices().items():
+        add(name, path, name, own=True)
+    for row in schema.TABLE:
+        for argument in row.args if row.path not in NEVER else ():
+            add(argument, row.path, argument=True)
+    for said, phrases in MEANT.items():
+        path, _, value = said.partition("=")
+        for phrase in phrases.split("; ") if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
+            add(phrase, path, value)
+    for name, path in _of_targets():
+        add(name, path)
+    for path, choices in CHOICES.items():
+        if schema.BY_PATH[path].bare and path != "track":
+            for choice, phrases in choices.items():
+                for phrase in phrases.split("; "):
+                    if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
+                        add(phrase, path, choice)
+    return tuple(out.values())
+
+
+def _of_targets() -> Iterator[tuple[str, str]]:
+    """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
+    from xpc.compiler.resolve.extras import OWNED, owner
+
+    for name in targets.names():
+        target = targets.load(name)
+        for old in () if target is None else target.renamed:
+            new = target.rename(old) if target is not None else None
+            path = owner("trl", new or "")
+            if path is not None:
+                yield old, path
+    for escape in ("accelerate", "deepspeed"):
+        for name, path in OWNED[escape].items():
+            yield name.rpartition(".")[2], path
+
+
+@cache
+def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
+    """The setting that a name most likely means, or None where nothing is near.
+
+    In a clause its own settings go before others that are as near, and a name is also read behind the clause's:
+    `interval` in `save` is `save_interval`. `exact` takes the same words or letters only; `valued` leaves clauses out.
+    """
+    name = name[:80]
+    ways = [name] if clause is None else [name, f"{clause} {name}"]
+    best: Meaning | None = None
+    rank = 0.0
+    for number, way in enumerate(ways):
+        said, own = letters(way), words(way)
+        alphabet, named = _alphabet(said), frozenset(words(name))
+        for one in known():
+            inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
+            if valued and one.own and one.path not in schema.BY_PATH:
+                continue
+            if number and (not inside or named.isdisjoint(one.words)):
+                continue  # read behind the clause's name it means the clause's settings, by a word of its own
+            like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
+            if like < SAME and not exact:
+                near = _of_letters(said, one.letters) if _may_be_near(said, alphabet, one) else 0.0
+                like = max(like, near, 0.8 * (one.own and _begins(said, one.letters)))
+            if like < (SAME if exact else ENOUGH):
+                continue
+            score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
+            if score > rank:
+                best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
+    return best
+
+
+def nearest_elsewhere(name: str) -> tuple[str, float] | None:
+    """The nearest name by letters that `extra` passes on, or that has no equivalent, and how alike it is."""
+    from xpc.compiler.suggest import extra_form as passing
+    from xpc.compiler.suggest import no_equivalent as without
+
+    said = letters(name[:80])
+    alphabet, best, rank = _alphabet(said), None, 0.84
+    for one, spelt in _elsewhere():
+        other = Known(spelt, _alphabet(spelt), (), "", "", False, 0.0)
+        like = _of_letters(said, spelt) if _may_be_near(said, alphabet, other) else 0.0
+        if like > rank and (one in passing.names() or without.reason(one) is not None):
+            best, rank = one, like
+    return None if best is None else (best, rank)
+
+
+@cache
+def _elsewhere() -> tuple[tuple[str, str], ...]:
+    from xpc.compiler.suggest import extra_form as passing
+    from xpc.compiler.suggest import no_equivalent as without
+
+    return (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
+
+
+@cache
+def _matcher(one: str) -> SequenceMatcher[str]:
+    """A matcher that knows a name, which is the costly half of it."""
+    from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
+
+    return SequenceMatcher(None, "", one, autojunk=False)
+
+
+def _alphabet(text: str) -> int:
+    """A bit for each letter that a text has; two letters may share one."""
+    out = 0
+    for c in text:
+        out |= 1 << ord(c) % 64
+    return out
+
+
+def _may_be_near(said: str, alphabet: int, one: Known) -> bool:
+    """Whether enough letters can be equal at all: those that one of the two has alone are not."""
+    first, second = len(said), len(one.letters)
+    least = LETTERS * (first + second) / 2
+    if first < least or second < least:
+        return False
+    both = alphabet & one.alphabet
+    return first - (alphabet ^ both).bit_count() >= least and second - (one.alphabet ^ both).bit_count() >= least
+
+
+def _of_letters(one: str, other: str) -> float:
+    """Likeness by letters, where the lengths allow one: a typo changes few of them."""
+    short, long = sorted((len(one), len(other)))
+    if short < 3 or 2 * short < LETTERS * (short + long):
+        return 0.0
+    matcher = _matcher(one)
+    matcher.set_seq1(other)
+    if matcher.real_quick_ratio() < LETTERS or matcher.quick_ratio() < LETTERS:
+        return 0.0
+    ratio = matcher.ratio()
+    if one[0] == other[0] and sorted(one) == sorted(other):
+        return 0.97  # two letters changed places
+    return 0.95 * ratio if ratio >= LETTERS else 0.0
+
+
+def _begins(one: str, other: str) -> bool:
+    """Whether a name is short for another."""
+    return len(one) >= 3 and other.startswith(one)
+
+
+def choice(row: schema.Setting, text: str) -> str | None:
+    """The choice of a setting that another spelling of it means, or None where nothing is near."""
+    text = text[:80]
+    said, own = letters(text), words(text)
+    same = next((name for name, phrase in _choices(row) if letters(phrase) == said), None)
+    if same is not None:
+        return same  # `llama-3.1` is `llama3.1`, and not the `llama3` that it begins with
+    inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in said}
+    if len(inside) == 1:
+        return inside.pop()  # `ds_config_zero3.json`
+    best, rank = None, 0.0
+    for name, phrase in _choices(row):
+        like = 1.0 if said == letters(phrase) else max(of_words(own, words(phrase)), _of_letters(said, letters(phrase)))
+        like += 0.04 * (name == phrase)
+        if like >= ENOUGH and like > rank:
+            best, rank = name, like
+    return best
+
+
+@cache
+def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
+    """Every spelling of every choice of a setting."""
+    out = [(name, name) for name in row.choices]
+    for name, phrases in CHOICES.get(row.path, {}).items():
+        out += [(name, phrase) for phrase in phrases.split("; ")]
+    if row.path == "optimizer":
+        loaded = [targets.load(name) for name in targets.names()]
+        out += [(name, value) for target in loaded if target is not None for name, value in target.optimizers.items()]
+    return tuple((name, phrase) for name, phrase in out if name in row.choices)

@@ -1,0 +1,209 @@
+"""Models, datasets and GPUs that a name most likely means. Loaded only for a name that the registry lacks.
+
+A name is read as words and sizes: `llama3.1-8b-it` is llama, 3.1, 8b, for chats. Only what has the same sizes is ever
+offered, and a model for chats never for a base model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from xpc.compiler import registry
+from xpc.compiler.language.codes import report
+from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
+from xpc.grammar.record import evolve, record
+from xpc.grammar.tree import Ref
+
+PART = re.compile(r"\d+(?:\.\d+)?(?:x\d+)?(?:[bmk](?![a-z]))?|[a-z]+|\d+")
+CHAT = ("instruct", "chat", "it", "instruction", "inst")
+BASE = ("base", "pretrained", "pt", "foundation")
+SILENT = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
+MOST = 4
+
+
+@record
+class Guess:
+    """What a name may mean, the likeliest first. `certain` says that it is the first and no other."""
+
+    names: tuple[str, ...]
+    certain: bool = False
+
+
+@record
+class Read:
+    """A name taken apart: its words and sizes, and whether it says that it is for `chat`, a `base`, or neither."""
+
+    parts: tuple[str, ...]
+    kind: str
+    letters: str
+
+
+def _read(name: str, words: frozenset[str] = frozenset()) -> Read:
+    """A name taken apart. A word that is none of `words` is read as the one that it is a typo of."""
+    kind, parts = "", []
+    for part in PART.findall(name.lower().replace("_", "-")):
+        word = part
+        if words and part.isalpha() and len(part) > 3 and part not in (*words, *CHAT, *BASE, *SILENT):
+            word = _word(part, words) or part
+        if word in CHAT:
+            kind = "chat"
+        elif word in BASE:
+            kind = "base"
+        elif word not in SILENT:
+            parts.append(word.replace(".", "") if word[0].isdigit() else word)
+    return Read(tuple(parts), kind, "".join(parts))
+
+
+def _word(part: str, words: frozenset[str]) -> str | None:
+    near = nearest(part, sorted((*words, *CHAT, *BASE)))
+    same = near is not None and abs(len(near) - len(part)) <= 2 and (near[0] == part[0] or sorted(near) == sorted(part))
+    return near if same else None
+
+
+def _words(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(part for name in names for part in PART.findall(name) if part.isalpha())
+
+
+def model(name: str) -> Guess:
+    """The models that a name may mean."""
+    names = registry.model_names()
+    words = _words(names)
+    said, known = _read(name[:80], words), {one: _read(one) for one in names}
+    plain = _read(name[:80])
+    if any(one.letters == plain.letters for one in known.values()):
+        said = plain
+    same = [one for one in names if known[one].letters == said.letters]
+    kinds = {known[one].kind for one in same}
+    exact = [one for one in same if known[one].kind == said.kind]
+    if not exact and said.kind == "base" and "" in kinds:
+        exact = [one for one in same if not known[one].kind]
+    if exact:
+        return Guess((exact[0],), certain=len(exact) == 1)
+    if same:
+        return Guess(tuple(same[:MOST]))
+    more = [one for one in names if _holds(known[one], said)]
+    if not more and name[-1:].isdigit():
+        return model(name + "b")  # `qwen2.5-3`
+    kept = [one for one in more if known[one].kind == said.kind] or more
+    return Guess(tuple(sorted(kept, key=lambda one: (len(known[one].parts), one))[:MOST]))
+
+
+def dataset(name: str) -> Guess:
+    """The datasets that a name may mean."""
+    names = registry.dataset_names()
+    said, known = _read(name[:80], _words(names)), {one: _read(one) for one in names}
+    plain = _read(name[:80])
+    exact = [one for one in names if known[one].letters == plain.letters] or [
+        one for one in names if known[one].letters == said.letters
+    ]
+    if exact:
+        return Guess((exact[0],), certain=len(exact) == 1)
+    more = [one for one in names if _holds(known[one], said)]
+    return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
+
+
+def _holds(known: Read, said: Read) -> bool:
+    """Whether a name has every word and size that was said, the first one first."""
+    first = bool(said.parts) and (known.parts[:1] == said.parts[:1] or len(said.parts) > 1)
+    return first and not Counter(said.parts) - Counter(known.parts)
+
+
+def gpu(name: str) -> tuple[Guess, str]:
+    """The GPUs that a name may mean, and what to say where there is none."""
+    from xpc.compiler.registry import shops
+
+    found = shops.fitting(name) or shops.of_model(name)
+    if found:
+        return Guess(tuple(found[:MOST]), certain=shops.certain(name) is not None), ""
+    if shops.of_another_maker(name):
+        return Guess(()), "the stack computes on NVIDIA's GPUs by CUDA, or on processors with `hardware cpu`"
+    near = [one for one in registry.gpu_names() if _is_typo(name.lower(), one)]
+    if near:
+        return Guess(tuple(near[:MOST]), certain=len(near) == 1), ""
+    numbers = re.findall(r"\d{3,}", name)
+    like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
+    if like:
+        return Guess(tuple(like[:MOST])), ""
+    return Guess(()), "it is no GPU of the registry, of which `xpc explain hardware` has the list"
+
+
+def _is_typo(name: str, known: str) -> bool:
+    """Whether two letters changed places, or letters of the unit are wrong: never where the model is another."""
+    one, other = (sorted(c for c in part if c.isalnum()) for part in (name, known))
+    if one == other:
+        return True
+    head, number, _ = known.rpartition(re.findall(r"\d+", known)[-1])
+    return known.endswith("gb") and "-" in head and bool(re.fullmatch(re.escape(head + number) + "[gbi]{1,4}", name))
+
+
+def either(names: Iterable[str]) -> str:
+    """`a`, `b` or `c`, in backticks."""
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
+    """The finding for a GPU that the registry lacks, with those that may be meant."""
+    guess, why = gpu(node.name)
+    near = guess.names[0] if guess.certain else ""
+    place = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
+    return report(
+        "XP112",
+        f"`{node.name[:60]}` is no GPU of the registry" + (", it is one of several" if len(guess.names) > 1 else ""),
+        place,
+        help=f"write {either(guess.names)}" if guess.names else why,
+        edits=(Edit(node.span, near),) if near else (),
+    )
+
+
+def unknown_model(node: Ref, label: Label) -> Diagnostic:
+    """The finding for a model that the registry lacks, with those that may be meant."""
+    name = node.name[:80]
+    return _unknown("XP108", f"`{name}` is no model of the registry", node, label, model(name), f"org/{name}", "folder")
+
+
+def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
+    """The finding for a dataset that the registry lacks, with those that may be meant."""
+    name = node.name[:80]
+    message = f"`{name}` is no dataset of the registry and no `data` block"
+    return _unknown("XP110", message, node, label, dataset(name), "org/name", "file")
+
+
+def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub: str, local: str) -> Diagnostic:
+    ends = node.name.lower().rpartition(".")[2] if "." in node.name else ""
+    if local == "file" and ends in ("jsonl", "json", "csv", "parquet", "txt"):
+        return report(
+            code, message, label, help=f'write `"{node.name}"` for the file', edits=_quoting(node.name, label)
+        )
+    near = guess.names[0] if guess.certain else ""
+    start = f"write {', '.join(f'`{one}`' for one in guess.names)}, a" if guess.names else "write a"
+    return report(
+        code,
+        message,
+        evolve(label, text=f"did you mean `{near}`?" if near else ""),
+        help=f"{start} hub id such as `{hub}`, or a quoted local {local}",
+        edits=(Edit(label.span, near),) if near and node.is_name else (),
+    )
+
+
+def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
+    """The finding for a path without quotes. A folder may stand beside a hub id of its name, which is a warning."""
+    there = f"and a {kind} of that name is here" if kind else "and ends like a file"
+    return evolve(
+        report(
+            code,
+            f"`{name[:80]}` without quotes is asked of the hub, {there}",
+            label,
+            help=f'write `"{name[:80]}"` for the {kind or "file"}',
+            edits=_quoting(name, label),
+        ),
+        severity=WARNING if kind == "folder" else ERROR,
+    )
+
+
+def _quoting(name: str, label: Label) -> tuple[Edit, ...]:
+    stands = label.source.text[label.span.start : label.span.end] == name
+    return (Edit(label.span, f'"{name}"'),) if stands else ()
