@@ -271,7 +271,7 @@ def _name(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _repository(row: Setting, item: Item, node: Value | None) -> object:
-    from xpc.compiler.resolve.repository_names import fault, nearest_name  # only a spec that pushes pays for it
+    from xpc.compiler.language.repository_names import fault, nearest_name  # only a spec that pushes pays for it
 
     name = str(_name(row, item, node))
     why = fault(name)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language import kinds as k
+from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import Setting as Setting
-from xpc.compiler.resolve.optimizers import NAMES as OPTIMIZERS
 
 METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
 ONLINE = ("grpo", "rloo")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from attrs import field
 
 from xpc.compiler import __version__
+from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.resolve.optimizers import package
 from xpc.compiler.spec import BASE, SPEC, DataSource, Spec
 from xpc.grammar.record import record
 

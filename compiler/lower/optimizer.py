@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.resolve.optimizers import LOW_RANK, WARM_UP
+from xpc.compiler.language.optimizers import LOW_RANK, WARM_UP
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 

@@ -249,7 +249,7 @@ class Derivation:
 
     def _hub(self) -> None:
         """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
-        from xpc.compiler.resolve.repository_names import of_folder
+        from xpc.compiler.language.repository_names import of_folder
 
         if "save.hub.name" not in self.values:
             self._set("save.hub.name", of_folder(str(self._get("save"))), "the last part of `save`", DEFAULT)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
 from xpc.compiler.resolve.derive import Derivation
-from xpc.compiler.resolve.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
 from xpc.compiler.spec import DEFAULT
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.resolve.optimizers import reads
+from xpc.compiler.language.optimizers import reads
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.resolve.optimizers import PACKAGES
+from xpc.compiler.language.optimizers import PACKAGES
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.resolve.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec

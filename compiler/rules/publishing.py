@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.resolve.repository_names import fault, nearest_name
+from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
-from xpc.compiler.resolve.optimizers import WARM_UP
+from xpc.compiler.language.optimizers import WARM_UP
 from xpc.compiler.rules.batch import total_steps
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec

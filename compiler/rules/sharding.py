@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.resolve.optimizers import package
+from xpc.compiler.language.optimizers import package
 from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec

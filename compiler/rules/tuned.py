@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.fused_experts import FAMILIES
-from xpc.compiler.resolve.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule

@@ -9,11 +9,11 @@ from case_support import spec
 from compile_support import checked, codes, errors, put, shown
 
 from xpc.compiler.files import Workspace
+from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.resolve.repository_names import fault, nearest_name
 from xpc.compiler.targets import Json
 
 UNSET = {"push_to_hub": False, "hub_model_id": None, "hub_strategy": "every_save", "hub_private_repo": None}

@@ -14,7 +14,7 @@ from lowered import lowered_files, resolved, write
 from prove import port
 from stacks import has
 
-from xpc.compiler.resolve.optimizers import TORCH
+from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
 
 ROWS = 64

@@ -20,8 +20,8 @@ from xpc.compiler import registry, targets
 from xpc.compiler.clusters import READ_BY
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
+from xpc.compiler.language.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
-from xpc.compiler.resolve.optimizers import LOW_RANK, TORCH
 from xpc.compiler.targets import Target
 
 TIDY = 0.7
