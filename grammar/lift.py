@@ -1,4 +1,4 @@
-"""Lark's tree to ours, after the parse. Depth is bounded by the scan, so recursion is too."""
+"""The parser's tree to ours, after the parse. Depth is bounded by the scan, so recursion is too."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any
 
 from xpc.grammar import codes
-from xpc.grammar._lark import Token, Tree
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.lalr import Node
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import (
     Block,
@@ -36,8 +35,6 @@ _COUNT = re.compile(r"([0-9_]+)x(.*)", re.DOTALL)
 _REF = re.compile(r"([^:\[@]+)(?::([^\[@]+))?(?:\[([^:\]]+)(?::([^\]]+))?\])?(?:@(.+))?")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
-Node = Any  # lark.Tree | lark.Token
-
 
 class Lifter:
     """Builds the tree of one source and collects what is wrong inside tokens."""
@@ -52,12 +49,12 @@ class Lifter:
         """The whole; an empty file where nothing could be parsed."""
         edition = extends = train = None
         statements: list[Setting | Clause] = []
-        for node in tree.children if tree is not None else ():
-            if node.data == "edition":
-                edition = self._number(node.children[0])
-            elif node.data == "extends":
-                extends = None if self._is_broken(self._span(node)) else self._string(node.children[0])
-            elif node.data == "train":
+        for node in tree.parts if tree is not None else ():
+            if node.kind == "edition":
+                edition = self._number(node.parts[0])
+            elif node.kind == "extends":
+                extends = None if self._is_broken(self._span(node)) else self._string(node.parts[0])
+            elif node.kind == "train":
                 train = None if self._is_broken(self._span(node)) else self._train(node)
             else:
                 statements.extend(self._statement(node))
@@ -70,10 +67,9 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        place: Any = node if isinstance(node, Token) else node.meta
         end = len(self.source.text)
         # The scan closes open blocks behind the end of the text.
-        return Span(min(place.start_pos, end), min(place.end_pos, end))
+        return Span(min(node.start, end), min(node.end, end))
 
     def _is_broken(self, span: Span) -> bool:
         first = bisect_left(self._broken, span.start)
@@ -83,66 +79,68 @@ class Lifter:
         span = self._span(node)
         if any(start < span.start < end for start, end in self._dropped):
             return ()
-        block = next((child for child in node.children if not isinstance(child, Token) and child.data == "block"), None)
+        block = next((child for child in node.parts if child.kind == "block"), None)
         own = span if block is None else Span(span.start, self._span(block).start)
         if self._is_broken(own):
             return ()
-        return (self._setting(node) if node.data == "setting" else self._clause(node, span, block),)
+        return (self._setting(node) if node.kind == "setting" else self._clause(node, span, block),)
 
     def _clause(self, node: Node, span: Span, block: Node | None) -> Clause:
-        head, *operands = (child for child in node.children if child is not block)
+        head, *operands = (child for child in node.parts if child is not block)
         values = tuple(self._operand(child) for child in operands)
         lifted = None if block is None else self._block(block)
         # Lark's alternatives for a head are those three.
         return Clause(span, self._value(head), values, lifted)  # type: ignore[arg-type]
 
     def _block(self, node: Node) -> Block:
-        return Block(self._span(node), tuple(each for child in node.children for each in self._statement(child)))
+        return Block(self._span(node), tuple(each for child in node.parts for each in self._statement(child)))
 
     def _train(self, node: Node) -> Train:
-        model, data, *rest = node.children
+        model, data, *rest = node.parts
         budget: Budget | None = None
         options: tuple[Setting | Value, ...] = ()
         for child in rest:
-            if child.data == "budget":
-                amount, unit = child.children
+            if child.kind == "budget":
+                amount, unit = child.parts
                 budget = Budget(self._span(child), self._number(amount), self._name(unit))
             else:
-                options = tuple(self._operand(each) for each in child.children)
+                options = tuple(self._operand(each) for each in child.parts)
         return Train(self._span(node), self._value(model), self._value(data), budget, options)  # type: ignore[arg-type]
 
     def _operand(self, node: Node) -> Setting | Value:
-        return self._setting(node) if isinstance(node, Tree) and node.data == "setting" else self._value(node)
+        return self._setting(node) if node.kind == "setting" else self._value(node)
 
     def _setting(self, node: Node) -> Setting:
-        name, value = node.children
+        name, value = node.parts
         return Setting(self._span(node), self._name(name), self._value(value))
 
     def _value(self, node: Node) -> Value:
-        if isinstance(node, Token):
-            return self._number(node) if node.type == "NUMBER" else self._string(node)
+        if node.kind == "NUMBER":
+            return self._number(node)
+        if node.kind == "STRING":
+            return self._string(node)
         span = self._span(node)
-        if node.data == "ref":
-            return self._ref(node.children[0])
-        if node.data == "list":
-            return List(span, tuple(self._value(child) for child in node.children))
-        if node.data == "call":
-            name, *args = node.children
+        if node.kind == "ref":
+            return self._ref(node.parts[0])
+        if node.kind == "list":
+            return List(span, tuple(self._value(child) for child in node.parts))
+        if node.kind == "call":
+            name, *args = node.parts
             return Call(span, self._name(name), tuple(self._operand(child) for child in args))
-        n, what = node.children
-        return Count(span, self._number(n), self._ref(what.children[0]))
+        n, what = node.parts
+        return Count(span, self._number(n), self._ref(what.parts[0]))
 
-    def _name(self, token: Token) -> Name:
-        return Name(self._span(token), str(token))
+    def _name(self, token: Node) -> Name:
+        return Name(self._span(token), token.text)
 
-    def _ref(self, token: Token) -> Ref:
-        match = _REF.fullmatch(token)
+    def _ref(self, token: Node) -> Ref:
+        match = _REF.fullmatch(token.text)
         if match is None:
-            raise AssertionError(f"not a reference: {token!r}")
+            raise AssertionError(f"not a reference: {token.text!r}")
         return Ref(self._span(token), *match.groups())
 
-    def _string(self, token: Token) -> String:
-        span, body = self._span(token), str(token)[1:-1]
+    def _string(self, token: Node) -> String:
+        span, body = self._span(token), token.text[1:-1]
         if "\\" not in body:
             return String(span, body)
         pieces: list[str] = []
@@ -163,8 +161,8 @@ class Lifter:
             at += 2
         return String(span, "".join(pieces))
 
-    def _number(self, token: Token) -> Number:
-        span, text = self._span(token), str(token)
+    def _number(self, token: Node) -> Number:
+        span, text = self._span(token), token.text
         if len(text) > LONGEST_NUMBER:
             message = f"a number of {len(text)} characters"
             self._error(codes.LONG_NUMBER, span, message, f"a number has at most {LONGEST_NUMBER} characters")

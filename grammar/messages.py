@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from xpc.grammar import codes
-from xpc.grammar._lark import Token, UnexpectedCharacters, UnexpectedInput
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.lalr import END, Node, UnexpectedToken
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
@@ -46,23 +45,23 @@ class _Place:
     shown: str
     met: str
     before: Span | None
-    stack: tuple[Any, ...]
+    stack: tuple[Node, ...]
 
     @property
     def one_line(self) -> int | None:
         """Where the outermost block on one line begins that the parser stands in."""
         found: list[int | None] = []
         for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
-            if _kind(item) == "LBRACE":
-                found.append(None if after is not None and _kind(after) == "_NL" else item.start_pos)
-            elif _kind(item) == "RBRACE":
+            if item.kind == "LBRACE":
+                found.append(None if after is not None and after.kind == "_NL" else item.start)
+            elif item.kind == "RBRACE":
                 found.pop()
         return next((start for start in found if start is not None), None)
 
     @property
     def last(self) -> str:
         """The name of the token on top of the stack; of the rule, where a whole phrase is on top."""
-        return _kind(self.stack[-1]) if self.stack else ""
+        return self.stack[-1].kind if self.stack else ""
 
     def error(
         self,
@@ -77,29 +76,16 @@ class _Place:
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)
 
 
-def _kind(item: Any) -> str:
-    return item.type if isinstance(item, Token) else str(getattr(item, "data", ""))
-
-
-def explain(source: Source, text: str, error: UnexpectedInput) -> Failure:
-    """Why Lark could not parse `text`, the repaired text of `source`."""
-    if isinstance(error, UnexpectedCharacters):
-        offset = error.pos_in_stream or 0
-        shown, met = text[offset], "?"
-        span = Span(offset, offset + 1)
-        stack = tuple(error.state.value_stack)
-    else:
-        failed: Any = error
-        token = failed.token
-        # `$END` carries the place of the last token.
-        offset, met = (len(text) - 1, "$END") if token.type == "$END" else (token.start_pos, token.type)
-        shown = "the end of the line" if met in ("_NL", "$END") else f"`{token}`"
-        span = Span(offset, offset if met in ("_NL", "$END") else token.end_pos)
-        stack = tuple(failed.state.value_stack)
+def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
+    """Why the parser could not go on in `text`, the repaired text of `source`."""
+    token, met = error.token, error.token.kind
+    offset = len(text) - 1 if met == END else token.start
+    shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
+    span = Span(offset, offset if met in ("_NL", END) else token.end)
     end = len(source.text)
     span = Span(min(span.start, end), min(span.end, end))
-    place = _Place(source, span, shown, met, _before(text, offset), stack)
-    return Failure(offset, _character(place, text) if met == "?" else _token(place, text))
+    place = _Place(source, span, shown, met, _before(text, offset), error.stack)
+    return Failure(offset, _character(place, text) if not met else _token(place, text))
 
 
 def _before(text: str, offset: int) -> Span | None:
@@ -165,7 +151,7 @@ def _token(place: _Place, text: str) -> Diagnostic:
         code, message, example = _AFTER[last]
         return place.error(code, message, f"write `{example}`", at_last=place.met != "NUMBER")
     for item in reversed(place.stack):
-        kind = _kind(item)
+        kind = item.kind
         if kind in ("LSQB", "LPAR"):
             return _in_brackets(place, kind)
         if kind == "TRAIN":
@@ -179,7 +165,7 @@ def _split(place: _Place, text: str) -> Diagnostic | None:
     """`capybara[:20%]` and its kin."""
     from xpc.grammar.splits import in_setting, misspelt
 
-    kinds = [_kind(item) for item in place.stack]
+    kinds = [item.kind for item in place.stack]
     if "EQUAL" in kinds[-3:]:
         return in_setting(place.source, text, place.before, place.span.start) if place.met == "LSQB" else None
     if any(kind in ("LSQB", "LPAR") for kind in kinds):
@@ -208,7 +194,7 @@ def _in_brackets(place: _Place, kind: str) -> Diagnostic:
 
 def _in_sentence(place: _Place) -> Diagnostic:
     code = codes.INCOMPLETE_SENTENCE
-    kinds = [_kind(item) for item in place.stack]
+    kinds = [item.kind for item in place.stack]
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
     if place.met == "LBRACE":
         return place.error(code, "the sentence takes no block", "write clauses on the lines below")
@@ -252,7 +238,7 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     last = "block" if last == "RBRACE" else last
-    words = [_kind(item) for item in place.stack[-2:]]
+    words = [item.kind for item in place.stack[-2:]]
     if last in ("setting", "block", "edition", "extends") or words in (["XPC", "NUMBER"], ["EXTENDS", "STRING"]):
         special = {"EQUAL": None, "LBRACE": None, "COMMA": "settings are separated by newlines"}
         ended = f"this {last}" if last in ("setting", "block") else f"`{_word(place)}`"
@@ -287,7 +273,7 @@ def _comma(place: _Place, text: str) -> Diagnostic:
 def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
     """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
-    if met in ("_NL", "$END"):
+    if met in ("_NL", END):
         return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened))
     if met == "COMMA" and last in ("LBRACE", "COMMA"):
         remedy = "one comma between two settings"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from xpc.grammar import _tables, codes
-from xpc.grammar._lark import Lark, UnexpectedInput, load
+from xpc.grammar import codes
 from xpc.grammar.checks import check
 from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
-from xpc.grammar.lift import Lifter, Node
+from xpc.grammar.lalr import Node, UnexpectedToken
+from xpc.grammar.lalr import parse as tree_of
+from xpc.grammar.lift import Lifter
 from xpc.grammar.read import describe_hidden, hidden_characters
 from xpc.grammar.scan import Scan, line_bounds, scan, spaces
 from xpc.grammar.source import Source, Span
@@ -16,8 +17,6 @@ MAX_SIZE = 262_144
 MAX_ERRORS = 20
 # Each error costs another parse up to it. This many characters in all keep the worst file under a few seconds.
 _MAX_WORK = MAX_SIZE
-
-_PARSER: Lark = load(_tables.DATA, _tables.MEMO)
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
@@ -66,14 +65,14 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """Lark's tree of what can be parsed, the insides of blocks that lost their head, and the errors."""
+    """The tree of what can be parsed, the insides of blocks that lost their head, and the errors."""
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
     work = 0
     while True:
         try:
-            return _PARSER.parse(text), dropped, found
-        except UnexpectedInput as error:
+            return tree_of(text), dropped, found
+        except UnexpectedToken as error:
             # Most texts are right: what only errors need is loaded when there is one.
             from xpc.grammar.messages import explain
 

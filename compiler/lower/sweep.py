@@ -12,10 +12,10 @@ from xpc.compiler import __version__
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.document import cell
-from xpc.compiler.lower.manifest import _plain as quoted
 from xpc.compiler.lower.manifest import digest, sealed
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import LAUNCH
+from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic

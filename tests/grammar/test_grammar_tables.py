@@ -1,13 +1,14 @@
-"""The committed parser tables are those of xp.lark, and the fast lexer is Lark's own."""
+"""The committed parser tables are those of xp.lark, and what follows them reads every text as Lark does."""
 
 import os
+import random
 import subprocess
 import sys
 
+import lark
 import pytest
 
-from xpc.grammar import _tables, build
-from xpc.grammar._lark import UnexpectedInput, load
+from xpc.grammar import build, lalr
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
 
@@ -22,21 +23,51 @@ def test_grammar_is_strict():
     build.compile_grammar(strict=True)
 
 
-def test_lexer_agrees_with_lark():
-    fast, slow = load(_tables.DATA, _tables.MEMO), build.compile_grammar(strict=False)
+def shape(node):
+    """A tree of either parser: kinds, places and texts."""
+    if isinstance(node, lark.Token):
+        return (node.type, node.start_pos, node.end_pos, str(node))
+    if isinstance(node, lark.Tree):
+        place = () if node.meta.empty else (node.meta.start_pos, node.meta.end_pos)
+        return (str(node.data), *place, [shape(child) for child in node.children])
+    if node.text:
+        return (node.kind, node.start, node.end, node.text)
+    return (node.kind, *((node.start, node.end) if node.end else ()), [shape(part) for part in node.parts])
+
+
+def read(parse, text):
+    """The tree, or where and why there is none: the token that came, and what had been read."""
+    try:
+        return shape(parse(text))
+    except lark.UnexpectedCharacters as error:
+        return ("", error.pos_in_stream, list(map(shape, error.state.value_stack)))
+    except lark.UnexpectedToken as error:
+        end = error.token.type == lalr.END
+        place = () if end else (error.token.start_pos,)
+        return (error.token.type, *place, list(map(shape, error.state.value_stack)))
+    except lalr.UnexpectedToken as error:
+        place = () if error.token.kind == lalr.END else (error.token.start,)
+        return (error.token.kind, *place, list(map(shape, error.stack)))
+
+
+def test_reads_every_text_as_lark_does():
+    slow, draw = build.compile_grammar(strict=False), random.Random(2026)
+    texts = ["", "\n", "a = = 1\n", "train a on\n", "a $\n", "a = [1\n", "on x = 1\n"]
     for name in os.listdir(EXAMPLES):
         with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
             text = file.read()
-        assert fast.parse(text) == slow.parse(text)
-    for text in ("a = = 1\n", "train a on\n", "a $\n", "a = [1\n"):
-        for parser in (fast, slow):
-            with pytest.raises(UnexpectedInput):
-                parser.parse(text)
+        texts.append(text)
+        for _ in range(20):
+            at, to = draw.randrange(len(text)), draw.randrange(len(text))
+            texts.append(
+                text[:at] + draw.choice((*'{}[](),=$"\n x', text[to : to + 9])) + text[at + draw.randrange(3) :]
+            )
+    for text in texts:
+        assert read(lalr.parse, text) == read(slow.parse, text), text
 
 
 def test_starting_up_compiles_no_grammar():
-    # interegular is here for the strict build alone, and Lark imports it wherever it is; users do not have it.
-    unwanted = {"regex", "toml", "xpc.grammar.build", "xpc.grammar.messages"}
+    unwanted = {"lark", "toml", "xpc.grammar.build", "xpc.grammar.messages"}
     code = f"import sys, xpc.grammar.parse, xpc.grammar.format; print(sorted({unwanted} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

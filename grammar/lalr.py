@@ -1,0 +1,86 @@
+"""The parser: follows the tables that Lark made of xp.lark (`python -m xpc.grammar.build`).
+
+Lark itself is not loaded, since its import takes a fifth of a whole `xpc check`. What is left to do is to cut the text
+into tokens and to look up in the tables what each of them means. A test compares trees and errors with Lark's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.grammar._tables import ACCEPT, FIXED, IGNORED, PATTERNS, RULES, STATES
+
+END = "$END"
+_match = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items())).match
+
+
+class Node:
+    """A token of xp.lark with its text, or a phrase with its parts. `end` is exclusive."""
+
+    __slots__ = ("end", "kind", "parts", "start", "text")
+
+    def __init__(self, kind: str, start: int, end: int, text: str = "", parts: list[Node] | None = None) -> None:
+        self.kind, self.start, self.end, self.text, self.parts = kind, start, end, text, parts or []
+
+
+class UnexpectedToken(Exception):
+    """The text cannot go on with this token; `kind` is empty for a character that begins none, and END at the end.
+
+    `stack` is what the parser had read until then.
+    """
+
+    def __init__(self, token: Node, stack: tuple[Node, ...]) -> None:
+        super().__init__(token.text)
+        self.token, self.stack = token, stack
+
+
+def parse(text: str) -> Node:
+    """The tree of a text. Raises UnexpectedToken."""
+    states, values = [0], list[Node]()
+    at = 0
+    while True:
+        token = _token(text, at, STATES[states[-1]])
+        at = token.end
+        if token.kind in IGNORED:
+            continue
+        while (action := STATES[states[-1]].get(token.kind)) is not None and action < 0:
+            _reduce(states, values, -1 - action)
+            if token.kind == END and states[-1] == ACCEPT:
+                return values[0]
+        if action is None:
+            raise UnexpectedToken(token, tuple(values))
+        states.append(action)
+        values.append(token)
+
+
+def _token(text: str, at: int, actions: dict[str, int]) -> Node:
+    """The token that begins here. A name is a word of the language where the parser accepts that word."""
+    found = _match(text, at)
+    if found is None:
+        return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
+    kind, value = found.lastgroup or "", found[0]
+    fixed = FIXED.get(value)
+    if fixed is not None and (kind != "NAME" or fixed in actions):
+        kind = fixed
+    return Node(kind, at, found.end(), value)
+
+
+def _reduce(states: list[int], values: list[Node], number: int) -> None:
+    """Takes the parts of a rule off the stacks and puts its phrase there. Rules that begin with `_` leave no phrase of
+    their own: their parts become those of the phrase around them."""
+    kind, size, kept = RULES[number]
+    taken = values[len(values) - size :]
+    if size:
+        del states[-size:], values[-size:]
+    parts: list[Node] = []
+    for index in kept:
+        part = taken[index]
+        if part.kind[0] != "_":
+            parts.append(part)
+        elif parts:
+            parts += part.parts
+        else:  # a list of the text, which grows by one at each step, is not copied at each step
+            parts = part.parts
+    start = taken[0].start if taken else 0
+    values.append(Node(kind, start, taken[-1].end if taken else start, parts=parts))
+    states.append(STATES[states[-1]][kind])
