@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from attrs import field
 
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ADAPTERS, ONLINE
+from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.targets import Field, Target
 from xpc.grammar.diagnostic import Label
@@ -317,9 +318,14 @@ class Spec:
         return value if isinstance(value, int) else None
 
     @property
+    def method(self) -> Method:
+        """What the training method states about itself."""
+        return METHODS[self.text("method")]
+
+    @property
     def online(self) -> bool:
-        """Whether the method generates its own completions."""
-        return self.get("method") in ONLINE
+        """Whether the model learns from completions that it generates itself."""
+        return self.method.generates
 
     @property
     def asks_server(self) -> bool:

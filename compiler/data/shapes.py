@@ -1,4 +1,4 @@
-"""Shapes of rows: their columns, the methods that train on them, and the columns that a spec names."""
+"""Shapes of rows: their columns, and the columns that a spec names. Methods say which shapes they train on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,6 @@ SHAPES = {
 }
 """The columns of each shape, in the order in which `DataSource.columns` names them; a preference may have its prompt
 before them."""
-
-METHOD_SHAPES = {
-    "sft": ("messages", "conversations", "prompt_completion", "text"),
-    **dict.fromkeys(("dpo", "orpo", "reward"), ("preference",)),
-    "kto": ("unpaired", "preference"),
-    **dict.fromkeys(("grpo", "rloo"), ("prompt",)),
-}
-"""The shapes that a method trains on, the usual one first."""
 
 ALPACA = ("instruction", "output")
 """Columns of Alpaca's rows, which are prompts with completions in published words; beside them `input` may stand."""

@@ -6,7 +6,8 @@ Loaded only where nothing else is known of a name.
 from __future__ import annotations
 
 from xpc.compiler import registry, targets
-from xpc.compiler.language.schema import BY_PATH, METHODS, REWARDS, Setting, bare_choices
+from xpc.compiler.language.schema import BY_PATH, REWARDS, Setting, bare_choices
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler import methods
 from xpc.compiler.importing import axolotl_data, axolotl_keys, sharding, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
@@ -337,7 +338,7 @@ def _method(draft: Draft, named: Entries) -> None:
     if draft.method in ("dpo", "kto", "orpo"):
         draft.default("method.max_prompt", 512, "not set: axolotl's own")
     block = named.get("trl")
-    if block is not None and block.mapping and draft.method in ("grpo", "rloo"):
+    if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
         trainer.arguments(draft, block.mapping)
     elif block is not None:
         for one in block.mapping.values():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.importing import corpus
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.importing.templates import TEMPLATES
+from xpc.compiler.methods import METHODS
 
 Entries = Mapping[str, Entry]
 
@@ -118,7 +119,7 @@ def _source(draft: Draft, entry: Entry, raw: bool) -> None:
     if kind is not None and kind.mapping:
         corpus.everything(draft, kind, "a type of its own: the columns are named")
         shape, columns = _custom(draft, kind)
-    if shape and shape != METHOD_SHAPES[draft.method][0]:
+    if shape and shape != METHODS[draft.method].shapes[0]:
         draft.put("data.format", shape, kind)
     elif shape and draft.has("data.format") and draft.settings["data.format"].text != shape:
         draft.error(kind or entry, f"the rows of another source are {draft.settings['data.format'].text}",
@@ -137,11 +138,11 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     for one in (messages, chosen, rejected, field):
         if one is not None:
             draft.mark(one, "mapped", "columns")
-    if draft.method in ("dpo", "orpo", "reward"):
+    if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":
         return "unpaired", ()
-    if draft.method in ("grpo", "rloo"):
+    if METHODS[draft.method].generates:
         draft.warn(
             place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another"
         )
@@ -254,7 +255,7 @@ def _mask(draft: Draft, named: Entries) -> None:
     """The loss is on answers unless `train_on_inputs` says otherwise."""
     entry = named.get("train_on_inputs")
     whole = entry is not None and boolean(entry) is True
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHOD_SHAPES[draft.method][0]
+    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     path = {
         "prompt_completion": "method.completion_only",
         "alpaca": "method.completion_only",

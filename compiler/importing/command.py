@@ -11,7 +11,7 @@ from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
 from xpc.compiler.importing.overrides import NEW, OLD, Asked, Machines, load
 from xpc.compiler.importing.shell import Call, Word, calls
 from xpc.compiler.importing.vicuna import VICUNA
-from xpc.compiler.language.schema import METHODS
+from xpc.compiler.methods import METHODS
 from xpc.grammar.record import evolve, record
 
 Entries = Mapping[str, Entry]

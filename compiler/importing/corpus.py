@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry
-from xpc.compiler.data.shapes import KEPT, METHOD_SHAPES, SHAPES
+from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.importing.draft import NULL, Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.model import reference
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.methods import METHODS
 
 Entries = Mapping[str, Entry]
 
@@ -111,14 +112,14 @@ def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
             draft.note(entry, NULL)
         return ()
     names = words(entry) or []
-    for shape in METHOD_SHAPES[draft.method]:
+    for shape in METHODS[draft.method].shapes:
         need = SHAPES[shape]
         if set(need) <= set(names):
             first = ("prompt",) if shape == "preference" and "prompt" in names else ()
             kept = tuple(one for one in KEPT if one in names)
             others = tuple(one for one in names if one not in (*first, *need, *kept)) if shape == "prompt" else ()
             left = [one for one in names if one not in (*first, *need, *kept, *others)]
-            if shape != (usual or METHOD_SHAPES[draft.method][0]) and not draft.has("data.format"):
+            if shape != (usual or METHODS[draft.method].shapes[0]) and not draft.has("data.format"):
                 draft.put("data.format", shape)
             draft.mark(entry, "mapped", "columns", f"no trainer reads {', '.join(left)}" if left else "")
             return (*first, *need, *kept, *others)

@@ -6,8 +6,9 @@ from xpc.compiler.importing.draft import EXTRA, Draft, Fate
 from xpc.compiler.importing.overrides import OLD
 from xpc.compiler.importing.values import RENAMES, optimizers
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ONLINE, TABLE
+from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.specfile import plain as typed
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 from xpc.compiler.targets import Json, Target
 
@@ -51,7 +52,7 @@ def native_defaults(draft: Draft, native: Target) -> None:
         value = usual(name)
         if isinstance(value, int | float):
             draft.default(path, Amount("count", int(value)), why)
-    if draft.method not in ONLINE:
+    if not METHODS[draft.method].grouped:
         draft.default("eval.micro", 8, why)
     draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, why)
     on = draft.settings.get("memory.checkpointing")

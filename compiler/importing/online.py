@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, number, plain, text, words
 from xpc.compiler.language.kinds import Weighted
-from xpc.compiler.language.schema import BY_PATH, ONLINE, REWARDS, TABLE
+from xpc.compiler.language.schema import BY_PATH, REWARDS, TABLE
+from xpc.compiler.methods import METHODS
 from xpc.compiler.targets import Field
 
 Entries = Mapping[str, Entry]
@@ -38,7 +39,7 @@ def online(draft: Draft, named: Entries) -> None:
             draft.error(scaled, "it takes true, false, group, batch or none")
         else:
             draft.put("method.scale_rewards", word, scaled)
-    if draft.method in ONLINE:
+    if METHODS[draft.method].grouped:
         _rewards(draft, named)
 
 
@@ -97,7 +98,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
                     draft.error(one, "it takes server or colocate")
     for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype"):
         one = named.get(name)
-        if one is None or (one.file, one.key) in draft.fates or draft.method not in ONLINE:
+        if one is None or (one.file, one.key) in draft.fates or not METHODS[draft.method].grouped:
             continue
         if one.off or named.get("use_vllm") is None or named["use_vllm"].off:
             draft.note(one, "`use_vllm` is not on")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from xpc.compiler import targets
-from xpc.compiler.language.schema import METHODS
+from xpc.compiler.methods import METHODS
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl")
 EPILOG = (
@@ -27,7 +27,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
     parser.add_argument("--hardware", metavar="TEXT", help="such as '8 x h100-80gb', the machines of one node")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
-    parser.add_argument("--method", choices=METHODS, help="what is trained for (default: seen by path and keys)")
+    parser.add_argument("--method", choices=tuple(METHODS), help="what is trained for (default: seen by path and keys)")
     parser.add_argument("--model", metavar="NAME", help="the model, where the source names none or another")
     parser.add_argument("--data", metavar="NAME", help="the data, where the source names none or another")
     parser.add_argument("--target", choices=targets.names(), help="stack of the spec (default: the source's own)")

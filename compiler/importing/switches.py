@@ -9,7 +9,8 @@ from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.values import ATTENTION, DTYPES, TRACKERS
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
-from xpc.compiler.language.schema import BY_PATH, ONLINE
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
 Entries = Mapping[str, Entry]
@@ -169,7 +170,7 @@ def switches(draft: Draft, named: Entries) -> None:
     if mean is not None and boolean(mean) is not None:
         draft.put("batch.mean", "global_tokens" if boolean(mean) else "local_tokens", mean)
     order = named.get("shuffle_dataset")
-    if order is not None and not order.empty and draft.method in ONLINE:
+    if order is not None and not order.empty and METHODS[draft.method].grouped:
         draft.setting("data.shuffle", order)
     elif order is not None:
         draft.note(order, "rows are shuffled before they are read: `data.shuffle`")

@@ -12,7 +12,8 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
 from xpc.compiler.importing.overrides import OLD, Asked, Machines, load, machines, native
 from xpc.compiler.importing.values import RENAMES
-from xpc.compiler.language.schema import METHODS, TABLE
+from xpc.compiler.language.schema import TABLE
+from xpc.compiler.methods import METHODS
 from xpc.compiler.targets import Target
 
 Entries = Mapping[str, Entry]

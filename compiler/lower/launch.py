@@ -157,8 +157,7 @@ def launch(spec: Spec) -> str:
 
 def samples(spec: Spec) -> str:
     """What a batch counts: sequences, or what the method makes its loss of."""
-    counted = {"dpo": "pairs", "orpo": "pairs", "reward": "pairs", "grpo": "completions", "rloo": "completions"}
-    return counted.get(spec.text("method"), "sequences")
+    return spec.method.counts
 
 
 def readers(spec: Spec) -> str:

@@ -7,7 +7,9 @@ from math import lcm
 from xpc.compiler import plan
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import EPOCH
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, ONLINE, TABLE
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, TABLE
+from xpc.compiler.methods import DEFAULT as USUAL
+from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import find_family
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.targets import Target
@@ -52,6 +54,10 @@ class Derivation:
         found = self.values.get(path)
         return None if found is None else found.value
 
+    def _trains(self) -> Method:
+        """The record of the method."""
+        return METHODS[str(self._get("method") or USUAL)]
+
     def _set(self, path: str, value: object, why: str, kind: str = DERIVED) -> None:
         self.values[path] = Value(value, Origin(kind, None, why))
 
@@ -61,12 +67,12 @@ class Derivation:
     def _method(self) -> None:
         """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
         method, tuned = self._get("method"), any(self._get(name) is True for name in ADAPTERS)
-        if tuned or method not in (None, "sft"):
+        if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
 
             if tuned:
                 derive_method.adapter(self)
-            if isinstance(method, str) and method != "sft":
+            if isinstance(method, str) and method != USUAL:
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
@@ -75,7 +81,7 @@ class Derivation:
         facts, usual = self.model.facts, row.default
         if "batch.seq" in self.values:
             return
-        self.assumed = not row.methods or (self._get("method") or "sft") in row.methods
+        self.assumed = row.path in self._trains().reads
         if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
             self._set("batch.seq", facts.context, "the model's context", DEFAULT)
 
@@ -88,7 +94,7 @@ class Derivation:
     def _defaults(self) -> None:
         if "eval.data" in self.values and "eval.every" not in self.values:
             self._set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
-        method = self._get("method") or "sft"
+        method = self._trains().name
         for row in TABLE:
             if row.default is None or row.path in self.values or row.pending:
                 continue
@@ -169,13 +175,13 @@ class Derivation:
         uncut = self.target.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
-        seq, method = self._get("batch.seq"), self._get("method")
+        seq, cut = self._get("batch.seq"), self._trains().cuts_rows
         if packed and self._get("batch.packing.strategy") in UNCUT:
             longer = "longer rows are divided"
-        elif method == "reward":
+        elif cut == "dropped":
             longer = "longer rows are left out, and the run counts them"
         else:
-            longer = "longer rows are cut" + ("" if method == "orpo" else ", and the run counts them")
+            longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
         self._note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
     def _batch(self) -> None:
@@ -191,7 +197,7 @@ class Derivation:
         if accum is None:
             accum = max(1, gbs // (micro * world))
             self._set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
-        if self._get("method") in ONLINE:
+        if self._trains().grouped:
             from xpc.compiler.resolve import derive_method
 
             derive_method.batch(self, world, micro)
@@ -208,7 +214,7 @@ class Derivation:
             self._set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
             return gbs
         unit = world * (accum or 1)
-        if self._get("method") in ONLINE:
+        if self._trains().grouped:
             unit = lcm(unit, self._whole("method.generations") or 1)  # a step holds whole groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
@@ -241,7 +247,7 @@ class Derivation:
 
     def _trained(self, need: plan.Need) -> plan.Need:
         """The need of a process with what an adapter or a method changes in it; nothing for plain sft."""
-        if self._get("method") == "sft" and "lora.rank" not in self.values:
+        if self._get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method
 

@@ -9,7 +9,8 @@ from math import gcd
 
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ONLINE, TABLE, Setting
+from xpc.compiler.language.schema import TABLE, Setting
+from xpc.compiler.methods import METHODS
 from xpc.compiler.plan import Need
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.spec import DEFAULT
@@ -71,7 +72,7 @@ def own_defaults(of: Derivation, method: str) -> None:
         value = _value(of, row, method, base)
         if value is not None:
             of._set(row.path, value, why, DEFAULT)
-    if method in ONLINE:
+    if METHODS[method].generates:
         prompt, completion = of._whole("method.max_prompt"), of._whole("method.max_completion") or 0
         of._set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 
@@ -97,13 +98,13 @@ def _value(of: Derivation, row: Setting, method: str, base: dict[str, Json]) -> 
 
 
 def group(of: Derivation) -> int:
-    """Completions of one prompt, which an optimizer step must hold whole; 1 for methods that generate nothing."""
-    return (of._whole("method.generations") or 1) if of._get("method") in ONLINE else 1
+    """Completions of one prompt, which an optimizer step must hold whole; 1 for methods that compare none."""
+    return (of._whole("method.generations") or 1) if METHODS[str(of._get("method"))].grouped else 1
 
 
 def batch(of: Derivation, world: int, micro: int) -> None:
     """What follows the batch: how many micro-batches one round of generation fills, and a legal evaluation batch."""
-    if of._get("method") not in ONLINE:
+    if not METHODS[str(of._get("method"))].grouped:
         return
     if "method.steps_per_generation" not in of.values:
         of._set("method.steps_per_generation", of._get("batch.accum"), "the accumulation", DEFAULT)
@@ -116,23 +117,18 @@ def batch(of: Derivation, world: int, micro: int) -> None:
 def memory(of: Derivation, need: Need) -> Need:
     """The need of a process with the fields that an adapter or a method decides.
 
-    The reference of dpo, kto, grpo and rloo is a frozen copy unless its log-probabilities are computed beforehand, the
-    KL weight is zero, or the model itself without its adapter is the reference.
+    A model with adapters is its own reference: without them.
     """
     bits, dtype = of._whole("lora.bits"), of._get("model.dtype") or "fp32"
     scaled = {4: 0.55, 8: 1.05}.get(bits or 0)  # bytes of a quantized weight with its share of the scales
     weight = scaled or (4.0 if dtype == "fp32" else 2.0)
-    method, rank = of._get("method"), _rank(of, need)
+    method, rank = METHODS[str(of._get("method"))], _rank(of, need)
     saved = of._get("lora.modules_to_save")
     rows = sum(str(one).rpartition(".")[2] in EMBEDDINGS for one in saved) if isinstance(saved, tuple) else 0
     facts = need.facts
     whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
-    compares = method in ("dpo", "kto") and not (of._get("method.precompute") or of._get("method.reference_free"))
-    compares = compares or (method in ONLINE and bool(of._get("method.beta")))
-    sequences = 2 if method in ("dpo", "orpo", "reward", "kto") else 1
-    return evolve(
-        need, rank=rank, whole=whole, weight=weight, references=int(compares and not rank), sequences=sequences
-    )
+    references = 0 if rank else method.references(of._get)
+    return evolve(need, rank=rank, whole=whole, weight=weight, references=references, sequences=method.sequences)
 
 
 def _rank(of: Derivation, need: Need) -> int:

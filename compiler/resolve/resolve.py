@@ -51,7 +51,7 @@ class _Resolver:
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            from xpc.compiler.methods import MethodCheck  # plain sft does not pay for it
+            from xpc.compiler.methods.check import MethodCheck  # plain sft does not pay for it
 
             read = self.workspace.read_beside
             MethodCheck(loaded, self.values, target, read, self._bundle, self.problems).run()

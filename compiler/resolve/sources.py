@@ -6,13 +6,14 @@ import json
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import DATA_FORMATS, contents
-from xpc.compiler.data.shapes import ALPACA, INPUT, METHOD_SHAPES, SHAPES, columns_of, in_words
+from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import LARGEST, convert, plain_text
 from xpc.compiler.language.items import Row
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import SOURCE_SETTINGS
+from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.spec import DataSource, Model
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
@@ -197,7 +198,7 @@ def find_source(
     row: Row,
     shape: str | None,
     workspace: Workspace,
-    method: str = "sft",
+    method: str = DEFAULT,
     prompt: str | None = None,
     context: str | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
@@ -206,7 +207,7 @@ def find_source(
     `shape` is `data { format = ... }`, `prompt` and `context` its columns of that name, when written. Reinforcement
     reads nothing but the prompt, so there a prompt column is the shape.
     """
-    if shape is None and prompt is not None and METHOD_SHAPES[method] == ("prompt",):
+    if shape is None and prompt is not None and METHODS[method].shapes == ("prompt",):
         shape = "prompt"
     problems: list[Diagnostic] = []
     settings: dict[str, object] = {}
@@ -272,7 +273,7 @@ def _of_the_hub(
             rows=entry.rows if (node.config, node.split, node.slice) == (None, None, None) else None,
             context=entry.context if fitting else None,
         ), []
-    usual = METHOD_SHAPES[method][0]
+    usual = METHODS[method].shapes[0]
     source = DataSource(
         node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or usual
     )
@@ -285,9 +286,9 @@ def _of_the_hub(
                 "XP111",
                 f"`{node.name[:80]}` is not in the registry: its rows are taken to be {in_words(usual)}",
                 label,
-                help=f"`data(format={METHOD_SHAPES[method][-1] if method == 'kto' else 'conversations'})` or the like "
+                help=f"`data(format={METHODS[method].shapes[-1] if method == 'kto' else 'conversations'})` or the like "
                 "states another shape"
-                if len(METHOD_SHAPES[method]) > 1
+                if len(METHODS[method].shapes) > 1
                 else f"`data(format={usual})` states it",
             )
         ]
@@ -300,7 +301,7 @@ def _local(
     node: String, label: Label, shape: str | None, workspace: Workspace, method: str
 ) -> tuple[DataSource, list[Diagnostic]]:
     path = node.value
-    source = DataSource(None, path, label, shape=shape or METHOD_SHAPES[method][0])
+    source = DataSource(None, path, label, shape=shape or METHODS[method].shapes[0])
     wrong = plain_text(path)
     if wrong:
         return source, [report("XP110", f"the data's path cannot be used: {wrong}", label)]
@@ -327,7 +328,7 @@ def _local(
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
     if shape is None and columns is not None:
-        order = SHAPES if method == "sft" else (*METHOD_SHAPES[method], *SHAPES)
+        order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)

@@ -15,8 +15,6 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record
 
-PREFERENCE = ("dpo", "orpo", "kto", "reward")
-ONLINE = ("grpo", "rloo")
 FEW = 2**16
 """Rows that a batch may be larger than."""
 LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
@@ -94,8 +92,8 @@ GROUPS: tuple[Group, ...] = (
     Group("tracking", lambda spec: any(map(spec.written, TRACKING))),
     Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),
     Group("sft", lambda spec: spec.get("method") == "sft"),
-    Group("preference", lambda spec: spec.get("method") in PREFERENCE),
-    Group("online", lambda spec: spec.online and spec.get("method.generations") is not None),
+    Group("preference", lambda spec: "preference" in spec.method.shapes),
+    Group("online", lambda spec: spec.method.grouped and spec.get("method.generations") is not None),
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),
     Group("adapted", lambda spec: spec.lora),

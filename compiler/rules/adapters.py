@@ -8,9 +8,6 @@ from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-FUSED_HEAD = ("sft", "dpo", "kto", "grpo", "rloo")
-"""Methods whose trainer of trl 1.16 computes log-probabilities from the head's weight alone."""
-
 
 def _targets(spec: Spec) -> tuple[str, ...]:
     value = spec.get("lora.targets")
@@ -48,7 +45,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     `rloo_trainer.py`; executed.
     """
     heads = [one for one in _targets(spec) if one.rpartition(".")[2] in HEADS]
-    if heads and spec.get("method") in FUSED_HEAD and spec.target.name != "trl-0.18":
+    if heads and spec.method.head != "model" and spec.target.name != "trl-0.18":
         others = [one for one in _targets(spec) if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),

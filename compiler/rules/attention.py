@@ -135,7 +135,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     end = ", and has no positions beyond it" if fixed else ""
     context = f"{facts.alias} has a context of {facts.context}{end}"
     if seq > facts.context:
-        if spec.text("method") in ("grpo", "rloo"):
+        if spec.online:
             yield _long_rollouts(spec, seq, facts.context, context, fixed)
             return
         yield Finding(
@@ -240,8 +240,8 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     the balancing loss, which is on where the coefficient is not zero. Source: trl 1.16 `trainer/utils.py`
     `add_fused_lm_head`; executed on every family of the registry.
     """
-    if spec.get("method") in ("orpo", "reward"):
-        return  # they take the model's own loss
+    if spec.method.head != "fused":
+        return
     kind = spec.model.model_type
     if listed(spec, "fused_head_fails"):
         yield Finding(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.data.shapes import METHOD_SHAPES, in_words
+from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
@@ -52,8 +52,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     Today: KeyError for the column that is missing, after the model is loaded. Source: the trainers of trl 0.18 and
     1.16.
     """
-    method = spec.text("method")
-    legal = METHOD_SHAPES[method]
+    method, legal = spec.method.name, spec.method.shapes
     for source in spec.sources:
         if source.shape in legal:
             continue

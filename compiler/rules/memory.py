@@ -25,7 +25,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
 
     Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): 2 + 2 + 12 bytes a parameter in half precision under
     DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 where the weights
-    themselves are in half precision. A frozen copy, the reference of dpo and kto, counts as weights.
+    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights.
     """
     stage, world = STAGES.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -45,10 +45,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     held = weights / (spread if stage == 3 else 1)
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
-    compares = spec.get("method") in ("dpo", "kto") and not (
-        spec.flag("method.precompute") or spec.flag("method.reference_free")
-    )
-    copies = element / (spread if stage == 3 else 1) if compares else 0.0
+    copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
     return facts.params * (held + copies)
 
 

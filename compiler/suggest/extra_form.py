@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from xpc.compiler import targets
-from xpc.compiler.language import schema
 from xpc.compiler.language.convert import plain_value
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve.extras import MAPPING, legal_names, wrong_value
 from xpc.compiler.suggest.meaning import letters
 from xpc.grammar.record import record
@@ -84,7 +84,7 @@ def _of_trl(target: targets.Target, name: str) -> tuple[str, str] | None:
     for one in (new or name, ALIASES.get(letters(name), "")):
         if one in legal_names(target, "trl"):
             return one, ""
-    for method in schema.METHODS:
+    for method in METHODS:
         if target.refused(method) is None and (new or name) in legal_names(target, "trl", method):
             return new or name, method
     return None
@@ -111,7 +111,7 @@ def names() -> tuple[str, ...]:
     target = targets.load(targets.DEFAULT)
     if target is None:
         return ()
-    found = {one for method in schema.METHODS if target.refused(method) is None
+    found = {one for method in METHODS if target.refused(method) is None
              for one in legal_names(target, "trl", method)}  # fmt: skip
     for escape in ("accelerate", "deepspeed"):
         found |= {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler.data.shapes import SHAPES
+from xpc.compiler.methods import METHODS
 from xpc.compiler.spec import DataSource
 
 NAMES = {
@@ -30,7 +31,7 @@ def form(method: str, columns: Iterable[str]) -> str | None:
     lower = {name.lower(): name for name in columns if name.isascii() and name.isidentifier()}
     part = {part: next((lower[one] for one in names if one in lower), None) for part, names in NAMES.items()}
     asked, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
-    for shape in METHOD_SHAPES[method]:
+    for shape in METHODS[method].shapes:
         if shape == "prompt" and asked:
             return f"data(prompt={asked})"
         named = {
@@ -49,7 +50,7 @@ def form(method: str, columns: Iterable[str]) -> str | None:
 def advice(method: str, source: DataSource) -> str:
     """What to write where a method cannot train on the shape of a source."""
     found = form(method, source.found or source.columns or ())
-    if METHOD_SHAPES[method] == ("prompt",):
+    if METHODS[method].shapes == ("prompt",):
         return (
             f"write `{found}`: the other columns go to the reward functions"
             if found
@@ -66,8 +67,8 @@ def wanted(method: str, columns: Iterable[str]) -> str:
     if method == "sft":
         holds = "a row holds messages, conversations, prompt and completion, instruction and output, or text"
     else:
-        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHOD_SHAPES[method])
+        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
         holds = f"a row for {method} holds {shapes}"
-    if METHOD_SHAPES[method] == ("prompt",):
+    if METHODS[method].shapes == ("prompt",):
         return f"{holds}, and `data(prompt=NAME)` names the column of prompts"
     return f"{holds}, and a `format` with `columns` names others"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xpc.compiler.methods import METHODS
+
 CHOICES: dict[str, dict[str, str]] = {
     "model.attn": {
         "flash2": "flash attention 2; fa2; flash; flash attn; flash attention; flash attn 2; fa; auto",
@@ -70,14 +72,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "reduce_lr_on_plateau": "plateau; reduce on plateau; reducelronplateau",
         "greedy": "greedylr; greedy lr",
     },
-    "method": {
-        "sft": "supervised; finetune; instruction; instruct; pt; pretrain; pretraining; supervised finetuning; full; "
-        "none",
-        "dpo": "direct preference; preference; direct preference optimization",
-        "reward": "rm; reward model; reward modeling; rewards",
-        "grpo": "ppo; rl; group relative; online; gspo; dapo; rlhf",
-        "rloo": "reinforce; reinforce leave one out",
-    },
+    "method": {name: one.aliases for name, one in METHODS.items()},
     "track": {
         "wandb": "weights and biases; wandb offline; w b; all",
         "tensorboard": "tb; tensor board",

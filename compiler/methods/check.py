@@ -14,6 +14,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
+from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.spec import SPEC, Origin, Value
 from xpc.compiler.suggest.nearest import nearest
 from xpc.compiler.targets import Target
@@ -37,7 +38,7 @@ class MethodCheck:
     def run(self) -> None:
         """Every finding about the method and the adapter."""
         found = self.values.get("method")
-        method = "sft" if found is None else str(found.value)
+        method = DEFAULT if found is None else str(found.value)
         self._of_another_method(method)
         self._adapter()
         loss, rewards = self.values.get("method.loss"), self.values.get("method.rewards")
@@ -122,7 +123,7 @@ class MethodCheck:
             if one.name not in known:
                 self._unknown("method.loss", _place(item, node), one.name, known)
                 self.values.pop("method.loss", None)
-        if method != "dpo" and (len(written) > 1 or written[0].weight is not None):
+        if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
             self.problems.append(
                 report(
                     "XP104",

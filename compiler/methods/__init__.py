@@ -1,0 +1,24 @@
+"""The training methods, one file each. Whatever differs between methods is a field of their record.
+
+To add one: its file here and its name in METHODS, what its trainer is called in each stack's policy, and the runtime's
+feature where the trainer needs one.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.methods.dpo import DPO
+from xpc.compiler.methods.grpo import GRPO
+from xpc.compiler.methods.kto import KTO
+from xpc.compiler.methods.method import Method as Method
+from xpc.compiler.methods.orpo import ORPO
+from xpc.compiler.methods.reward import REWARD
+from xpc.compiler.methods.rloo import RLOO
+from xpc.compiler.methods.sft import SFT
+
+METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO)}
+DEFAULT = "sft"
+
+
+def readers(path: str) -> tuple[str, ...]:
+    """The methods that read a setting."""
+    return tuple(name for name, one in METHODS.items() if path in one.reads)

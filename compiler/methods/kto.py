@@ -1,0 +1,26 @@
+"""Kahneman-Tversky optimization: answers that are good or bad, each by itself."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.setting import Setting
+from xpc.compiler.methods.dpo import references
+from xpc.compiler.methods.method import Method
+
+KTO = Method(
+    "kto",
+    "learns from single answers that are judged good or bad",
+    ("unpaired", "preference"),
+    (
+        "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "memory.offload_activations",
+    ),
+    (
+        Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),
+                methods=("kto",), inner=True),
+        Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0,
+                args=("undesirable_weight",), methods=("kto",), inner=True),
+    ),
+    sequences=2,
+    references=references,
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""What a training method states about itself. Each file beside this one holds the record of one method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xpc.compiler.language.setting import Setting
+from xpc.grammar.record import record
+
+Get = Callable[[str], object]
+"""Reads the value of a setting by its path; None where it has none."""
+
+
+def none(get: Get) -> int:
+    """The method keeps nothing beside the model that it trains."""
+    return 0
+
+
+@record
+class Method:
+    """One training method.
+
+    `shapes` are the shapes of rows that it trains on, the usual one first (compiler/data/shapes.py has their columns).
+    `reads` are the paths of settings that it shares with other methods, `settings` the rows of the table that are its
+    own. `sequences` is how many sequences of one sample a step computes at once; `counts` is what a batch counts.
+    `generates`: the model writes its own completions while it trains. `grouped`: the completions of one prompt are
+    compared with each other, so that a batch holds whole groups. `weighs_losses`: several losses, each with a weight.
+    `cuts_rows`, where the rows of a dataset are longer than a sequence: "counted" (the run counts them), "uncounted",
+    or "dropped". `references` counts the frozen copies of the trained model that a process keeps. `aliases` are the
+    names that other tools and papers use for it. `head` says who makes logits of hidden states: "fused" (a head that
+    trl 1.16 puts in the model's place), "weight" (the trainer, from the head's weight), or "model" (the model's own).
+    """
+
+    name: str
+    doc: str
+    shapes: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    sequences: int = 1
+    counts: str = "sequences"
+    generates: bool = False
+    grouped: bool = False
+    weighs_losses: bool = False
+    cuts_rows: str = "counted"
+    references: Callable[[Get], int] = none
+    head: str = "fused"
+    aliases: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every setting that some methods read and others do not, and that this one does."""
+        return (*self.reads, *(row.path for row in self.settings))

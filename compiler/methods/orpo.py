@@ -1,0 +1,16 @@
+"""Odds ratio preference optimization: preferences without a reference."""
+
+from __future__ import annotations
+
+from xpc.compiler.methods.method import Method
+
+ORPO = Method(
+    "orpo",
+    "learns the better of two answers by their odds, without a reference",
+    ("preference",),
+    ("method.beta", "method.max_prompt", "batch.seq"),
+    sequences=2,
+    counts="pairs",
+    cuts_rows="uncounted",
+    head="model",
+)

@@ -1,0 +1,42 @@
+"""Supervised fine-tuning, and pretraining on plain text."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.setting import Setting
+from xpc.compiler.methods.method import Method
+
+SFT = Method(
+    "sft",
+    "learns to continue rows as they are",
+    ("messages", "conversations", "prompt_completion", "text"),
+    (
+        "method.loss",
+        "data.min_tokens",
+        "batch.seq",
+        "batch.packing",
+        "batch.packing.strategy",
+        "batch.packing.isolate",
+        "batch.packing.eval",
+        "batch.padding_free",
+        "memory.offload_activations",
+    ),
+    (
+        Setting(
+            "method.assistant_only",
+            k.FLAG,
+            "loss on assistant turns only",
+            default=False,
+            args=("assistant_only_loss",),
+            methods=("sft",),
+        ),
+        Setting(
+            "method.completion_only",
+            k.FLAG,
+            "loss on completions only",
+            args=("completion_only_loss",),
+            methods=("sft",),
+        ),
+    ),
+    aliases="supervised; finetune; instruction; instruct; pt; pretrain; pretraining; supervised finetuning; full; none",
+)
