@@ -13,7 +13,8 @@ from rule_evidence import evidence
 from xpc.compiler.explain.reference import reference
 from xpc.compiler.explain.rules_page import page as rules_page
 from xpc.compiler.files import Workspace
-from xpc.compiler.language.schema import CLAUSES, METHODS
+from xpc.compiler.language.schema import CLAUSES
+from xpc.compiler.methods import METHODS
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.render import render
 from xpc.compiler.rules.evidence import PATH

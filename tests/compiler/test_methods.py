@@ -15,9 +15,10 @@ from case_support import data, spec, trained
 from compile_support import HEAD, REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
 
 from xpc.compiler import targets
-from xpc.compiler.data.shapes import METHOD_SHAPES, SHAPES
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.methods import METHODS
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
@@ -473,7 +474,7 @@ def test_the_shape_of_a_file_is_the_one_that_the_method_reads(
 
 
 def test_a_hub_dataset_has_the_usual_shape_of_the_method() -> None:
-    for method, shapes in METHOD_SHAPES.items():
+    for method, shapes in ((name, one.shapes) for name, one in METHODS.items()):
         found = checked(spec(of(method), train=trained("qwen2.5-3b on org/rows")))
         assert codes(found) == ["XP111"], shown(found)
         assert found.spec is not None
@@ -503,7 +504,7 @@ def test_data_of_another_method() -> None:
     help = only(checked(spec("method grpo(rewards=format)", train=trained("qwen2.5-3b on gsm8k"))), "XP503").help
     assert help is not None
     assert "data(prompt=question)" in help
-    assert {shape for shapes in METHOD_SHAPES.values() for shape in shapes} == set(SHAPES)
+    assert {shape for one in METHODS.values() for shape in one.shapes} == set(SHAPES)
 
 
 def test_values_of_the_spec() -> None:

@@ -9,8 +9,8 @@ from import_support import HARDWARE, convert, imported, unaccounted
 
 from xpc.compiler import targets
 from xpc.compiler.importing import yamltext
+from xpc.compiler.methods import METHODS
 
-METHODS = ("sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo")
 CLASSES = [
     (name, method)
     for name in targets.names()

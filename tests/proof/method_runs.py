@@ -16,7 +16,7 @@ from emitted import NEW, OLD, compiled, put
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
-from xpc.compiler.language.schema import METHODS, ONLINE
+from xpc.compiler.methods import METHODS
 
 sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
 
@@ -101,14 +101,14 @@ class Small:
     @property
     def text(self) -> str:
         """The spec."""
-        settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if self.method in ONLINE else ""
+        settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if METHODS[self.method].grouped else ""
         return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
                      strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
 
 
 def small(*more: str, method: str, target: str = NEW, strategy: str = "one", data: str = "", **around: str) -> str:
     """A spec of four steps of the method."""
-    sizes = "gbs=8 micro=4" if method in ONLINE else "gbs=8 micro=2 seq=64"
+    sizes = "gbs=8 micro=4" if METHODS[method].grouped else "gbs=8 micro=2 seq=64"
     one = strategy == "one"
     return spec(*more, data=f'"{data or DATA[method]}.jsonl"', length=f"{STEPS} steps", target=target, sizes=sizes,
                 hardware="cpu" if one else "2 x cpu", strategy="ddp" if one else strategy, **around)  # fmt: skip

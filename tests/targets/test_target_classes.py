@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from xpc.compiler import targets
-from xpc.compiler.language import schema
+from xpc.compiler.methods import METHODS
 from xpc.compiler.targets import generate
 
 pytestmark = pytest.mark.slow
@@ -51,9 +51,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
         assert target is not None
         out = os.path.join(str(folder), name + ".json")
         classes = {
-            method: (target.config(method), stated(target, method))
-            for method in schema.METHODS
-            if not target.refused(method)
+            method: (target.config(method), stated(target, method)) for method in METHODS if not target.refused(method)
         }
         given = {"generate": [os.path.join(generate.HERE, "generate.py"), name, "-o", out], "classes": classes}
         done = subprocess.run(
@@ -78,7 +76,7 @@ def test_the_table_is_what_the_classes_say_today(name: str, answers: Ask) -> Non
         assert answers(name)["table"] == file.read()
 
 
-@pytest.mark.parametrize("method", schema.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", targets.names())
 def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, answers: Ask) -> None:
     target = targets.load(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from xpc.compiler import targets
-from xpc.compiler.language.schema import METHODS
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 from xpc.compiler.rules import every
 from xpc.compiler.targets import Target

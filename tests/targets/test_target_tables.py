@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from xpc.compiler import targets
-from xpc.compiler.language import schema
+from xpc.compiler.methods import METHODS
 from xpc.compiler.targets import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -74,7 +74,7 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
 @pytest.mark.parametrize("name", targets.names())
 def test_every_method_has_a_class_and_its_losses(name: str) -> None:
     target = load(name)
-    for method in schema.METHODS:
+    for method in METHODS:
         fields = target.fields(target.config(method))
         losses = target.losses(method)
         assert ("loss_type" in fields) is bool(losses)
@@ -82,10 +82,8 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
         assert not choices or set(losses.values()) == set(choices) - {"chunked_nll"}  # an alias of nll that warns
         default = fields["loss_type"].effective if losses else []
         assert set(default if isinstance(default, list) else [default]) <= set(losses.values())
-    assert {target.config(method) for method in schema.METHODS} | {"transformers.TrainingArguments"} == set(
-        target.configs
-    )
-    assert [method for method in schema.METHODS if target.refused(method)] == (["rloo"] if name == "trl-0.18" else [])
+    assert {target.config(method) for method in METHODS} | {"transformers.TrainingArguments"} == set(target.configs)
+    assert [method for method in METHODS if target.refused(method)] == (["rloo"] if name == "trl-0.18" else [])
 
 
 @pytest.mark.parametrize("name", targets.names())
