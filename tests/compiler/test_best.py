@@ -10,7 +10,7 @@ from cases_numerics import extra
 from compile_support import checked, codes, compiled, errors
 
 from xpc.compiler import targets
-from xpc.compiler.language import schema
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
 TARGETS = pytest.mark.parametrize("target", targets.names())
@@ -71,7 +71,7 @@ def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
     assert errors(checked(spec("eval(every=epoch)", *extra("eval_on_start = true")))) == ["XP501"]
 
 
-@pytest.mark.parametrize("method", schema.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 @TARGETS
 def test_no_deprecated_name_can_be_written(target: str, method: str) -> None:
     """Deprecated values have rules of their own (XP607, XP608)."""

@@ -9,6 +9,7 @@ from xpc.compiler.cli import COMMANDS, main
 from xpc.compiler.explain.explain import explain
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES
+from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
 
@@ -17,7 +18,7 @@ def library_names() -> list[str]:
     out: set[str] = set()
     for target in map(targets.load, targets.names()):
         assert target is not None
-        for method in schema.METHODS:
+        for method in METHODS:
             if target.refused(method) is None:
                 out |= set(target.fields(target.config(method)))
         for escape in ("accelerate", "deepspeed"):

@@ -39,7 +39,7 @@ def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **a
 
 def of(method: str) -> str:
     """The clause of a method, with what it cannot do without."""
-    return f"method {method}(rewards=format)" if method in schema.ONLINE else f"method {method}"
+    return f"method {method}(rewards=format)" if METHODS[method].grouped else f"method {method}"
 
 
 def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("target", targets.names())
-@pytest.mark.parametrize("method", schema.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
     stack = targets.load(target)
     assert stack is not None
@@ -71,13 +71,13 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
 
 
 @pytest.mark.parametrize("target", targets.names())
-@pytest.mark.parametrize("method", schema.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
     stack = targets.load(target)
     assert stack is not None
     if stack.refused(method):
         return
-    rewards = "(rewards=[accuracy(weight=0.5), format])" if method in schema.ONLINE else ""
+    rewards = "(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else ""
     first = compiled(
         spec(f"method {method}{rewards}", "qlora", f"target {target}", train=ON.get(method, PAIRS)), name="a.xp"
     )
@@ -377,7 +377,7 @@ def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:
     assert "bitsandbytes==" in requirements
 
 
-@pytest.mark.parametrize("method", schema.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_an_adapter_on_every_method(method: str) -> None:
     found = plan(of(method), "lora(rank=4)", train=ON.get(method, PAIRS))
     assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
@@ -522,7 +522,7 @@ def test_values_of_the_spec() -> None:
 def test_plain_sft_loads_nothing_of_the_methods() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/compiler'); from compile_support import checked, SEED; checked(SEED); "
-        "print([m for m in sys.modules if m in ('xpc.compiler.methods', 'xpc.compiler.resolve.derive_method', "
+        "print([m for m in sys.modules if m in ('xpc.compiler.methods.check', 'xpc.compiler.resolve.derive_method', "
         "'xpc.compiler.rules.method', 'xpc.compiler.language.convert_methods')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
