@@ -1,4 +1,4 @@
-"""Whether a stored row is of its shape, in the runtime's sense (runtime/rows.py)."""
+"""Whether a stored row is of its shape, in the runtime's sense (runtime/core/rows.py)."""
 
 from __future__ import annotations
 

@@ -82,8 +82,11 @@ def _runtime() -> dict[str, bytes]:
     """The runtime's modules, verbatim; read once a process."""
     if not _RUNTIME:
         folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as handle:
-                    _RUNTIME[f"trainer/{name}"] = handle.read()
+        for where, folders, names in os.walk(folder):
+            folders.sort()
+            below = os.path.relpath(where, folder).replace(os.sep, "/")
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    with open(os.path.join(where, name), "rb") as handle:
+                        _RUNTIME[os.path.normpath(f"trainer/{below}/{name}")] = handle.read()
     return _RUNTIME

@@ -45,11 +45,11 @@ def script(spec: Spec) -> str:
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = HEAD.format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
-    return "".join([head, flags, command([words], "harness.py"), DRY_RUN, RUN])
+    return "".join([head, flags, command([words], "evaluate.py"), DRY_RUN, RUN])
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:
-    """`evaluation.json`: what trainer/harness.py hands to the harness."""
+    """`evaluation.json`: what trainer/evaluate.py hands to the harness."""
     micro = spec.get("eval.micro") if spec.written("eval.micro") else None
     several = spec.hardware.processes > 1 and not spec.on_cpu
     return {

@@ -49,7 +49,7 @@ START = """\
 exec bash "$bundle/launch.sh"
 """
 SERVER = """\
-exec "${{PYTHON:-python3}}" "$bundle/trainer/server.py" --tensor-parallel {tensor} --data-parallel {copies}
+exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {copies}
 """
 
 JOBSET_COMMENT = """\

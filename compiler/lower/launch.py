@@ -21,6 +21,8 @@ HEAD = """\
 # PYTHON names the interpreter (default: python3).{port_help}{vllm_help} Nothing else is accepted.
 """
 
+LAUNCHER = '"$python" "$here/trainer/launcher.py" '
+
 FREE_PORT = """
 # accelerate 1.4 would take 29500 for every run of a machine; below the ports that the system hands out itself.
 free_port() {
@@ -167,9 +169,9 @@ def readers(spec: Spec) -> str:
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
-# trainer/start.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
+# trainer/launcher.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
 def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
-    words = ['"$python" "$here/trainer/start.py" accelerate.commands.launch', '--config_file "$here/accelerate.yaml"']
+    words = [LAUNCHER + "accelerate.commands.launch", '--config_file "$here/accelerate.yaml"']
     if group:
         words.append('--main_process_port "$port"')
     if multi:
@@ -179,7 +181,7 @@ def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
 
 
 def _torchrun(spec: Spec, multi: bool) -> str:
-    words = ['"$python" "$here/trainer/start.py" torch.distributed.run', f"--nproc_per_node {spec.hardware.processes}"]
+    words = [LAUNCHER + "torch.distributed.run", f"--nproc_per_node {spec.hardware.processes}"]
     if multi:
         if spec.text("launch.rendezvous") == "c10d":
             words.append(f"--nnodes {spec.hardware.nodes} --rdzv_id xpc --rdzv_backend c10d")

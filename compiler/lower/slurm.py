@@ -88,7 +88,7 @@ fi
 
 SERVER_ROLE = """\
 if [ "${{1:-}}" = server ]; then
-  exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/server.py" --tensor-parallel {tensor} --data-parallel {data}
+  exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {data}
 fi
 """
 
@@ -154,7 +154,7 @@ XPC_VLLM_HOST=$(address "${{hosts[{train}]}}")
 export XPC_VLLM_HOST
 srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL bash "$script" server &
 server=$!
-until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/server.py" --answers "$XPC_VLLM_HOST"; do
+until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
   if ! kill -0 "$server" 2>/dev/null; then
     say "the vLLM server on ${{hosts[{train}]}} ended; its message stands above" >&2
     exit 1

@@ -38,7 +38,7 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
     """A run that is started again goes on from its newest checkpoint; without one it begins anew, every time.
 
     A checkpoint without the optimizer's state is a model to load and nothing to go on from, and `resume = never` does
-    not look for one. Unwritten, `requeue` is off then. Source: runtime/checkpoints.py; transformers 5.23
+    not look for one. Unwritten, `requeue` is off then. Source: runtime/core/checkpoints.py; transformers 5.23
     `save_only_model`.
     """
     reason = clusters.starts_over(spec)

@@ -127,7 +127,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     So it is no folder of the system (`/etc`, `/usr`), and no hidden one outside of the folder of the launch: a spec may
     come from somebody else, and `../../.ssh` is where keys lie. `~` is the shell's word, and no shell reads a spec.
     Today the folder is made, and what can be written is written. Source: Filesystem Hierarchy Standard 3.0;
-    runtime/bundle.py `output_dir`.
+    runtime/core/bundle.py `output_dir`.
     """
     why = _no_place(spec.text("save"))
     if why:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from case_support import ROW, on_cpu, spec
@@ -292,12 +293,8 @@ def test_input_names_survive_toml(tmp_path):
 
 def test_trainer_is_the_runtime_byte_for_byte():
     files = compiled(SENTENCE)
-    folder = os.path.join(REPOSITORY, "runtime")
-    runtime = {
-        f"trainer/{name}": (open(os.path.join(folder, name), "rb").read())  # noqa: SIM115
-        for name in os.listdir(folder)
-        if name.endswith(".py")
-    }
+    folder = Path(REPOSITORY, "runtime")
+    runtime = {f"trainer/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.py")}
     assert {name: data for name, data in files.items() if name.startswith("trainer/")} == runtime
     assert "trainer/main.py" in runtime
 

@@ -17,10 +17,10 @@ from xpc.compiler.data import folders
 from xpc.compiler.data import survey_cache as remembered
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.runtime import folders as run
-from xpc.runtime import sources
-from xpc.runtime.bundle import Bundle, read
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import data_sources
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import data_folders as run
 
 FILES = {
     "rows/train/b.jsonl": ROW * 6,
@@ -66,7 +66,7 @@ def stated(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def loaded(bundle: Bundle, split: str) -> list[bytes]:
-    _, found = sources.files(bundle, bundle.data["sources"][0], split)
+    _, found = data_sources.files(bundle, bundle.data["sources"][0], split)
     return [Path(one).read_bytes() for one in found]
 
 

@@ -66,7 +66,7 @@ def test_a_dry_run_prints_and_runs_nothing(tmp_path):
     done = run("--dry-run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("/no/python -P -m torch.distributed.run --standalone --nproc_per_node 8 ")
-    assert done.stdout.rstrip().endswith("/trainer/harness.py")
+    assert done.stdout.rstrip().endswith("/trainer/evaluate.py")
     for wrong in (["--tasks", "mmlu"], ["--tasks=mmlu"], ["$(touch pwned)"], ["x", "y"]):
         done = run(*wrong)
         assert done.returncode == 2
@@ -74,7 +74,7 @@ def test_a_dry_run_prints_and_runs_nothing(tmp_path):
     os.symlink(script, str(tmp_path / "started"))
     done = subprocess.run([str(tmp_path / "started"), "--dry-run"], cwd="/", capture_output=True, text=True, check=True)
     words = subprocess.run(["bash", "-c", f"printf '%s\\n' {done.stdout}"], capture_output=True, text=True, check=True)
-    assert words.stdout.splitlines()[-1] == f"{os.path.realpath(out)}/trainer/harness.py"
+    assert words.stdout.splitlines()[-1] == f"{os.path.realpath(out)}/trainer/evaluate.py"
     assert sorted(os.listdir(tmp_path)) == ["a b $(touch pwned)", "started"]
 
 

@@ -20,7 +20,7 @@ from xpc.compiler.rules import modules, templates
 from xpc.compiler.spec import DataSource
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
-from xpc.runtime.rows import ROLES
+from xpc.runtime.core.rows import ROLES
 
 HERE = Label(Source("t.xp", ""), Span(0, 0))
 

@@ -20,7 +20,7 @@ from emitted import NEW, compiled
 from stacks import environment, payload
 from tiny_runs import spec
 
-from xpc.runtime import whole
+from xpc.runtime.core import checkpoint_integrity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HANGS = 600
@@ -78,7 +78,7 @@ class Going:
     @property
     def moment(self) -> str:
         """Where the run is: for the tally of what was hit."""
-        if os.path.isdir(whole.staging(self.out)):
+        if os.path.isdir(checkpoint_integrity.staging(self.out)):
             return "saving"
         return "training" if events(self.out) or checkpoints(self.out) else "starting"
 
@@ -288,7 +288,9 @@ def sound(out: str) -> list[str]:
     """Those of them that are what was written, to the last byte."""
     paths = [os.path.join(out, name) for name in checkpoints(out)]
     whole_ones = [
-        one for one in paths if os.path.exists(os.path.join(one, whole.RECORD)) and not whole.broken(one, True)
+        one
+        for one in paths
+        if os.path.exists(os.path.join(one, checkpoint_integrity.RECORD)) and not checkpoint_integrity.broken(one, True)
     ]
     return [os.path.basename(one) for one in whole_ones]
 

@@ -15,7 +15,7 @@ from emitted import NEW, put
 from fault_runs import Going, Runs, checkpoints, events, sound, text
 from moments import pause
 
-from xpc.runtime import checkpoints as checkpoints_of_runtime
+from xpc.runtime.core import checkpoints as checkpoints_of_runtime
 
 pytestmark = pytest.mark.slow
 WORDS = {"nan": "nan", "inf": "infinite"}

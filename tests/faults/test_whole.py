@@ -12,15 +12,15 @@ from types import SimpleNamespace
 import pytest
 from stacks import REPOSITORY
 
-from xpc.runtime import signals, steady, whole
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import checkpoint_integrity, fault_tolerance, signals
+from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
 
 
 def checkpoint(out: str, name: str = "checkpoint-2") -> str:
     """Written aside, as two processes do."""
-    folder = os.path.join(whole.staging(out), name)
+    folder = os.path.join(checkpoint_integrity.staging(out), name)
     os.makedirs(os.path.join(folder, "global_step2"))
     for file in (
         "model.safetensors",
@@ -35,27 +35,29 @@ def checkpoint(out: str, name: str = "checkpoint-2") -> str:
 
 def finished(out: str, name: str = "checkpoint-2") -> str:
     folder = checkpoint(out, name)
-    return whole.finish(out, name, {**whole.seal(folder, 0), **whole.seal(folder, 1)})
+    return checkpoint_integrity.finish(
+        out, name, {**checkpoint_integrity.seal(folder, 0), **checkpoint_integrity.seal(folder, 1)}
+    )
 
 
 def test_each_process_seals_what_it_wrote(tmp_path: object) -> None:
     folder = checkpoint(str(tmp_path))
-    assert set(whole.seal(folder, 0)) == {"model.safetensors", "rng_state_0.pth"}
-    assert set(whole.seal(folder, 1)) == {"rng_state_1.pth", "global_step2/zero_pp_rank_1_mp_rank_00.pt"}
+    assert set(checkpoint_integrity.seal(folder, 0)) == {"model.safetensors", "rng_state_0.pth"}
+    assert set(checkpoint_integrity.seal(folder, 1)) == {"rng_state_1.pth", "global_step2/zero_pp_rank_1_mp_rank_00.pt"}
     for name, process in {
         "bf16_zero_pp_rank_12_mp_rank_00_optim_states.pt": 12,
         "__3_0.distcp": 3,
         ".metadata": 0,
     }.items():
-        assert whole._writer(f"folder/{name}") == process
+        assert checkpoint_integrity._writer(f"folder/{name}") == process
 
 
 def test_it_has_its_name_when_it_is_whole(tmp_path: object) -> None:
     out = str(tmp_path)
     path = finished(out)
     assert os.listdir(out) == ["checkpoint-2"]
-    assert whole.broken(path, digests=True) is None
-    whole.remove(path)
+    assert checkpoint_integrity.broken(path, digests=True) is None
+    checkpoint_integrity.remove(path)
     assert os.listdir(out) == []
 
 
@@ -64,7 +66,7 @@ def test_the_same_step_again_takes_the_place_of_what_was_broken(tmp_path: object
     os.truncate(os.path.join(path, "model.safetensors"), 3)
     assert finished(str(tmp_path)) == path
     assert os.listdir(str(tmp_path)) == ["checkpoint-2"]
-    assert whole.broken(path, digests=True) is None
+    assert checkpoint_integrity.broken(path, digests=True) is None
 
 
 def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
@@ -79,26 +81,26 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
     ):
         with open(name, "wb") as handle:
             handle.write(wrong)
-        assert whole.broken(path, digests=True) == said
-    assert whole.broken(path, digests=False) is None  # sizes alone do not tell
+        assert checkpoint_integrity.broken(path, digests=True) == said
+    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not tell
     os.remove(name)
-    assert whole.broken(path, digests=False) == "model.safetensors is missing"
+    assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
 
 def test_a_file_that_is_gone_before_the_name_is_given(tmp_path: object) -> None:
     folder = checkpoint(str(tmp_path))
-    seals = whole.seal(folder, 0)
+    seals = checkpoint_integrity.seal(folder, 0)
     os.remove(os.path.join(folder, "rng_state_0.pth"))
     with pytest.raises(FileNotFoundError):
-        whole.finish(str(tmp_path), "checkpoint-2", seals)
+        checkpoint_integrity.finish(str(tmp_path), "checkpoint-2", seals)
     assert os.listdir(str(tmp_path)) == ["_saving"]
 
 
 def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(str(tmp_path))
-    one = whole.seal(folder, 0)["model.safetensors"]
-    monkeypatch.setattr(whole, "PART", 16)
-    parts = whole.seal(folder, 0)["model.safetensors"]
+    one = checkpoint_integrity.seal(folder, 0)["model.safetensors"]
+    monkeypatch.setattr(checkpoint_integrity, "PART", 16)
+    parts = checkpoint_integrity.seal(folder, 0)["model.safetensors"]
     assert parts[0] == one[0] == 51
     assert parts[1] != one[1]
 
@@ -116,7 +118,7 @@ class Losses:
         return next(self.losses)
 
 
-class Trainer(steady.Steady, Losses):
+class Trainer(fault_tolerance.Steady, Losses):
     """As the runtime makes one of trl's."""
 
 
@@ -144,9 +146,9 @@ def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
 @pytest.mark.slow  # imports transformers' trainer, which takes seconds
 def test_lines_are_json_whatever_the_loss_is() -> None:
     pytest.importorskip("transformers")
-    from xpc.runtime import callbacks
+    from xpc.runtime.core import metrics_log
 
-    line = callbacks.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
+    line = metrics_log.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
     assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "loss": "nan", "grad_norm": "-inf", "lr": 1e-5}
 
 

@@ -132,13 +132,13 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     folders = [str(tmp_path_factory.mktemp(f"node-{node}")) for node in (0, 1)]
     bundle, other = two(place, "one-of-two", save='save "out" every=2'), os.path.join(place, "changed.bundle")
     shutil.copytree(bundle, other)
-    with open(os.path.join(other, "trainer", "rows.py"), "a", encoding="utf-8") as handle:
+    with open(os.path.join(other, "trainer", "core", "rows.py"), "a", encoding="utf-8") as handle:
         handle.write("# changed on this node\n")
     started = [begin(pair, one, node, folders[node]) for node, one in enumerate((bundle, other))]
     (status, said), (second, answer) = [ended(one) for one in started]
     assert (status, second) == (1, 1)
     assert "error: 2 things stop this run:\n  - node 1 (second): its bundle is sha256:" in said
-    assert ": the file trainer/rows.py differs\n" in said
+    assert ": the file trainer/core/rows.py differs\n" in said
     assert f"  - node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
     assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
     assert [os.listdir(one) for one in folders] == [[], []]  # the file that shows a shared folder is gone, too

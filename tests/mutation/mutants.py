@@ -41,7 +41,7 @@ GROUPS = {
                    "compiler/plan/*.py"),
     "rules": ("compiler/rules/*.py",),
     "lowering": ("compiler/lower/*.py",),
-    "runtime": ("runtime/*.py",),
+    "runtime": ("runtime/*.py", "runtime/*/*.py"),
 }  # fmt: skip
 LEFT_OUT = ("compiler/rules/fate.py", "compiler/rules/evidence.py")
 """What only documents read."""

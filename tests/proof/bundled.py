@@ -19,15 +19,15 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(
 
 def bundle(scene: Any) -> Any:
     """The runtime's view of the scene's plan."""
-    from runtime.bundle import Bundle
+    from runtime.core.bundle import Bundle
 
     return Bundle(scene.folder, scene.plan, "", {})
 
 
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
-    from runtime.dtypes import settle
-    from runtime.lora import quantization
+    from runtime.core.weight_dtypes import settle
+    from runtime.features.adapters import quantization
 
     read = bundle(scene)
     made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))
@@ -36,9 +36,10 @@ def load(scene: Any) -> Any:
 
 
 def trainer(scene: Any) -> Any:
-    """The trainer that runtime/trainer.py builds, on the scene's model and rows."""
+    """The trainer that runtime/core/trainer.py builds, on the scene's model and rows."""
     read = bundle(scene)
-    from runtime import rewards, trainer
+    from runtime.core import trainer
+    from runtime.features import rewards
 
     functions = rewards.functions
     rewards.functions = lambda given: [telling(i, one) for i, one in enumerate(functions(given))]

@@ -127,8 +127,8 @@ promises an exception from the text as it stands; silence, or another exception,
 that are proven by a measured harm, or refuse what cannot be lowered at all, are judged by their proofs alone
 ([rules.md](rules.md)).
 
-A step is taken as the bundle's own program takes it (`runtime/trainer.py`: its trainer, adapters, frozen weights, and
-the registered reward functions, called as they stand), and silent harm is a finding (`tests/proof/harm.py`).
+A step is taken as the bundle's own program takes it (`runtime/core/trainer.py`: its trainer, adapters, frozen weights,
+and the registered reward functions, called as they stand), and silent harm is a finding (`tests/proof/harm.py`).
 Afterwards the live trainer is compared with what the bundle states: dtypes of weights, adapters and optimizer states;
 which weights have gradients, and which changed; every argument, read back; the attention; whether the processes hold
 the same weights; the evaluation, where there is one; a loss that is 0 or no number. A token of one document of a

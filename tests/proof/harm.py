@@ -145,7 +145,7 @@ class Watch:
             allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
-                allowed |= {base} if ".score." in name else set()  # runtime/lora.py, keep_scores
+                allowed |= {base} if ".score." in name else set()  # runtime/features/adapters.py, keep_scores
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
                 # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)

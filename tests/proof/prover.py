@@ -35,7 +35,9 @@ def load() -> None:
     torch.set_num_threads(1)
     fork_server.warm()
     datasets.disable_progress_bars()
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of minutes (runtime/state.py)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = (
+        False  # else a C++ build of minutes (runtime/core/arguments.py)
+    )
     import accelerate.commands.launch
     import scene
     import transformers.integrations.deepspeed

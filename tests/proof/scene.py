@@ -66,7 +66,7 @@ class Scene:
     def _group(self, values: dict[str, Any]) -> None:
         """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
-        from runtime.state import _cpu_group, _keep_numbers_of_modules
+        from runtime.core.arguments import _cpu_group, _keep_numbers_of_modules
 
         class Bundle:
             run = self.plan["run"]
@@ -152,7 +152,7 @@ class Scene:
         return made
 
     def _given_a_reference(self, method: str) -> bool:
-        """Whether a bundle's own program hands the trainer a frozen copy of the model (runtime/trainer.py)."""
+        """Whether a bundle's own program hands the trainer a frozen copy of the model (runtime/core/trainer.py)."""
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
         return self.job["target"] == "trl-0.18" and method in ("dpo", "kto") and not precomputed
 
@@ -178,8 +178,8 @@ class Scene:
 
 
 def without_empty_groups(create: Any) -> Any:
-    """A trainer's ``create_optimizer`` as a bundle's own program has it (runtime/trainer.py): DeepSpeed 0.16 takes a
-    group that has no weights out of the optimizer, and not out of the schedule."""
+    """A trainer's ``create_optimizer`` as a bundle's own program has it (runtime/core/trainer.py): DeepSpeed 0.16 takes
+    a group that has no weights out of the optimizer, and not out of the schedule."""
 
     def created(*given: Any) -> Any:
         optimizer = create(*given)

@@ -120,7 +120,7 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(bundles: Mapping[str, s
     done = launch(bundles[name], "--dry-run", **nodes)
     assert (done.returncode, done.stderr) == (0, "")
     folder = os.path.realpath(bundles[name])
-    assert done.stdout.startswith(f"/no/python {folder}/trainer/start.py ")
+    assert done.stdout.startswith(f"/no/python {folder}/trainer/launcher.py ")
     assert f"{folder}/trainer/main.py" in done.stdout
     if "torchrun" in name:
         assert "torch.distributed.run --nproc_per_node 8" in done.stdout

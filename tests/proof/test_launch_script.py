@@ -29,7 +29,7 @@ def runs(printed: str, bundle: str) -> bool:
     """Whether the printed command, read by bash again, names the files of the bundle."""
     script = f"set -- {printed}\nprintf '%s\\0' \"$@\""
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split("\0")
-    started = f"{bundle}/trainer/start.py"
+    started = f"{bundle}/trainer/launcher.py"
     return words[1:3] == [started, "accelerate.commands.launch"] and words[-2] == f"{bundle}/trainer/main.py"
 
 

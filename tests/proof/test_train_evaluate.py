@@ -17,7 +17,7 @@ from method_runs import Warm
 from stacks import REPOSITORY, Run, environment, has, interpreter
 from tiny_runs import lines, spec
 
-from xpc.runtime.output import MARKER
+from xpc.runtime.core.output_folder import MARKER
 
 pytestmark = pytest.mark.slow
 TASK = """\

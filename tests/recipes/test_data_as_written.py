@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from compile_support import compiled, put
 
-from xpc.runtime import bundle as bundles
-from xpc.runtime import data
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core import data
+from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from compile_support import checked, codes, compiled, put
 
-from xpc.runtime import bundle as bundles
-from xpc.runtime import data as runtime
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core import data as runtime
 
 pytestmark = pytest.mark.slow
 

@@ -96,7 +96,7 @@ def command(folder: str, python: str = sys.executable) -> list[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     return [
-        python, os.path.join(folder, "trainer", "start.py"), "accelerate.commands.launch",
+        python, os.path.join(folder, "trainer", "launcher.py"), "accelerate.commands.launch",
         "--config_file", os.path.join(folder, "accelerate.yaml"),
         "--main_process_port", str(port), os.path.join(folder, "trainer", "main.py"),
     ]  # fmt: skip

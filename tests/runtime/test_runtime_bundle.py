@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import bundle as bundles
-from xpc.runtime import checkpoints, output, whole
-from xpc.runtime.errors import RunError, findings
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder
+from xpc.runtime.core.errors import RunError, findings
 
 RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
 
@@ -107,8 +107,8 @@ def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
 
 def recorded(folder: Path) -> None:
     """Writes the record as a save does."""
-    seals = whole.seal(str(folder), 0)
-    (folder / whole.RECORD).write_text(json.dumps({"files": seals}))
+    seals = checkpoint_integrity.seal(str(folder), 0)
+    (folder / checkpoint_integrity.RECORD).write_text(json.dumps({"files": seals}))
 
 
 def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
@@ -211,13 +211,13 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
     bundle = made(tmp_path, output_dir=str(out), save_only_model=True)
     bundle.run["full_state"] = False
     folder = checkpoint(out, 4)
-    (out / output.MARKER).write_text(json.dumps({"bundle": bundle.digest}))
+    (out / output_folder.MARKER).write_text(json.dumps({"bundle": bundle.digest}))
     for name in ("optimizer.pt", "scheduler.pt"):
         os.remove(folder / name)
     with pytest.raises(RunError, match="checkpoints of weights only"):
-        output.begin(bundle)
+        output_folder.begin(bundle)
     (folder / "model.safetensors").write_bytes(b"")  # killed in its first save: nothing is lost
-    assert output.begin(bundle)[0] is None
+    assert output_folder.begin(bundle)[0] is None
 
 
 def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
@@ -226,29 +226,29 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
 
 
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PATIENCE", 0)  # a killed run may hold it a moment longer
+    monkeypatch.setattr(output_folder, "PATIENCE", 0)  # a killed run may hold it a moment longer
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out))
     other = made(tmp_path, "other", output_dir=str(out), seed=7)
-    assert output.begin(bundle) == (None, [])
+    assert output_folder.begin(bundle) == (None, [])
     out.mkdir()
     (out / "thesis.txt").write_text("")
     with pytest.raises(RunError, match="holds no run of a bundle"):
-        output.begin(bundle)
+        output_folder.begin(bundle)
     os.remove(out / "thesis.txt")
-    output.take(bundle)
+    output_folder.take(bundle)
     with pytest.raises(RunError, match="is training into"):
-        output.begin(bundle)
-    assert output._held is not None
-    output._held.close()  # as the end of its process does
-    assert output.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
+        output_folder.begin(bundle)
+    assert output_folder._held is not None
+    output_folder._held.close()  # as the end of its process does
+    assert output_folder.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
     with pytest.raises(RunError, match="a run of another bundle"):
-        output.begin(other)
+        output_folder.begin(other)
     recorded(checkpoint(out, 4))
-    assert output.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     (out / "summary.json").write_text("{}")
     with pytest.raises(RunError, match="finished"):
-        output.begin(bundle)
+        output_folder.begin(bundle)
     bundle.run["resume"] = "never"
     with pytest.raises(RunError, match="does not resume"):
-        output.begin(bundle)
+        output_folder.begin(bundle)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from xpc.runtime import counted, heard, sources
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import data_sources, template_check, truncation
+from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def prepared(lengths: list[int], most: int | None, method: str = "sft", **argume
     """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
     bundle: Any = SimpleNamespace(method=method, arguments={"max_length": most, **arguments})
     rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
-    with counted.watching(bundle) as found:
+    with truncation.watching(bundle) as found:
         made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})
         cut = made.map(lambda row: {"input_ids": row["input_ids"][:most]})
     return bundle, found, cut
@@ -33,7 +33,7 @@ def prepared(lengths: list[int], most: int | None, method: str = "sft", **argume
 
 def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     bundle, found, rows = prepared([2, 9, 0, 5], 4)
-    counted.settle(bundle, found, 4, rows)
+    truncation.settle(bundle, found, 4, rows)
     said = capsys.readouterr().out
     assert "2 of 4 rows have more than seq = 4 tokens (the longest 9): 6 of 16 tokens are cut off" in said
     assert "1 of 4 rows have no tokens" in said
@@ -45,25 +45,25 @@ def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[st
 def test_what_is_not_cut_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     for most, more in ((9, {}), (None, {}), (4, {"packing": True, "packing_strategy": "wrapped"})):
         bundle, found, rows = prepared([2, 9], most, **more)
-        counted.settle(bundle, found, 2, rows)
+        truncation.settle(bundle, found, 2, rows)
     assert capsys.readouterr().out == ""
 
 
 def test_rows_that_the_trainer_leaves_out_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     bundle, found, rows = prepared([2, 9], 4)
-    counted.settle(bundle, found, 2, rows.select([0]))
+    truncation.settle(bundle, found, 2, rows.select([0]))
     assert "1 of 2 rows are left out by the trainer" in capsys.readouterr().out
 
 
 def test_nothing_left_is_an_error() -> None:
     bundle, found, rows = prepared([8, 9], 4)
     with pytest.raises(RunError, match=r"none of 2 rows has anything to learn within seq = 4 tokens .*8 to 9 tokens"):
-        counted.settle(bundle, found, 2, rows.select([]))
+        truncation.settle(bundle, found, 2, rows.select([]))
     masked = rows.add_column("completion_mask", [[0, 0, 0, 0], [0, 0, 0, 0]])
     with pytest.raises(RunError, match="nothing is left to train on"):
-        counted.settle(bundle, found, 2, masked)
+        truncation.settle(bundle, found, 2, masked)
     half = rows.add_column("completion_mask", [[0, 0, 0, 1], [0, 0, 0, 0]])
-    counted.settle(bundle, found, 2, half)
+    truncation.settle(bundle, found, 2, half)
     assert found.unlearned == 1
 
 
@@ -96,15 +96,15 @@ def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
     ],
 )
 def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
-    said = heard.of_row(row, Deaf())
+    said = template_check.of_row(row, Deaf())
     assert said is None if words is None else words in (said or "")
 
 
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
     rows = [{"messages": turns("user", "assistant")}] * 2000
-    assert heard.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl") is None
+    assert template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl") is None
     rows[1234] = {"messages": turns("critic", "assistant")}
-    said = heard.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl")
+    said = template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl")
     assert said is not None
     assert said.startswith("a.jsonl, row 1234: ")
 
@@ -117,5 +117,5 @@ def test_a_role_is_found_in_whatever_row_it_stands() -> None:
 def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
     place = tmp_path / "rows.jsonl"
     place.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
-    found = sources._first_wrong(str(place))
+    found = data_sources._first_wrong(str(place))
     assert found is None if words is None else found is not None and words in found

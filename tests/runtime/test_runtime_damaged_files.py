@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from test_runtime_bundle import archive, checkpoint, made, recorded
 
-from xpc.runtime import checkpoints, output, sources, whole
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import checkpoint_integrity, checkpoints, data_sources, output_folder
+from xpc.runtime.core.errors import RunError
 
 CONTENTS = {
     "no UTF-8": b"global_step4\xb9",
@@ -28,7 +28,13 @@ CONTENTS = {
     "names of another type": b'{"files": [[1, 2, 3]], "weight_map": {"a": 5, "b": null}, "global_step": 4}',
     "a long name": json.dumps({"files": {"x" * 5000: [1, "y"]}, "global_step": 4}).encode(),
 }
-SMALL = ("latest", "trainer_state.json", whole.RECORD, "model.safetensors.index.json", "model.safetensors")
+SMALL = (
+    "latest",
+    "trainer_state.json",
+    checkpoint_integrity.RECORD,
+    "model.safetensors.index.json",
+    "model.safetensors",
+)
 
 
 def folder(tmp_path: Path, deepspeed: bool) -> Path:
@@ -52,7 +58,7 @@ def test_a_damaged_small_file_is_passed_over(tmp_path: Path, deepspeed: bool, na
     if name == "latest" and not deepspeed:
         name = "scheduler.pt"
     (newest / name).write_bytes(content)
-    if name == whole.RECORD or name.endswith("index.json"):
+    if name == checkpoint_integrity.RECORD or name.endswith("index.json"):
         (newest / "surplus").write_bytes(b"")
     for digests in (False, True):
         used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed, digests)
@@ -85,21 +91,21 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     bundle = made(tmp_path)
     out = Path(bundle.output_dir)
     out.mkdir(parents=True)
-    (out / output.MARKER).write_bytes(content)
+    (out / output_folder.MARKER).write_bytes(content)
     (out / "metrics.jsonl").write_bytes(b"")
     with pytest.raises(RunError, match="holds no run of a bundle"):
-        output.begin(bundle)
+        output_folder.begin(bundle)
     # Only the line that says "finishing" is damaged: the folder is still this run's own.
-    (out / output.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
-    assert output.begin(bundle)[0] is None
+    (out / output_folder.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
+    assert output_folder.begin(bundle)[0] is None
 
 
 def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bundle = made(tmp_path)
     row = {**bundle.data["sources"][0], "path": "data.jsonl", "sha256": "0" * 64}
-    told = sources.unreadable(bundle, row, None, FileNotFoundError(2, "No such file or directory"))
+    told = data_sources.unreadable(bundle, row, None, FileNotFoundError(2, "No such file or directory"))
     assert told.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
     (tmp_path / "data.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
-        sources.files(bundle, row, "train")
+        data_sources.files(bundle, row, "train")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from runtime_bundles import LORA, plan, source, write
 
-from xpc.runtime import bundle as bundles
-from xpc.runtime import dtypes
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core import weight_dtypes
+from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
 
@@ -56,12 +56,12 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     bundle.lora["adapter_dtype"] = kept_in
     module = SimpleNamespace(get_peft_model=get_peft_model)
     config = LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
-    with dtypes.unrounded(bundle, module) as kept:
+    with weight_dtypes.unrounded(bundle, module) as kept:
         model = module.get_peft_model(small(), config)
         first = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
         rounded(model)
     assert module.get_peft_model is get_peft_model
-    dtypes.restore(model, kept)
+    weight_dtypes.restore(model, kept)
     weights = dict(model.named_parameters())
     assert any("modules_to_save" in name for name in first)  # weights of the base, which rounding would change
     assert {weights[name].dtype for name in first} == {getattr(torch, kept_in)}
@@ -82,13 +82,13 @@ def test_a_base_that_was_quantized_before_computes_in_the_precision(tmp_path: Pa
     assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (torch.bfloat16, torch.bfloat16)
     codes = layer.weight.data.clone()
     bundle = made(tmp_path, fp16=fp16)
-    dtypes.settle(bundle, model)
+    weight_dtypes.settle(bundle, model)
     stated = getattr(torch, computed)
     assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (stated, stated)
     assert layer.weight.dtype == torch.uint8
     assert torch.equal(layer.weight.data, codes)
     assert torch.bfloat16 not in {one.dtype for one in (*model.parameters(), *model.buffers())}
-    dtypes.check(bundle, model)
+    weight_dtypes.check(bundle, model)
     if not fp16:
         assert model(input_ids=torch.arange(1, 20)[None]).logits.dtype == torch.float32
 
@@ -99,8 +99,8 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
     model = small()
     model.lm_head.weight.data = model.lm_head.weight.data.to(torch.bfloat16)
     with pytest.raises(RunError, match=r"lm_head\.weight is bfloat16, and this bundle trains in float32 without bf16"):
-        dtypes.check(made(tmp_path / "fp32"), small(), model)
-    dtypes.check(made(tmp_path / "bf16", bf16=True), model)
-    dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
-    dtypes.settle(made(tmp_path / "settled"), model)
-    dtypes.check(made(tmp_path / "again"), model)
+        weight_dtypes.check(made(tmp_path / "fp32"), small(), model)
+    weight_dtypes.check(made(tmp_path / "bf16", bf16=True), model)
+    weight_dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
+    weight_dtypes.settle(made(tmp_path / "settled"), model)
+    weight_dtypes.check(made(tmp_path / "again"), model)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xpc.runtime import frozen
-from xpc.runtime.errors import RunError
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import frozen_weights
 
 if TYPE_CHECKING:
     from layered import Model
@@ -27,7 +27,7 @@ def trained(made: Model | None = None, method: str = "sft", arguments: Any = Non
     """The names of the weights that are trained."""
     made = made or model()
     empty = dict.fromkeys(("last", "first", "layer_modules", "modules", "parameters"))
-    frozen.freeze(SimpleNamespace(frozen={**empty, **plan}, method=method, arguments=arguments or {}), made)  # type: ignore[arg-type]
+    frozen_weights.freeze(SimpleNamespace(frozen={**empty, **plan}, method=method, arguments=arguments or {}), made)  # type: ignore[arg-type]
     return {name.removesuffix(".weight").removeprefix("model.") for name, one in made.named_parameters()
             if one.requires_grad}  # fmt: skip
 

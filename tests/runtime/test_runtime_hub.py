@@ -15,10 +15,10 @@ from runtime_bundles import ROOT, plan, source, write
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from hub import READ, SCOPED, WRITE, Hub
 
-from xpc.runtime import hub as pushing
-from xpc.runtime import preflight
-from xpc.runtime.bundle import Bundle, read
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import preflight
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import hub as pushing
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import collective, machine, preflight
-from xpc.runtime.bundle import Bundle, read
+from xpc.runtime.core import machine, preflight
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.features import all_reduce
 
 
 def program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -159,14 +160,14 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bundle = read(write(str(tmp_path / "bundle"), plan("trl-1.16", "tiny", [source("d.jsonl")])))
-    monkeypatch.setattr(collective, "bounded", lambda work: {"nccl": 212.0})
+    monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
     assert preflight.between_gpus(bundle) == []
     assert capsys.readouterr().out == ""  # a CPU run
     bundle.run.update(device="cuda", processes_per_node=8)
     assert preflight.between_gpus(bundle) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
-    monkeypatch.setattr(collective, "bounded", lambda work: {"error": "invalid usage"})
+    monkeypatch.setattr(all_reduce, "bounded", lambda work: {"error": "invalid usage"})
     assert preflight.between_gpus(bundle) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
-    monkeypatch.setattr(collective, "left_behind", True)
+    monkeypatch.setattr(all_reduce, "left_behind", True)
     assert "NCCL hangs between the 8 GPUs of this node" in preflight.between_gpus(bundle)[0]

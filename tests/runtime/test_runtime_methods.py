@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from runtime_bundles import LORA, plan, source, write
 
-from xpc.runtime import lora, needs, rewards, state
-from xpc.runtime.bundle import Bundle, read
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import arguments, requirements
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import adapters, rewards
 
 CODE = """\
 def even(completions, row, **_):
@@ -181,19 +182,19 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     libraries(monkeypatch)
     bundle = made(tmp_path, "dpo")
-    assert lora.adapter(bundle) is None
+    assert adapters.adapter(bundle) is None
     bundle.lora = {**LORA, "alpha": 16.0, "dropout": 0.05, "targets": ["q_proj", "v_proj"]}
-    assert vars(lora.adapter(bundle)) == {
+    assert vars(adapters.adapter(bundle)) == {
         "r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"],
         "task_type": "CAUSAL_LM", "revision": None, "modules_to_save": None, "target_parameters": None,
         "use_rslora": False, "use_dora": False,
     }  # fmt: skip
-    assert isinstance(lora.adapter(bundle).lora_alpha, int)
+    assert isinstance(adapters.adapter(bundle).lora_alpha, int)
     bundle.lora["alpha"] = 0.5
     bundle.model.update(id="a/b", revision="abc")
-    assert (lora.adapter(bundle).lora_alpha, lora.adapter(bundle).revision) == (0.5, "abc")
+    assert (adapters.adapter(bundle).lora_alpha, adapters.adapter(bundle).revision) == (0.5, "abc")
     bundle.method = "reward"
-    assert lora.adapter(bundle).task_type == "SEQ_CLS"
+    assert adapters.adapter(bundle).task_type == "SEQ_CLS"
 
 
 @pytest.mark.parametrize(("rank", "block"), [(None, 16), (4, None)])
@@ -203,7 +204,7 @@ def test_rotations_are_what_the_bundle_says(
     libraries(monkeypatch)
     bundle = made(tmp_path, "dpo")
     bundle.lora = {**LORA, "kind": "oft", "rank": rank, "block_size": block, "modules_to_save": ["lm_head"]}
-    assert vars(lora.adapter(bundle)) == {
+    assert vars(adapters.adapter(bundle)) == {
         "r": rank or 0, "oft_block_size": block or 0, "module_dropout": LORA["dropout"], "revision": None,
         "target_modules": LORA["targets"], "task_type": "CAUSAL_LM", "modules_to_save": ["lm_head"],
     }  # fmt: skip
@@ -219,7 +220,7 @@ def test_two_rates_split_the_groups_and_keep_their_decay() -> None:
         {"params": [weights[names[3]]], "weight_decay": 0.0, "lr": 1e-3},
     ]
     optimizer = SimpleNamespace(param_groups=groups)
-    lora.rates(optimizer, model, {"rate": 1e-3, "lr_ratio": 4.0, "embedding_lr": 1e-6})
+    adapters.rates(optimizer, model, {"rate": 1e-3, "lr_ratio": 4.0, "embedding_lr": 1e-6})
     assert [([one.name for one in group["params"]], group["weight_decay"], group["lr"]) for group in groups] == [
         ([names[0], names[4]], 0.1, 1e-3), ([names[1], names[2]], 0.1, 4e-3), ([names[3]], 0.0, 1e-6),
     ]  # fmt: skip
@@ -228,13 +229,13 @@ def test_two_rates_split_the_groups_and_keep_their_decay() -> None:
 def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     libraries(monkeypatch)
     bundle = made(tmp_path, "dpo")
-    assert lora.quantization(bundle) is None
+    assert adapters.quantization(bundle) is None
     bundle.lora = dict(LORA)
-    assert lora.quantization(bundle) is None
+    assert adapters.quantization(bundle) is None
     bundle.lora.update(bits=8)
-    assert vars(lora.quantization(bundle)) == {"load_in_8bit": True}
+    assert vars(adapters.quantization(bundle)) == {"load_in_8bit": True}
     bundle.lora.update(bits=4, storage_dtype="uint8")
-    assert vars(lora.quantization(bundle)) == {
+    assert vars(adapters.quantization(bundle)) == {
         "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True,
         "bnb_4bit_compute_dtype": "bf16", "bnb_4bit_quant_storage": "u8",
     }  # fmt: skip
@@ -244,18 +245,21 @@ def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "find_spec", lambda _: None)
+    monkeypatch.setattr(requirements, "find_spec", lambda _: None)
     bundle = made(tmp_path, names=("format", "accuracy"), use_vllm=True, optim="paged_adamw_8bit", report_to=["wandb"])
     bundle.lora = {**LORA, "bits": 4}
-    told = needs.packages(bundle)
+    told = requirements.packages(bundle)
     assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
     assert "a base of 4 bits needs it" in told[1]
     assert told[3].endswith("(pip install -r requirements-vllm.txt)")
     assert "the reward 'accuracy' needs it" in told[4]
     bundle.target = "trl-0.18"
-    assert needs.packages(bundle) == ["a quantized base needs a GPU: transformers 4.52 loads none on a CPU", *told]
+    assert requirements.packages(bundle) == [
+        "a quantized base needs a GPU: transformers 4.52 loads none on a CPU",
+        *told,
+    ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    assert len(needs.packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
+    assert len(requirements.packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,7 @@ def test_wandb_without_a_key(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert [one[:29] for one in needs.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
+    assert [one[:29] for one in requirements.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
         ["this run reports to wandb, an"] if told else []
     )
 
@@ -289,17 +293,17 @@ def test_wandb_without_a_key(
 def test_the_host_of_the_server_is_the_launchs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, vllm: bool, host: str | None
 ) -> None:
-    monkeypatch.setattr(state, "named", lambda _: Kept)
+    monkeypatch.setattr(arguments, "named", lambda _: Kept)
     monkeypatch.setenv("XPC_VLLM_HOST", "10.0.0.7")
-    made_of = state.build_arguments(made(tmp_path, method, use_vllm=vllm))
+    made_of = arguments.build_arguments(made(tmp_path, method, use_vllm=vllm))
     assert getattr(made_of, "vllm_server_host", None) == host
     monkeypatch.delenv("XPC_VLLM_HOST")
-    assert not hasattr(state.build_arguments(read(str(tmp_path))), "vllm_server_host")
+    assert not hasattr(arguments.build_arguments(read(str(tmp_path))), "vllm_server_host")
 
 
 def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
     with pytest.raises(RunError, match=r"this stack has no json\.NoConfig"):
-        state.named("json.NoConfig")
+        arguments.named("json.NoConfig")
 
 
 def test_the_method_and_its_class_belong_together(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from runtime_bundles import ROOT, environment, plan, source, write
 
-from xpc.runtime import preflight
-from xpc.runtime import run as program
-from xpc.runtime.bundle import Bundle, read
+from xpc.runtime.core import preflight
+from xpc.runtime.core import run as program
+from xpc.runtime.core.bundle import Bundle, read
 
 
 @pytest.mark.slow
 def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from xpc.runtime.callbacks import clock, trim
+    from xpc.runtime.core.metrics_log import clock, trim
 
     path = tmp_path / "metrics.jsonl"
     events = [{"step": step, "loss": 1.0, "seconds": step * 2.0, "tokens": step * 100.0} for step in (1, 2, 3, 4)]
@@ -69,11 +69,9 @@ def test_the_wrong_world_stops_before_anything_is_imported(tmp_path: Path) -> No
 
 
 def test_the_runtime_never_imports_the_compiler() -> None:
-    folder = os.path.join(ROOT, "runtime")
-    for name in os.listdir(folder):
-        if name.endswith(".py"):
-            with open(os.path.join(folder, name), encoding="utf-8") as handle:
-                assert not [line for line in handle if "xpc." in line and "import" in line], name
+    for path in Path(ROOT, "runtime").rglob("*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert not [line for line in lines if "xpc." in line and "import" in line], path
 
 
 def test_everything_that_the_runtime_imports_is_pinned() -> None:
@@ -93,14 +91,11 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
         assert always <= set(loaded.requirements()), target
         assert known <= set(loaded.requirements("zero", "liger")), target
     seen = set()
-    folder = os.path.join(ROOT, "runtime")
-    for name in os.listdir(folder):
-        if name.endswith(".py"):
-            with open(os.path.join(folder, name), encoding="utf-8") as handle:
-                for node in ast.walk(ast.parse(handle.read())):
-                    if isinstance(node, ast.Import):
-                        seen |= {alias.name.partition(".")[0] for alias in node.names}
-                    elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                        seen.add(node.module.partition(".")[0])
+    for path in Path(ROOT, "runtime").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                seen |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                seen.add(node.module.partition(".")[0])
     foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
     assert foreign <= known | optional | {"jinja2", "psutil", "numpy", "pyarrow"}

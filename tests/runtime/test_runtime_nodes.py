@@ -15,10 +15,19 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import collective, errors, facts, meeting, network, nodes, parting, shared, state
-from xpc.runtime.bundle import Bundle, read
-from xpc.runtime.errors import RunError
-from xpc.runtime.nodes import Node, Seat
+from xpc.runtime.core import arguments, errors
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import (
+    all_reduce,
+    node_facts,
+    node_messages,
+    node_network,
+    node_rendezvous,
+    node_shutdown,
+    shared_folder,
+)
+from xpc.runtime.features.node_messages import Node, Seat
 
 
 @pytest.fixture
@@ -46,9 +55,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "_hushed", False)
-    monkeypatch.setattr(meeting, "hush", lambda: None)
-    monkeypatch.setattr(collective, "store", lambda address, port=0: type("Store", (), {"port": 1}))
-    monkeypatch.setattr(collective, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
+    monkeypatch.setattr(node_rendezvous, "hush", lambda: None)
+    monkeypatch.setattr(all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
+    monkeypatch.setattr(all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
 
 
 def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "127.0.0.1") -> Seat:
@@ -61,7 +70,7 @@ def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> li
 
     def one(index: int) -> None:
         try:
-            meeting.hold(bundles[index], seats[index], lambda: list(found[index]))
+            node_rendezvous.hold(bundles[index], seats[index], lambda: list(found[index]))
         except RunError as error:
             said[index] = str(error)
 
@@ -196,21 +205,23 @@ def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, t
     said = hold([seat(0, port), seat(1, port)], [bundle, other], [[], []])
     assert ": its bundle is sha256:" in said[0]
     assert said[0].endswith("the file accelerate.yaml differs")
-    first, second = facts.own(bundle), facts.own(bundle)
-    assert facts.differences(first, second) == []
+    first, second = node_facts.own(bundle), node_facts.own(bundle)
+    assert node_facts.differences(first, second) == []
     second["versions"] = {**second["versions"], "Python": "3.99"}
     second["files"] = {}
-    told = facts.differences(first, second)
+    told = node_facts.differences(first, second)
     assert "and node 0 has sha256:" in told[0]
     assert " more differ" in told[0]
     assert told[1:] == [f"Python is 3.99, and {first['versions']['Python']} on node 0"]
 
 
 def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundle) -> None:
-    assert {"trainer_args.json", "accelerate.yaml", "trainer/run.py", "trainer/nodes.py"} <= set(facts.contents(bundle))
+    assert {"trainer_args.json", "accelerate.yaml", "trainer/core/run.py", "trainer/features/node_messages.py"} <= set(
+        node_facts.contents(bundle)
+    )
     with open(os.path.join(bundle.folder, "bundle.toml"), "w", encoding="utf-8") as handle:
         handle.write('[files]\n"README.md" = "sha256:1"\n"data/rows.jsonl" = "sha256:2"\n')
-    files = facts.contents(bundle)
+    files = node_facts.contents(bundle)
     assert files["data/rows.jsonl"] == "sha256:2"
     assert "bundle.toml" in files
     assert "README.md" not in files  # is not there
@@ -218,8 +229,8 @@ def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundl
 
 def test_a_clock_is_compared_within_the_round_trip() -> None:
     near, far = socket.socketpair()
-    node = Node(1, {"host": "second"}, [], nodes.Line(near))
-    other = nodes.Line(far)
+    node = Node(1, {"host": "second"}, [], node_messages.Line(near))
+    other = node_messages.Line(far)
     clock = iter([100.0, 102.0])
 
     def answer() -> None:
@@ -228,19 +239,19 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    assert nodes.skew(node, lambda: next(clock)) == (30.0, 1.0)
+    assert node_messages.skew(node, lambda: next(clock)) == (30.0, 1.0)
     thread.join()
     other.close()
-    assert nodes.ask(node, {"ask": "clock"}) == {}
+    assert node_messages.ask(node, {"ask": "clock"}) == {}
     assert node.found[0].startswith("it ended while it was asked about its clock")
     node.found.clear()
-    assert nodes.hear(node) == {}
+    assert node_messages.hear(node) == {}
 
 
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "skew", lambda one: (-40.0, 0.1))
+    monkeypatch.setattr(node_messages, "skew", lambda one: (-40.0, 0.1))
     assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
     assert f"warning: the clock of node 1 ({socket.gethostname()}) is 40 s behind node 0's" in capsys.readouterr().out
 
@@ -248,7 +259,7 @@ def test_a_clock_that_is_off_is_a_warning(
 def test_a_folder_that_another_node_does_not_see(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "sees", lambda *_: False)
+    monkeypatch.setattr(shared_folder, "sees", lambda *_: False)
     said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
     assert said[0].endswith(
         f"it does not see {bundle.output_dir} of node 0, where this run writes, and every process writes its part of a "
@@ -258,24 +269,24 @@ def test_a_folder_that_another_node_does_not_see(
         monkeypatch.setattr(bundle, "arguments", {**bundle.arguments, **none})
         assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
         assert "could not save there" in capsys.readouterr().out
-        assert shared.needed(bundle) == ""
+        assert shared_folder.needed(bundle) == ""
 
 
 def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "PATIENCE", 0.2)
-    with shared.Probe(bundle) as probe:
+    monkeypatch.setattr(shared_folder, "PATIENCE", 0.2)
+    with shared_folder.Probe(bundle) as probe:
         assert probe.levels == 1  # the output folder is not there yet
-        assert shared.sees(bundle, probe.name, probe.levels)
-        assert not shared.sees(bundle, probe.name, 0)
-        assert not shared.sees(bundle, "../" + probe.name, 1)
-    assert not shared.sees(bundle, probe.name, probe.levels)
+        assert shared_folder.sees(bundle, probe.name, probe.levels)
+        assert not shared_folder.sees(bundle, probe.name, 0)
+        assert not shared_folder.sees(bundle, "../" + probe.name, 1)
+    assert not shared_folder.sees(bundle, probe.name, probe.levels)
     os.mkdir(bundle.output_dir)
-    with shared.Probe(bundle) as probe:
+    with shared_folder.Probe(bundle) as probe:
         assert probe.levels == 0
-        assert shared.sees(bundle, probe.name, 0)
+        assert shared_folder.sees(bundle, probe.name, 0)
     os.rmdir(bundle.output_dir)
-    monkeypatch.setattr(shared, "PREFIX", "no/such/folder/")
-    with shared.Probe(bundle) as probe:
+    monkeypatch.setattr(shared_folder, "PREFIX", "no/such/folder/")
+    with shared_folder.Probe(bundle) as probe:
         assert probe.error.startswith("cannot write to ")
 
 
@@ -289,46 +300,46 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
 def test_an_all_reduce_that_fails_stops_the_run(
     bundle: Bundle, port: int, monkeypatch: pytest.MonkeyPatch, out: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(collective, "bounded", lambda work: dict(out))
-    monkeypatch.setattr(collective, "left_behind", False)
+    monkeypatch.setattr(all_reduce, "bounded", lambda work: dict(out))
+    monkeypatch.setattr(all_reduce, "left_behind", False)
     said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
     assert said[0].startswith(f"every node: {words}")
 
 
 def test_a_slow_network_is_told_in_the_line() -> None:
-    assert meeting.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
-    assert meeting.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
+    assert node_rendezvous.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
+    assert node_rendezvous.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
 
 
 def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collective, "left_behind", False)
+    monkeypatch.setattr(all_reduce, "left_behind", False)
     gate = threading.Event()
 
     def hangs(out: dict[str, Any]) -> None:
         out["trying"] = "nccl"
         gate.wait(60)
 
-    told = collective.bounded(hangs, 0.1)
+    told = all_reduce.bounded(hangs, 0.1)
     gate.set()
     assert told == {"trying": "nccl", "error": "it did not end within 0 s"}
-    assert collective.left_behind
+    assert all_reduce.left_behind
 
     def fails(out: dict[str, Any]) -> None:
         raise RuntimeError("first line\nsecond line")
 
-    assert collective.bounded(fails) == {"error": "first line"}
-    assert collective.bounded(lambda out: out.update(gloo=2.0)) == {"gloo": 2.0}
+    assert all_reduce.bounded(fails) == {"error": "first line"}
+    assert all_reduce.bounded(lambda out: out.update(gloo=2.0)) == {"gloo": 2.0}
 
 
 VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
 def test_the_seat_is_read_from_the_environment() -> None:
-    assert nodes.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
-    assert nodes.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
-    assert nodes.seat(1, VARIABLES) is None
-    assert nodes.seat(2, {}) is None
-    assert nodes.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
+    assert node_messages.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
+    assert node_messages.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
+    assert node_messages.seat(1, VARIABLES) is None
+    assert node_messages.seat(2, {}) is None
+    assert node_messages.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
 
 
 @pytest.mark.parametrize(
@@ -344,36 +355,36 @@ def test_the_seat_is_read_from_the_environment() -> None:
 )
 def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
     with pytest.raises(RunError, match=words.replace("(", "\\(")):
-        nodes.seat(2, {**VARIABLES, **changes})
+        node_messages.seat(2, {**VARIABLES, **changes})
 
 
 def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     held = {"lo0": [], "docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"], "ib0": ["10.1.0.7"]}
-    monkeypatch.setattr(network, "_interfaces", lambda: held)
-    monkeypatch.setattr(network, "own_address", lambda toward, port: "10.1.0.7")
+    monkeypatch.setattr(node_network, "_interfaces", lambda: held)
+    monkeypatch.setattr(node_network, "own_address", lambda toward, port: "10.1.0.7")
     environ = {"MASTER_ADDR": "10.1.0.1", "MASTER_PORT": "29500"}
-    network.choose(environ)
+    node_network.choose(environ)
     assert (environ["GLOO_SOCKET_IFNAME"], environ["PET_LOCAL_ADDR"]) == ("ib0", "10.1.0.7")
     own = {"MASTER_ADDR": "10.1.0.1", "GLOO_SOCKET_IFNAME": "eth0"}
-    network.choose(own)
+    node_network.choose(own)
     assert own["GLOO_SOCKET_IFNAME"] == "eth0"
-    monkeypatch.setattr(network, "own_address", lambda toward, port: None)
+    monkeypatch.setattr(node_network, "own_address", lambda toward, port: None)
     nothing: dict[str, str] = {"MASTER_ADDR": "10.1.0.1"}
-    network.choose(nothing)
+    node_network.choose(nothing)
     assert nothing == {"MASTER_ADDR": "10.1.0.1"}
     nowhere: dict[str, str] = {}
-    network.choose(nowhere)
+    node_network.choose(nowhere)
     assert nowhere == {}
 
 
 def test_the_loopback_is_no_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian has the machine's own name at 127.0.1.1: MASTER_ADDR then leads node 0 to its loopback."""
-    found = network.own_address("127.0.1.1", 29500)
+    found = node_network.own_address("127.0.1.1", 29500)
     assert found is None or not found.startswith("127.")
-    monkeypatch.setattr(network, "resolve", refuse)
-    monkeypatch.setattr(network, "NOWHERE", ("127.0.0.1", 9))
-    monkeypatch.setattr(network, "_interfaces", lambda: {"docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"]})
-    assert network.own_address("nobody.invalid", 29500) == "10.0.0.7"
+    monkeypatch.setattr(node_network, "resolve", refuse)
+    monkeypatch.setattr(node_network, "NOWHERE", ("127.0.0.1", 9))
+    monkeypatch.setattr(node_network, "_interfaces", lambda: {"docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"]})
+    assert node_network.own_address("nobody.invalid", 29500) == "10.0.0.7"
 
 
 def refuse(*_: object) -> Any:
@@ -396,9 +407,9 @@ def failing(error: OSError) -> Callable[..., Any]:
     ],
 )
 def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSError, words: str) -> None:
-    monkeypatch.setattr(network, "resolve", failing(error))
+    monkeypatch.setattr(node_network, "resolve", failing(error))
     with pytest.raises(RunError, match="^" + words):
-        network.reach("node-a", 29500, time.monotonic())
+        node_network.reach("node-a", 29500, time.monotonic())
 
 
 def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +419,7 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
     for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
         monkeypatch.setattr(distributed_c10d, name, getattr(distributed_c10d, name))
-    state._one_timeout(timedelta(seconds=77))
+    arguments._one_timeout(timedelta(seconds=77))
     for backend in ("gloo", "nccl"):
         assert distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend)) == timedelta(seconds=77)
 
@@ -431,7 +442,7 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = SimpleNamespace(_worker_group=SimpleNamespace(group_world_size=3, group_rank=0), _store=Store())
     for rank in (0, 2):
         monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
-        parting.last_to_leave({"NODE_RANK": str(rank)})
+        node_shutdown.last_to_leave({"NODE_RANK": str(rank)})
         agent._worker_group.group_rank = rank
         api.SimpleElasticAgent._exit_barrier(agent)
     assert said == ["barrier", "waits for xpc/left/1, xpc/left/2", "barrier", "sets xpc/left/2"]
@@ -443,11 +454,11 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert parting.missed(RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_shutdown.missed(RendezvousTimeoutError()) is None  # one node: another matter
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    assert parting.missed(ValueError("other")) is None
+    assert node_shutdown.missed(ValueError("other")) is None
     assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        parting.missed(RendezvousTimeoutError())
+        node_shutdown.missed(RendezvousTimeoutError())
     )
-    assert "(timed out)" in str(parting.missed(DistStoreError("timed out\nstack")))
+    assert "(timed out)" in str(node_shutdown.missed(DistStoreError("timed out\nstack")))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import preflight, quiet, state
-from xpc.runtime.bundle import Bundle, read
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import arguments, library_warnings, preflight
+from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.errors import RunError
 
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
@@ -89,10 +89,10 @@ def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pyte
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "WANDB_PROJECT"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.delenv("WANDB_PROJECT")
-    state.prepare_environment(bundle)
+    arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "apples"
     monkeypatch.setenv("WANDB_PROJECT", "mine")  # a person's own choice stays
-    state.prepare_environment(bundle)
+    arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "mine"
 
 
@@ -101,7 +101,7 @@ def test_only_the_named_messages_are_left_out(caplog: pytest.LogCaptureFixture) 
     accelerate, deepspeed = logging.getLogger("accelerate.accelerator"), logging.getLogger("DeepSpeed")
     before = (list(accelerate.filters), list(deepspeed.filters), deepspeed.level, deepspeed.propagate)
     try:
-        quiet.messages()
+        library_warnings.messages()
         deepspeed.setLevel(logging.INFO)
         deepspeed.propagate = True
         accelerate.warning(mismatch, 1)
@@ -113,7 +113,7 @@ def test_only_the_named_messages_are_left_out(caplog: pytest.LogCaptureFixture) 
         accelerate.filters, deepspeed.filters, deepspeed.level, deepspeed.propagate = before
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        quiet.deprecations()
+        library_warnings.deprecations()
         for module in ("deepspeed.runtime.engine", "trl.trainer", "torch.distributed.c10d_logger", "torch.optim"):
             warnings.warn_explicit(module, FutureWarning, "f.py", 1, module=module)
         warnings.warn_explicit("a user warning", UserWarning, "f.py", 1, module="deepspeed.runtime.engine")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 from runtime_bundles import plan
 
-from xpc.runtime import server
-from xpc.runtime.bundle import Bundle
-from xpc.runtime.errors import RunError
+from xpc.runtime import vllm_server
+from xpc.runtime.core.bundle import Bundle
+from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_words_of_each_target() -> None:
     named = {"id": "org/model", "path": None, "revision": "abc"}
-    new = server.command(bundle(**named, trust_remote_code=True), 2, 4)
+    new = vllm_server.command(bundle(**named, trust_remote_code=True), 2, 4)
     assert new[:3] == ["/bin/true", "serve", "org/model"]
     assert new[3:13] == [
         "--host", "0.0.0.0", "--port", "8001", "--tensor-parallel-size", "2", "--data-parallel-size", "4",
@@ -42,7 +42,7 @@ def test_the_words_of_each_target() -> None:
     ]  # fmt: skip
     assert "--trust-remote-code" in new
     assert new[new.index("--weight-transfer-config") + 1] == '{"backend": "nccl"}'
-    old = server.command(bundle("trl-0.18", **named), 1, 8)
+    old = vllm_server.command(bundle("trl-0.18", **named), 1, 8)
     assert old == [
         "/bin/true", "vllm-serve", "--model", "org/model", "--host", "0.0.0.0", "--port", "8001",
         "--tensor_parallel_size", "1", "--data_parallel_size", "8", "--revision", "abc",
@@ -54,7 +54,10 @@ def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
     scripts = pytest.importorskip("trl.scripts.vllm_serve", reason="the stack is not installed")
     monkeypatch.setattr(scripts, "is_vllm_available", lambda *_, **__: True)
     arguments = scripts.ScriptArguments(model="org/model", tensor_parallel_size=2, data_parallel_size=4, port=8001)
-    ours, theirs = server.command(bundle(id="org/model", path=None), 2, 4)[1:], scripts.build_command(arguments)[3:]
+    ours, theirs = (
+        vllm_server.command(bundle(id="org/model", path=None), 2, 4)[1:],
+        scripts.build_command(arguments)[3:],
+    )
     assert [word for word in ours if word not in theirs] == []
     left = [word for word in theirs if word.startswith("--") and word not in ours]
     assert set(left) <= {
@@ -65,21 +68,21 @@ def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("XPC_VLLM", f"{tmp_path}/vllm")
     with pytest.raises(RunError, match=f"no program {tmp_path}/vllm to start the vLLM server"):
-        server.command(bundle(id="org/model", path=None), 1, 1)
+        vllm_server.command(bundle(id="org/model", path=None), 1, 1)
     monkeypatch.delenv("XPC_VLLM")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", os.path.join(str(tmp_path), "python"))
     with pytest.raises(RunError, match="no program vllm"):
-        server.program("vllm")
+        vllm_server.program("vllm")
     with open(os.path.join(str(tmp_path), "vllm"), "w", encoding="utf-8") as handle:
         handle.write("#!/bin/sh\n")
     os.chmod(handle.name, 0o755)
-    assert server.program("vllm") == handle.name
+    assert vllm_server.program("vllm") == handle.name
 
 
 def test_a_run_without_a_server_has_no_port() -> None:
     with pytest.raises(RunError, match="asks no vLLM server"):
-        server.port(bundle(port=None))
+        vllm_server.port(bundle(port=None))
 
 
 @pytest.fixture
@@ -104,14 +107,14 @@ def health() -> Iterator[tuple[int, list[int]]]:
 def test_it_answers_when_it_is_ready(health: tuple[int, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # no proxy stands between the nodes
     port, status = health
-    assert server.answers(bundle(port=port), "127.0.0.1")
+    assert vllm_server.answers(bundle(port=port), "127.0.0.1")
     status[0] = 503
-    assert not server.answers(bundle(port=port), "127.0.0.1")
+    assert not vllm_server.answers(bundle(port=port), "127.0.0.1")
 
 
 def test_nobody_answers() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert not server.answers(bundle(port=port), "127.0.0.1")
-    assert not server.answers(bundle(port=port), "no such host")
+    assert not vllm_server.answers(bundle(port=port), "127.0.0.1")
+    assert not vllm_server.answers(bundle(port=port), "no such host")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime import bundle as bundles
-from xpc.runtime import state
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import arguments
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core.errors import RunError
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "TRL_EXPERIMENTAL_SILENCE",
              "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")  # fmt: skip
@@ -48,7 +48,7 @@ def test_one_process_sees_one_gpu(
 ) -> None:
     if before is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
-    state.prepare_environment(on_gpus(tmp_path, world))
+    arguments.prepare_environment(on_gpus(tmp_path, world))
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == after
 
 
@@ -65,9 +65,9 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     utils = types.SimpleNamespace(check_cuda_p2p_ib_support=lambda: able)
     monkeypatch.setitem(sys.modules, "accelerate", types.SimpleNamespace(utils=utils))
     monkeypatch.setitem(sys.modules, "accelerate.utils", utils)
-    monkeypatch.setattr(state, "named", lambda _: arguments)
+    monkeypatch.setattr(arguments, "named", lambda _: arguments)
     with pytest.raises(Asked):
-        state.build_arguments(on_gpus(tmp_path, world))
+        arguments.build_arguments(on_gpus(tmp_path, world))
     assert [os.environ.get(name) for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")] == ["1" if off else None] * 2
 
 

@@ -308,7 +308,7 @@ def test_torchrun_with_another_count_is_told_once(tmp_path: Path, stacks: Stacks
     folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16", world=2)
     write(folder, facts)
     words = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(started)]
-    start, main = (os.path.join(folder, "trainer", name) for name in ("start.py", "main.py"))
+    start, main = (os.path.join(folder, "trainer", name) for name in ("launcher.py", "main.py"))
     done = subprocess.run([python, start, *words, main], cwd=cwd, env=environment(), capture_output=True, text=True)
     lines = [line for line in done.stderr.splitlines() if "OMP_NUM_THREADS" not in line]
     assert done.returncode == 1

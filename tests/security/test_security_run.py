@@ -15,10 +15,11 @@ from compile_support import compiled, put
 from runtime_bundles import plan, source
 
 from xpc.compiler.bundle import write
-from xpc.runtime import bundle as bundles
-from xpc.runtime import errors, integrity, rewards, rows, state
-from xpc.runtime.bundle import Bundle
-from xpc.runtime.errors import RunError
+from xpc.runtime.core import arguments, bundle_integrity, errors, rows
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core.bundle import Bundle
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import rewards
 
 REWARD = "def f(completions, **_):\n    return [0.0 for _ in completions]\n"
 ONLINE = spec(
@@ -47,27 +48,29 @@ def edit(bundle: Bundle, name: str, more: str = "\n") -> None:
 
 
 def test_a_bundle_as_it_was_compiled(made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    assert integrity.problems(made) == []
-    assert integrity.differing(made.folder, integrity.stated(made.folder)) == []
+    assert bundle_integrity.problems(made) == []
+    assert bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder)) == []
     assert capsys.readouterr().out == ""
     (one,) = rewards.functions(made)
     assert one([1, 2]) == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    "name", ["trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "trainer/run.py", "spec.xp"]
+    "name", ["trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "trainer/core/run.py", "spec.xp"]
 )
 def test_what_was_changed_by_hand_is_told_and_runs(name: str, made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     edit(made, name)
-    assert integrity.problems(made) == []
+    assert bundle_integrity.problems(made) == []
     assert capsys.readouterr().out == f"[run] changed since the bundle was compiled: {name}\n"
     os.remove(os.path.join(made.folder, name))
-    assert integrity.differing(made.folder, integrity.stated(made.folder)) == [name]
+    assert bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder)) == [name]
 
 
 def test_a_module_that_somebody_put_there_is_told(made: Bundle) -> None:
-    put(made.folder, {"trainer/torch.py": "", "trainer/__pycache__/run.cpython-311.pyc": "", "notes.txt": ""})
-    assert integrity.differing(made.folder, integrity.stated(made.folder)) == ["trainer/torch.py (new)"]
+    names = ("trainer/torch.py", "trainer/core/own.py", "trainer/__pycache__/run.cpython-311.pyc", "notes.txt")
+    put(made.folder, dict.fromkeys(names, ""))
+    found = bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder))
+    assert found == ["trainer/core/own.py (new)", "trainer/torch.py (new)"]
 
 
 def test_a_folder_in_the_place_of_the_hub_is_told(
@@ -75,7 +78,7 @@ def test_a_folder_in_the_place_of_the_hub_is_told(
 ) -> None:
     put(tmp_path, {"cwd/org/x/data.jsonl": ROW})
     monkeypatch.chdir(tmp_path / "cwd")
-    assert integrity.problems(made) == []
+    assert bundle_integrity.problems(made) == []
     assert (
         capsys.readouterr().out == "[run] org/x is a folder here, which the libraries read in the place of the hub's\n"
     )
@@ -83,12 +86,12 @@ def test_a_folder_in_the_place_of_the_hub_is_told(
 
 def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
     name = made.tokenizer["chat_template"]
-    assert integrity.verified(made, name) == PLAIN.encode()
+    assert bundle_integrity.verified(made, name) == PLAIN.encode()
     edit(made, name)
-    (one,) = integrity.problems(made)
+    (one,) = bundle_integrity.problems(made)
     assert "is not the file that this bundle was compiled with" in one
     with pytest.raises(RunError, match="sha256 differs"):
-        integrity.verified(made, name)
+        bundle_integrity.verified(made, name)
 
 
 def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:
@@ -120,30 +123,30 @@ def test_the_code_of_a_task_is_that_of_the_bundle(how: str, tmp_path: Path) -> N
     elif how != "none":
         put(bundle.folder, {f"{folder}/{'json.py' if how == 'new' else '__pycache__/helpers.cpython-311.pyc'}": ""})
     if how == "none":
-        integrity.verified_folder(bundle, folder)
+        bundle_integrity.verified_folder(bundle, folder)
         return
     with pytest.raises(RunError, match=r"sha256 differs|compiled with|nobody can read"):
-        integrity.verified_folder(bundle, folder)
+        bundle_integrity.verified_folder(bundle, folder)
 
 
 @pytest.mark.parametrize("text", ["", "[", "files = 7", "[files]\na = 1", "\x00", "[" * 100_000])
 def test_a_manifest_that_is_none(text: str, made: Bundle) -> None:
     with open(os.path.join(made.folder, "bundle.toml"), "w", encoding="utf-8") as handle:
         handle.write(text)
-    integrity.problems(made)
+    bundle_integrity.problems(made)
 
 
 def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path) -> None:
     """The marker ties an output folder to the numbers of one bundle; pickles of another's are never opened."""
-    from xpc.runtime import output
+    from xpc.runtime.core import output_folder
 
     made.arguments["output_dir"] = str(tmp_path / "out")
     put(tmp_path / "out", {"checkpoint-1/rng_state.pth": b"cos\nsystem\n(S'true'\ntR."})
     with pytest.raises(RunError, match="holds no run of a bundle"):
-        output.begin(made)
-    put(tmp_path / "out", {output.MARKER: json.dumps({"bundle": "sha256:" + "0" * 64})})
+        output_folder.begin(made)
+    put(tmp_path / "out", {output_folder.MARKER: json.dumps({"bundle": "sha256:" + "0" * 64})})
     with pytest.raises(RunError, match="holds a run of another bundle"):
-        output.begin(made)
+        output_folder.begin(made)
 
 
 # -- where it starts -------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ def test_modules_of_the_folder_that_a_run_starts_in_are_not_imported(made: Bundl
              "signal", "hashlib", "logging", "psutil")  # fmt: skip
     put(tmp_path / "cwd", {f"{name}.py": evil for name in names})
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for words in (("main.py", "wrong"), ("start.py",), ("harness.py", "wrong"), ("start.py", "accelerate")):
+    for words in (("main.py", "wrong"), ("launcher.py",), ("evaluate.py", "wrong"), ("launcher.py", "accelerate")):
         done = subprocess.run(
             [sys.executable, os.path.join(made.folder, "trainer", words[0]), *words[1:]],
             cwd=tmp_path / "cwd", env=clean, capture_output=True, text=True, timeout=120, check=False,
@@ -191,7 +194,7 @@ def bundle_of(folder: Path, **model: Any) -> Bundle:
 
 
 def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
-    from xpc.runtime.model import common
+    from xpc.runtime.core.model import common
 
     commit = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
     asked = {"id": "org/x", "path": None, "revision": commit, "trust_remote_code": True}
@@ -206,7 +209,7 @@ def test_no_service_is_asked_to_convert_weights(tmp_path: Path, monkeypatch: pyt
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "TRL_EXPERIMENTAL_SILENCE",
                  "DISABLE_SAFETENSORS_CONVERSION"):  # fmt: skip
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    state.prepare_environment(bundle_of(tmp_path))
+    arguments.prepare_environment(bundle_of(tmp_path))
     assert os.environ["DISABLE_SAFETENSORS_CONVERSION"] == "true"
 
 
@@ -217,7 +220,7 @@ def test_pickled_weights(tmp_path: Path) -> None:
     import tiny
     from safetensors.torch import load_file
 
-    from xpc.runtime.model import load_model, load_tokenizer
+    from xpc.runtime.core.model import load_model, load_tokenizer
 
     folder = tmp_path / "tiny"
     tiny.build(str(folder))

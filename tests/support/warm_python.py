@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def end_with_launcher() -> None:
-    """What a bundle's program asks of the kernel (runtime/signals.py): the fork's own parent is the server."""
+    """What a bundle's program asks of the kernel (runtime/core/signals.py): the fork's own parent is the server."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG

@@ -98,7 +98,7 @@ def stepped(scene: Any) -> dict[str, Any]:
 
 def left(scene: Any) -> dict[str, Any]:
     """Whether a run moves a weight, of those that `freeze` leaves."""
-    from xpc.runtime.frozen import _layers
+    from xpc.runtime.features.frozen_weights import _layers
 
     plan, model = scene.plan["freeze"], scene.trainer.model
     home, _ = _layers(model)

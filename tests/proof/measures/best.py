@@ -43,7 +43,7 @@ def resumable(scene: Any) -> dict[str, Any]:
     import scene as scenes
 
     sys.path.append(scenes.REPOSITORY)
-    from runtime.checkpoints import missing
+    from runtime.core.checkpoints import missing
 
     folder = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
     return {"files": sorted(os.listdir(folder)), "missing": missing(folder, 1, 1)}

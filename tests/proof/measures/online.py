@@ -25,7 +25,7 @@ def solved(scene: Any) -> dict[str, Any]:
     from scene import REPOSITORY
 
     sys.path.append(REPOSITORY)
-    from runtime.rewards import accuracy_reward
+    from runtime.features.rewards import accuracy_reward
 
     tiny_models.reward = lambda index: accuracy_reward
     scene.__dict__["rows"] = scene.rows.rename_column("answer", "solution")

@@ -13,7 +13,7 @@ from scene import REPOSITORY
 def _bundle(scene: Any) -> Any:
     """The bundle as the program in it reads it; files that are not copied into it lie beside it."""
     sys.path.append(REPOSITORY)
-    from runtime import bundle
+    from runtime.core import bundle
 
     os.environ["XPC_DATA_ROOT"] = os.path.join(os.path.dirname(scene.folder), "files")
     return bundle.read(scene.folder)
@@ -22,7 +22,7 @@ def _bundle(scene: Any) -> Any:
 def _own(scene: Any) -> Any:
     """The rows of the bundle's data, mapped as a run maps them."""
     read = _bundle(scene)
-    from runtime import data
+    from runtime.core import data
 
     return data.build(read)
 
