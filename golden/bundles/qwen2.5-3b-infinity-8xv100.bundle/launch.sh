@@ -46,7 +46,7 @@ case "$port" in
 esac
 
 command=(
-  "$python" "$here/trainer/start.py" accelerate.commands.launch
+  "$python" "$here/trainer/launcher.py" accelerate.commands.launch
   --config_file "$here/accelerate.yaml"
   --main_process_port "$port"
   "$here/trainer/main.py"

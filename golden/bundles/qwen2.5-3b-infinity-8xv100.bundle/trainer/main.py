@@ -15,11 +15,11 @@ if not __package__:
     __import__(__package__)
 
 if __name__ == "__main__":
-    from . import signals
+    from .core import signals
 
     signals.listen()  # before anything that takes time
 
-from .run import main
+from .core.run import main
 
 if __name__ == "__main__":
     sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))

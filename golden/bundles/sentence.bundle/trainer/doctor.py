@@ -21,7 +21,8 @@ if not __package__:
     __import__(__package__)
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
-from . import machine, shared, stack
+from .core import installed_versions, machine
+from .features import shared_folder
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
@@ -63,7 +64,7 @@ def look(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry
 def python() -> Entry:
     """The interpreter against the versions that the runtime is for."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if stack.fits():
+    if installed_versions.fits():
         return ("python", FINE, f"{version}, {sys.executable}")
     return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 to 3.13 is needed")
 
@@ -72,15 +73,19 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
     """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
-        there = stack.installed(name)
+        there = installed_versions.installed(name)
         if there is None and name in pins:
             yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
         elif there is None:
             absent.append(name)
-        elif stack.plain(there) == stack.plain(pinned):
+        elif installed_versions.plain(there) == installed_versions.plain(pinned):
             fine.append(name)
         else:
-            yield ("packages", WRONG, f"{name} {stack.plain(there)} is installed, and the target has {pinned}")
+            yield (
+                "packages",
+                WRONG,
+                f"{name} {installed_versions.plain(there)} is installed, and the target has {pinned}",
+            )
     if fine:
         yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
     if absent:
@@ -136,7 +141,7 @@ def home() -> str:
 def folders() -> Iterator[Entry]:
     """Where a run reads and writes: may it, and how much is free there."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
-        standing, _ = shared.standing(place)
+        standing, _ = shared_folder.standing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
             continue

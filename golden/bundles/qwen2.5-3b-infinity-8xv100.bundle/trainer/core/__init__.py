@@ -1,0 +1,1 @@
+"""What every run needs, from reading the bundle to the last line of the summary."""

@@ -1,0 +1,132 @@
+"""The files of the bundle against the digests that its bundle.toml states. Standard library only.
+
+What is executed or rendered has to be the file that was compiled: a template, a task of the harness with its Python
+files, and reward functions (``rewards`` asks for those by the digest in trainer_args.json). What else was changed by
+hand is told in one line, and the run goes on: a bundle is its owner's to change. Whoever can write to the bundle can
+write bundle.toml, too, so this finds mistakes and half-made copies, not an intruder; the digest of bundle.toml itself,
+kept elsewhere, does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import file_digest, sha256
+
+from .bundle import Bundle
+from .errors import RunError, say
+
+MANIFEST = "bundle.toml"
+CHECKED_LATER = ("data/",)
+"""Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
+LARGEST = 16 * 2**20
+"""Of a manifest that is read, bytes."""
+
+
+def stated(folder: str) -> dict[str, str]:
+    """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
+    import tomllib
+
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as handle:
+            table = tomllib.loads(handle.read(LARGEST).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    files = table.get("files")
+    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
+
+
+def digest(path: str) -> str:
+    """The digest of a file as bundle.toml states it. Raises OSError."""
+    with open(path, "rb") as handle:
+        return "sha256:" + file_digest(handle, "sha256").hexdigest()
+
+
+def changed(path: str) -> RunError:
+    """The error of a file whose digest is another."""
+    return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+
+
+def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
+
+    ``wanted`` is what ``stated`` gives, for somebody who has read it.
+    """
+    path = bundle.inside(name)
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
+    if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
+        raise changed(path)
+    return data
+
+
+def verified_folder(bundle: Bundle, folder: str) -> None:
+    """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
+    wanted = stated(bundle.folder)
+    for where, _, names in os.walk(bundle.inside(folder)):
+        for one in names if wanted else ():
+            name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
+            if "__pycache__" in name.split("/"):
+                raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
+            if name not in wanted:
+                raise RunError(f"{name} is no file that this bundle was compiled with")
+            verified(bundle, name, wanted)
+
+
+def executed(bundle: Bundle) -> list[str]:
+    """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
+    named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]
+    return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def problems(bundle: Bundle) -> list[str]:
+    """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
+    found, wanted, run = [], stated(bundle.folder), executed(bundle)
+    for name in run:
+        try:
+            verified(bundle, name, wanted)
+        except RunError as error:
+            found.append(str(error))
+    others = [name for name in differing(bundle.folder, wanted) if name not in run]
+    if others:
+        shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+        say(f"changed since the bundle was compiled: {shown}")
+    for name in shadowed(bundle):
+        say(f"{name} is a folder here, which the libraries read in the place of the hub's")
+    return found
+
+
+def shadowed(bundle: Bundle) -> list[str]:
+    """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
+    ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.data["sources"])]
+    sets = (bundle.data.get("evaluation") or {}).get("sets", [])
+    ids += [source.get("id") for one in sets for source in one["sources"]]
+    return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
+
+
+def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
+    """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
+    found = [
+        name
+        for name, expected in wanted.items()
+        if not name.startswith(CHECKED_LATER) and not _is(os.path.join(folder, name), expected)
+    ]
+    listed = modules(os.path.join(folder, "trainer")) if wanted else []
+    return sorted([*found, *(f"{name} (new)" for name in listed if name not in wanted)])
+
+
+def modules(trainer: str) -> list[str]:
+    """The Python files of a trainer folder, as bundle.toml names them."""
+    found = []
+    for where, _, names in os.walk(trainer):
+        below = os.path.relpath(where, os.path.dirname(trainer)).replace(os.sep, "/")
+        found += [f"{below}/{one}" for one in names if one.endswith(".py")]
+    return sorted(found)
+
+
+def _is(path: str, expected: str) -> bool:
+    return os.path.isfile(path) and digest(path) == expected

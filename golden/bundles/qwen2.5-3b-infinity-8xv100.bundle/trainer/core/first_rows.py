@@ -1,0 +1,143 @@
+"""The first rows of the data before the model is loaded: their columns, and what they become as tokens."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from ..features import rewards
+from . import data_sources, rows, template_check, truncation
+from .bundle import Bundle
+from .errors import RunError, say
+
+ROWS = 4
+"""Rows of each source that are read and rendered."""
+
+
+def rows_and_tokens(bundle: Bundle) -> list[str]:
+    """The columns of every source, and what its first rows become as tokens."""
+    import datasets
+    import transformers
+
+    from .model import common, liger_problem, load_tokenizer
+
+    datasets.disable_progress_bars()
+    found, tokenizer = [], None
+    try:
+        tokenizer = load_tokenizer(bundle)
+    except RunError as error:
+        found.append(str(error))
+    if tokenizer is not None and tokenizer.chat_template and bundle.arguments.get("assistant_only_loss"):
+        found += _marks(tokenizer)
+    functions: list[Any] = []
+    if bundle.method in ("grpo", "rloo"):
+        try:
+            functions = rewards.functions(bundle)
+        except RunError as error:
+            found.append(str(error))
+    for source in data_sources.every(bundle):
+        try:
+            found += _source(bundle, source, tokenizer, functions)
+        except RunError as error:
+            found.append(str(error))
+    if bundle.model["liger"]:
+        if bundle.on_cpu:
+            found.append("Liger's kernels need a GPU; leave liger out on a CPU")
+        else:
+            where = bundle.model["id"] or bundle.find(bundle.model["path"])
+            kind = transformers.AutoConfig.from_pretrained(where, **common(bundle))
+            problem = liger_problem(kind.model_type)
+            found += [problem] if problem else []
+    return found
+
+
+def _marks(tokenizer: Any) -> list[str]:
+    """Why the assistant's tokens cannot be told from the others, as trl would find after the model is loaded."""
+    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+
+    if has_generation_markers(tokenizer.chat_template):
+        return []
+    try:
+        get_training_chat_template(tokenizer)
+    except ValueError:
+        return [
+            "the chat template has no {% generation %} marks, which assistant_only needs, and is none that trl knows; "
+            "name one in model"
+        ]
+    return []
+
+
+def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: list[Any]) -> list[str]:
+    evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
+    try:
+        first = list(islice(data_sources.load(bundle, source, streaming=True), ROWS))
+        if evaluated and not list(islice(data_sources.load(bundle, source, evaluated, streaming=True), 1)):
+            return [f"{data_sources.name(source)} has no rows in {evaluated}"]
+    except RunError:
+        raise
+    except Exception as error:  # the datasets library wraps what its readers raise in many classes
+        raise RunError(f"cannot read the first rows of {data_sources.name(source)}: {error}") from error
+    if not first:
+        return [f"{data_sources.name(source)} has no rows"]
+    present = list(first[0])
+    lacking = data_sources.missing_columns(source, present)
+    if lacking:
+        return [lacking]
+    chat = bool(getattr(tokenizer, "chat_template", None))
+    system, method = bundle.data.get("system"), bundle.method
+    read = [rows.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
+    drop = data_sources.dropped(source, present, bundle.method)
+    columns = [*(one for one in present if one not in drop), *read[0]]
+    calls = [rewards.problem(bundle, function, columns) for function in functions]
+    told = [f"{data_sources.name(source)}: {one}" for one in calls if one]
+    return told if tokenizer is None else told + _tokens(source, read, tokenizer, truncation.limit(bundle))
+
+
+def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any, most: int | None) -> list[str]:
+    name, lengths, ends = data_sources.name(source), [], 0
+    asks = source["shape"] == "prompt"
+    for row in read:
+        parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
+        if isinstance(parts[0], str):
+            text = "".join(parts)
+        else:
+            messages = [message for part in parts for message in part]
+            if not tokenizer.chat_template:
+                return [f"{name} is conversations, and the tokenizer has no chat template; name one in model"]
+            if not asks and not any(message["role"] == "assistant" for message in messages):
+                return [f"{name}: a conversation has no assistant turn to learn from"]
+            try:
+                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
+            except Exception as error:  # a template raises what its author wrote
+                return [f"{name}: the chat template refuses the first rows: {error}"]
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        lengths.append(len(ids))
+        ends += tokenizer.eos_token_id in ids
+    if not any(lengths):
+        return [f"{name}: the first rows have no tokens"]
+    for number, row in enumerate(read if tokenizer.chat_template else ()):
+        why = template_check.of_row(row, tokenizer)
+        if why is not None:
+            return [f"{name}, row {number}: {why}"]
+    learnt = not asks and not isinstance(parts[0], str)
+    note = "; no end token in them: the model may never stop" if learnt and not ends else ""
+    if any(_part_ways(row, tokenizer) for row in read):
+        note += "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
+    long = 0 if most is None or asks else sum(length > most for length in lengths)
+    if long:
+        note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
+    say(f"{name}: first {'prompts' if asks else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
+    return []
+
+
+def _part_ways(row: dict[str, Any], tokenizer: Any) -> bool:
+    """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
+    prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
+    if prompt is None or answer is None:
+        return False
+    alone, whole = prompt, prompt + answer
+    if not isinstance(prompt, str):
+        alone = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(whole, tokenize=False)
+    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (alone, whole))
+    return bool(both[: len(first)] != first)

@@ -1,0 +1,316 @@
+"""What a run tells while it goes: metrics.jsonl, one line a log event, and a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from . import checkpoints, signals
+from .arguments import check_engine
+from .bundle import Bundle
+from .errors import RunError
+
+METRICS, SUMMARY = "metrics.jsonl", "summary.json"
+NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
+SHOWN = {"reward": "reward", "rewards/margins": "margin"}
+"""What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
+TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
+"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
+LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
+
+
+def events(path: str) -> Iterator[dict[str, Any]]:
+    """The objects of metrics.jsonl. A line that was cut or damaged is left out. Raises OSError."""
+    with open(path, "rb") as handle:
+        for line in handle:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict) and isinstance(event.get("step"), int):
+                yield event
+
+
+def trim(path: str, step: int) -> tuple[float, float]:
+    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line; gives seconds and tokens by then.
+
+    A run that goes on from a checkpoint repeats the steps since; without this they would stand in the file twice.
+    """
+    if not os.path.exists(path):
+        return 0.0, 0.0
+    kept: list[dict[str, Any]] = []
+    seconds = tokens = 0.0
+    for event in events(path):
+        if event["step"] <= step:
+            kept.append(event)
+            seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
+    keep(path, kept)
+    return seconds, tokens
+
+
+def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
+    """Writes metrics.jsonl anew, with these events alone."""
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        handle.writelines(map(written, kept))
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(path + ".part", path)
+
+
+def written(event: Mapping[str, Any]) -> str:
+    """One line of JSON; a number that JSON has no word for stands as the text "nan", "inf" or "-inf"."""
+    return json.dumps({key: _number(value) for key, value in event.items()}) + "\n"
+
+
+def due(args: Any, state: Any) -> bool:
+    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
+    kind = getattr(args.eval_strategy, "value", args.eval_strategy)
+    if not 0 < state.global_step < state.max_steps:
+        return False
+    if kind == "epoch":
+        return float(state.epoch).is_integer() and float(state.epoch) >= (args.eval_delay or 0)
+    return bool(kind == "steps" and state.global_step % state.eval_steps == 0) and state.global_step >= (
+        args.eval_delay or 0
+    )
+
+
+def losses_of(bundle: Bundle) -> dict[str, str]:
+    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
+    stated = bundle.data.get("evaluation") or {}
+    if not stated.get("named"):
+        return {"eval_loss": ""}
+    return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
+
+
+def is_evaluation(event: Mapping[str, Any]) -> bool:
+    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
+    return any(key.startswith("eval_") for key in event)
+
+
+def evaluated(path: str, step: int, sets: int = 1) -> bool:
+    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
+    is done again, whole."""
+    try:
+        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
+        if there and len(there) < sets:
+            keep(path, [one for one in events(path) if one not in there])
+    except OSError:
+        return False
+    return len(there) >= sets
+
+
+def clock(seconds: float) -> str:
+    """``h:mm:ss``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
+    """Metrics file and progress lines, on rank 0. One object a log event: step, epoch, loss, lr, grad_norm, tokens,
+    seconds (of training, over all starts of the run). Tokens and seconds so far lie in each trainer_state.json."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.trainer: Any = None
+        self.path = os.path.join(bundle.output_dir, METRICS)
+        self.before = self.tokens_before = 0.0
+        self.started = self.last_time = time.monotonic()
+        self.first_step = 0
+        self.lr: float | None = None
+        self.last_tokens: float | None = None
+        self.checked = False
+        self.losses = losses_of(bundle)
+
+    def state(self) -> dict[str, Any]:
+        """What transformers puts into the trainer_state.json of a checkpoint."""
+        trained = getattr(self.trainer, "_total_train_tokens", 0)  # not every trainer counts
+        seconds = self.before + time.monotonic() - self.started
+        done: dict[str, Any] = {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}
+        if self.trainer is not None:
+            done["unlogged"] = self.trainer.unlogged()
+        return {"args": {}, "attributes": done}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Notes where the run begins and cuts the metrics file back to it."""
+        self.first_step = state.global_step
+        done = {}
+        if state.global_step:
+            done = state.stateful_callbacks[type(self).__name__]["attributes"]
+        if state.is_world_process_zero:
+            with self._writing():
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
+                self.before, self.tokens_before = trim(self.path, state.global_step)
+                with open(self.path, "a", encoding="utf-8"):
+                    pass  # there from the start, whatever is logged
+            if done:  # steps after the last event and before the checkpoint are in no event
+                self.before, self.tokens_before = done["seconds"], done["tokens"]
+        if "unlogged" in done:
+            self.trainer.recall(done["unlogged"])
+        self._catch_up(args, state)
+        control.should_training_stop = state.global_step >= state.max_steps > 0
+        signals.training()
+        self.started = self.last_time = time.monotonic()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Looks once, at the first step, at what the model is really wrapped in, and notes the learning rate.
+
+        transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
+        """
+        if self.trainer.evaluate_first:
+            self.trainer.catch_up()
+        self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
+        if not self.checked:
+            check_engine(self.bundle, self.trainer)
+            self.checked = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
+        if state.global_step >= state.max_steps > 0:
+            control.should_log = True
+        self.trainer.epoch_ended = False
+        self.trainer.agree()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tells the trainer, which saves the last step of an epoch after what is due at the epoch's end."""
+        self.trainer.epoch_ended = True
+
+    def _catch_up(self, args: Any, state: Any) -> None:
+        """What checkpoints there are, and whether the evaluation that is due at this one was left out."""
+        from accelerate.utils import broadcast_object_list
+
+        steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
+        again = state.is_world_process_zero and due(args, state)
+        told = [sorted(steps), again and not evaluated(self.path, state.global_step, len(self.losses))]
+        broadcast_object_list(told)
+        self.trainer.sound, self.trainer.evaluate_first = told
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A line that cannot be written ends the run: it would be missing for ever."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self.path}: {error.strerror}; free some space, and the same command goes on from the "
+                "newest complete checkpoint"
+            ) from error
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        """Writes one event and prints its line."""
+        if logs and "loss" in logs:
+            self.trainer.logged()
+        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+            return
+        now = time.monotonic()
+        event: dict[str, Any] = {"step": state.global_step, "epoch": round(float(state.epoch or 0), 4)}
+        for key, value in logs.items():
+            if key not in LEFT_OUT:
+                event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
+        if "lr" in event and self.lr is not None:
+            event["lr"] = self.lr
+        for key in event:
+            if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
+                event[key] += self.tokens_before  # trl counts from each start of the program
+        event["seconds"] = round(self.before + now - self.started, 3)
+        with self._writing(), open(self.path, "a", encoding="utf-8") as handle:
+            handle.write(written(event))
+        print(self._line(event, state.max_steps, now), flush=True)
+
+    def _line(self, event: dict[str, Any], total: int, now: float) -> str:
+        for key, name in self.losses.items():
+            if key in event:
+                return f"step {event['step']}/{total}  eval loss {event[key]:.4f}{name and f'  ({name})'}"
+        words = [f"step {event['step']}/{total}"]
+        if "loss" in event:
+            words.append(f"loss {event['loss']:.4f}")
+        for key, word in SHOWN.items():
+            if key in event:
+                words.append(f"{word} {event[key]:.3f}")
+        if "lr" in event:
+            words.append(f"lr {event['lr']:.2e}")
+        if isinstance(event.get("grad_norm"), float):
+            words.append(f"grad {event['grad_norm']:.2f}")
+        tokens = event.get("tokens")
+        if tokens is not None:
+            if self.last_tokens is not None and now > self.last_time:
+                words.append(f"{(tokens - self.last_tokens) / (now - self.last_time):,.0f} tokens/s")
+            self.last_tokens = tokens
+        self.last_time = now
+        done = event["step"] - self.first_step
+        if done > 0:
+            words.append(f"left {clock((now - self.started) / done * (total - event['step']))}")
+        return "  ".join(words)
+
+
+def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
+    """The record of the run, from metrics.jsonl, the trainer's state and what was counted of its rows (``counted``);
+    written to summary.json by ``tell``."""
+    state = trainer.state
+    losses: list[float] = []
+    tokens, total = None, seconds
+    evaluation: dict[str, Any] = {}
+    try:
+        for event in events(os.path.join(bundle.output_dir, METRICS)):
+            tokens, total = event.get("tokens", tokens), event.get("seconds", total)
+            if "loss" in event:
+                losses.append(float(event["loss"]))
+            if is_evaluation(event):
+                if event["step"] != evaluation.get("step"):
+                    evaluation = {"step": event["step"]}
+                evaluation |= {key: value for key, value in event.items() if key.endswith(TOLD)}
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read the metrics of this run: {error}") from error
+    return {
+        "bundle": bundle.digest,
+        "steps": state.global_step,
+        "epochs": round(float(state.epoch or 0), 4),
+        "first_loss": _number(losses[0]) if losses else None,
+        "last_loss": _number(losses[-1]) if losses else None,
+        "evaluation": evaluation or None,
+        "sequences": state.global_step * bundle.run["gbs"],
+        "tokens": tokens,
+        "data": trainer.data_facts,
+        "seconds": round(max(total, seconds), 3),
+        "resumed_from": started_at,
+        "weights": bundle.output_dir,
+        "adapter_of": bundle.base if bundle.lora is not None else None,
+    }
+
+
+def _number(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
+    """Writes summary.json and prints it for a reader."""
+    path = os.path.join(bundle.output_dir, SUMMARY)
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as handle:
+            handle.write(json.dumps(facts, indent=2, allow_nan=False) + "\n")
+        os.replace(path + ".part", path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}; the weights are in {facts['weights']}") from error
+    loss = "no loss was logged"
+    if facts["first_loss"] is not None:
+        loss = f"{float(facts['first_loss']):.4f} -> {float(facts['last_loss']):.4f}"
+    there = facts["evaluation"] or {}
+    held = [f"{name} {float(there[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in there]
+    base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
+    tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
+    print(
+        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
+        f"loss       {loss}\n"
+        + (f"eval loss  {', '.join(held)}\n" if held else "")
+        + f"seen       {facts['sequences']:,} sequences{tokens}\n"
+        f"weights    {facts['weights']}{base}\n"
+        f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
+        flush=True,
+    )

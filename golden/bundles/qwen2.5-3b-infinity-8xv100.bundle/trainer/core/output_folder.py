@@ -1,0 +1,143 @@
+"""The output folder: whose it is, and whether this run may begin or go on in it. Standard library only."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from typing import IO
+
+from .bundle import Bundle
+from .checkpoint_integrity import STAGING
+from .checkpoints import FOLDER, newest_complete, steps, weights_whole
+from .errors import RunError
+
+MARKER = "xpc_run.json"
+OWN = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
+"""What a run leaves before its first checkpoint."""
+PATIENCE = 5
+"""Seconds."""
+
+
+def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
+    """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing.
+
+    With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
+    Raises RunError rather than reuse a folder in silence: transformers 5 has no guard of its own (RULES C13).
+    """
+    folder, run = bundle.output_dir, bundle.run
+    held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if not held or (held == [MARKER] and not os.path.getsize(os.path.join(folder, MARKER))):
+        return None, []  # the second: killed before it wrote anything
+    if run["resume"] != "auto":
+        raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
+    if owner(folder) is None:
+        raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
+    if owner(folder) != bundle.digest:
+        raise RunError(f"{folder} holds a run of another bundle; name another output folder or empty it")
+    if _in_use(folder):
+        raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
+    _unfinished(folder)
+    zero = run["distributed_type"] == "DEEPSPEED"
+    checkpoint, notes = newest_complete(folder, run["world_size"], zero, digests)
+    if checkpoint is not None:
+        return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
+    if run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
+        raise RunError(
+            f"{folder} holds checkpoints of weights only, which training cannot go on from; "
+            "name another output folder, or empty it to train anew"
+        )
+    foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
+    if foreign and not _was_finishing(folder):
+        raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
+    return None, [*notes, "no complete checkpoint to go on from: starting anew"]
+
+
+def take(bundle: Bundle) -> None:
+    """Writes the marker that ties the folder to this bundle, and keeps it locked as long as this process lives.
+
+    Raises RunError when another process holds it, or has finished the run by now, and where nothing can be written.
+    The kernel lets go of the lock when its process ends, however it ends, so nothing stale is ever left. A file system
+    without locks runs without this guard.
+    """
+    global _held
+    try:
+        os.makedirs(bundle.output_dir, exist_ok=True)
+        handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
+        if not _lock(handle, PATIENCE):
+            handle.close()
+            raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
+        _unfinished(bundle.output_dir)
+        if owner(bundle.output_dir) != bundle.digest:
+            handle.truncate(0)
+            _mark(handle, {"bundle": bundle.digest, "target": bundle.target})
+    except OSError as error:
+        why = f"cannot write to {bundle.output_dir}: {error.strerror}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
+    _held = handle
+    os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
+
+
+def _unfinished(folder: str) -> None:
+    """Raises RunError where the run of a folder is done: another process may have ended it while this one waited."""
+    if os.path.exists(os.path.join(folder, "summary.json")):
+        raise RunError(f"{folder} holds this run, finished; name another output folder or empty it to train again")
+
+
+def finishing(bundle: Bundle) -> None:
+    """Notes that training is done and the final model is being written: from here on its files are this run's own."""
+    if _held is not None:
+        _mark(_held, {"finishing": True})
+
+
+def _was_finishing(folder: str) -> bool:
+    with open(os.path.join(folder, MARKER), "rb") as handle:
+        return len(handle.readlines()) > 1
+
+
+def _mark(handle: IO[str], facts: dict[str, object]) -> None:
+    """One more line, in one write: a killed process does it whole or not at all."""
+    os.write(handle.fileno(), (json.dumps(facts) + "\n").encode())
+    os.fsync(handle.fileno())
+
+
+_held: IO[str] | None = None
+"""The locked marker of this process; closing it would give the folder free."""
+
+
+def _lock(handle: IO[str], patience: float = 0) -> bool:
+    """False when another process has the lock, and keeps it for ``patience`` seconds: one that was killed may still be
+    giving its memory back."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.1)
+        except OSError:  # no locks here (some network file systems)
+            return True
+        else:
+            return True
+
+
+def _in_use(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
+            return not _lock(handle, PATIENCE)
+    except OSError as error:
+        raise RunError(f"cannot write to {folder}: {error.strerror}") from error
+
+
+def owner(folder: str) -> str | None:
+    """The digest of the bundle whose run a folder holds, or None where it holds none."""
+    try:
+        with open(os.path.join(folder, MARKER), "rb") as handle:
+            digest = json.loads(handle.readline())["bundle"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return digest if isinstance(digest, str) else None

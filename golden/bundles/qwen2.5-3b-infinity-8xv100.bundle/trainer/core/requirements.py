@@ -1,0 +1,77 @@
+"""What a run needs of its machine besides versions, GPUs and data: packages, a key. Nothing is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from ..features.rewards import MATH
+from .bundle import Bundle
+
+TRACKERS: Mapping[str, tuple[str, ...]] = {
+    "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",), "dagshub": ("dagshub",),
+    "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
+    "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
+}  # fmt: skip
+"""Values of ``report_to``, and the modules of which each needs one (transformers, integration_utils.py)."""
+FLASH: Mapping[str, tuple[str, ...]] = {
+    "flash_attention_2": ("flash_attn", "kernels"),
+    "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
+}
+"""Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
+EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
+"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
+
+
+def packages(bundle: Bundle) -> list[str]:
+    """Packages that this bundle uses and that are not installed; what its pins name is told by their check."""
+    wanted: list[tuple[str, tuple[str, ...], str]] = []
+    arguments, lora = bundle.arguments, bundle.lora
+    if lora is not None:
+        wanted.append(("peft", ("peft",), "adapters need it"))
+        if lora["bits"] is not None:
+            wanted.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
+    optimizer = str(arguments.get("optim", ""))
+    if any(part in optimizer for part in EIGHT_BIT):
+        wanted.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
+    attention = str(bundle.model["attn_implementation"])
+    if attention in FLASH:
+        package = "flash-attn-3" if attention.endswith("3") else "flash-attn"
+        wanted.append((package, FLASH[attention], f"the attention {attention} needs it"))
+    wanted += [(one, TRACKERS[one], "the run reports to it") for one in _reported_to(bundle) if one in TRACKERS]
+    if arguments.get("use_vllm"):
+        wanted.append(("vllm", ("vllm",), "it generates the completions of this run"))
+    checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
+    if checked:
+        wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
+    told: dict[str, str] = {}
+    if bundle.on_cpu and bundle.target == "trl-0.18" and lora is not None and lora["bits"] is not None:
+        told["GPU"] = "a quantized base needs a GPU: transformers 4.52 loads none on a CPU"
+    for package, modules, reason in wanted:
+        if package not in bundle.pins and not any(find_spec(module) for module in modules):
+            listed = "-r requirements-vllm.txt" if package == "vllm" else package
+            told.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
+    return list(told.values())
+
+
+def tracker(bundle: Bundle) -> list[str]:
+    """wandb looks for its key once the model is loaded, and raises where nobody can type one (UsageError)."""
+    known = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
+    if "wandb" not in _reported_to(bundle) or known or not find_spec("wandb"):
+        return []
+    if os.environ.get("WANDB_MODE", "online") != "online":
+        return []
+    import wandb
+
+    if wandb.setup().settings.mode != "online" or wandb.login(prompt=False, verify=False):
+        return []
+    return [
+        "this run reports to wandb, and no key was found; set WANDB_API_KEY, log in with `wandb login`, "
+        "or set WANDB_MODE=offline"
+    ]
+
+
+def _reported_to(bundle: Bundle) -> list[str]:
+    told = bundle.arguments.get("report_to") or []
+    return [told] if isinstance(told, str) else list(told)

@@ -1,0 +1,73 @@
+"""Rows that are left out before training: those with too long a prompt, those that are too short or repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from ..core.errors import RunError, say
+
+
+def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
+    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
+    kept = whole.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
+    return _told(whole, kept, f"their prompts have over {limit} tokens")
+
+
+def short_rows(whole: Any, tokenizer: Any, least: int, use: str) -> Any:
+    """The rows that have at least ``least`` tokens, rendered as the trainer renders them; says how many have fewer."""
+    kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
+    return _told(whole, kept, f"they have fewer than {least} tokens")
+
+
+def repeated(whole: Any) -> Any:
+    """The first of all rows that are the same in every column that is kept; says how many are left out."""
+    seen: set[bytes] = set()
+    kept: list[int] = []
+    for index, row in enumerate(whole):
+        key = sha256(json.dumps(row, sort_keys=True, default=str).encode()).digest()
+        if key not in seen:
+            seen.add(key)
+            kept.append(index)
+    return _told(whole, whole.select(kept) if len(kept) < len(whole) else whole, "they were there before")
+
+
+def _told(whole: Any, kept: Any, why: str) -> Any:
+    """What is kept; says how many rows are left out, where any are."""
+    if len(kept) < len(whole):
+        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: {why}")
+    return kept
+
+
+def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"]) <= limit
+    return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant") <= limit
+
+
+def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int) -> bool:
+    if "messages" in row:
+        return _rendered(row, row["messages"], tokenizer, False) >= least
+    if "text" in row:
+        return len(tokenizer(row["text"])["input_ids"]) >= least
+    prompt, completion = row["prompt"], row["completion"]
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt + completion)["input_ids"]) >= least
+    return _rendered(row, [*prompt, *completion], tokenizer, False) >= least
+
+
+def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:
+    """Tokens of a conversation under the chat template."""
+    tools = row.get("tools")
+    text = tokenizer.apply_chat_template(
+        turns, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,
+        add_generation_prompt=open_end, **(row.get("chat_template_kwargs") or {}),
+    )  # fmt: skip
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,113 @@
+"""The vLLM server of a run that lets one generate: starts it in the place of this program, or asks whether it answers.
+
+``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` ends with 0 when the server on HOST is
+ready. The program is ``vllm`` (``trl`` for trl-0.18) beside this interpreter or on the PATH; XPC_VLLM names another, as
+that of an environment of its own. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+if not __package__:
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(_folder)
+    __package__ = os.path.basename(_folder)
+    __import__(__package__)
+
+from .core import bundle as bundles
+from .core.bundle import Bundle
+from .core.errors import RunError
+
+SECONDS = 5.0
+"""Longest wait for one answer."""
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """Gives the exit status where the program goes on: 0, or 1 after a sentence."""
+    parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
+    parser.add_argument("--answers", metavar="HOST")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")
+    parser.add_argument("--data-parallel", type=int, default=1, help="copies of the weights")
+    asked = parser.parse_args(list(words))
+    try:
+        bundle = bundles.read(folder)
+        if asked.answers is not None:
+            return 0 if answers(bundle, asked.answers) else 1
+        start(bundle, asked.tensor_parallel, asked.data_parallel)
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def port(bundle: Bundle) -> int:
+    """The port on which the trainer looks for the server. Raises RunError for a run without one."""
+    found = bundle.arguments.get("vllm_server_port")
+    if not bundle.arguments.get("use_vllm") or not isinstance(found, int):
+        raise RunError("this bundle asks no vLLM server")
+    return found
+
+
+def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
+    """The words that start the server, its program first.
+
+    Those of trl-1.16 are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
+    those of trl-0.18 are its own (trl 0.18 `scripts/vllm_serve.py`).
+    """
+    named, where = bundle.model, bundle.model["id"] or bundle.find(bundle.model["path"])
+    old = bundle.target == "trl-0.18"
+    words = [program("trl"), "vllm-serve", "--model", where] if old else [program("vllm"), "serve", where]
+    sizes = ("--tensor_parallel_size", "--data_parallel_size") if old else (
+        "--tensor-parallel-size", "--data-parallel-size",
+    )  # fmt: skip
+    words += ["--host", "0.0.0.0", "--port", str(port(bundle)), sizes[0], str(tensor), sizes[1], str(data)]
+    if named["id"] is not None and named["revision"] is not None:
+        words += ["--revision", named["revision"]]
+    if old:
+        return words
+    if named["trust_remote_code"]:
+        words += ["--trust-remote-code"]
+    words += ["--enable-scale-out", "--weight-transfer-config", '{"backend": "nccl"}']
+    return [*words, "--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
+
+
+def program(name: str) -> str:
+    """The program's path. Raises RunError when there is none."""
+    asked = os.environ.get("XPC_VLLM")
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    found = shutil.which(asked) if asked else shutil.which(beside) or shutil.which(name)
+    if found is None:
+        raise RunError(
+            f"there is no program {asked or name} to start the vLLM server with; pip install -r requirements-vllm.txt, "
+            "or name one by XPC_VLLM"
+        )
+    return found
+
+
+def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
+    """Becomes the server: weights are handed over, and caches emptied, at what vLLM calls development endpoints."""
+    words = command(bundle, tensor, data)
+    print("[server] " + " ".join(words), flush=True)
+    os.execve(words[0], words, {**os.environ, "VLLM_SERVER_DEV_MODE": "1"})
+
+
+def answers(bundle: Bundle, host: str) -> bool:
+    """Whether the server on the host is ready to generate. No proxy stands between the nodes of a cluster."""
+    from http.client import HTTPException
+    from urllib.request import ProxyHandler, build_opener
+
+    place = f"[{host}]" if ":" in host else host
+    try:
+        with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as said:
+            return bool(said.status == 200)
+    except (OSError, HTTPException, ValueError):  # refused, no such host, too slow, or another answer
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))

@@ -1,0 +1,207 @@
+"""The run, from top to bottom: read, check, build, train, save, tell."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..features import hub
+from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
+from . import bundle as bundles
+from .bundle import Bundle
+from .errors import RunError, rank, say, stop
+
+GONE = ("closed by peer", "reset by peer")
+"""What gloo says when a process at the other end has ended."""
+SILENT = ("Timed out waiting", "Timeout waiting")
+"""What gloo and NCCL say when one did not answer for as long as `launch.nccl_timeout` allows."""
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """The program. ``words`` may be ``--preflight`` and nothing else. Gives the exit status: 0, 1 or 2."""
+    if list(words) not in ([], ["--preflight"]):
+        if rank() == 0:
+            print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
+        return 2
+    library_warnings.messages()
+    try:
+        bundle = bundles.read(folder)
+        only_preflight = bool(words)
+        if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
+            bundles.check_world(bundle.run, os.environ)
+        arguments.prepare_environment(bundle)
+        if only_preflight or os.environ.get("XPC_PREFLIGHT") != "passed":  # launch.sh has just run it
+            preflight.check(bundle, rank(), int(os.environ.get("LOCAL_RANK", "0")))
+        if only_preflight:
+            say("preflight passed")
+            return 0
+        return train(bundle)
+    except RunError as error:
+        return stop(error)
+    except KeyboardInterrupt:
+        say("stopped; the same launch goes on from the newest complete checkpoint")
+        return 130
+    except RuntimeError as error:
+        if any(words in str(error) for words in GONE):
+            told = "another process of the run has ended"
+        elif any(words in str(error) for words in SILENT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            told = f"another process of the run does not answer ({str(error).splitlines()[0]})"
+        else:
+            raise
+        print(f"process {rank()} stops: {told}", file=sys.stderr, flush=True)
+        return 1
+
+
+def train(bundle: Bundle) -> int:
+    """Trains and saves. Gives the exit status: 0, or that of a run that was asked to stop. Raises RunError."""
+    args = arguments.build_arguments(bundle)
+    arguments.check_state(bundle, args)
+    import datasets
+    import transformers
+    from accelerate.utils import broadcast_object_list
+
+    library_warnings.deprecations()
+    transformers.utils.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
+    broadcast_object_list(told)
+    resumed: str | None = told[0]
+    trainer, tokenizer = _trainer(bundle, args)
+    started = time.monotonic()
+    try:
+        _steps(bundle, trainer, resumed)
+    except signals.Stopped:
+        return _stopped(bundle, trainer)
+    seconds = time.monotonic() - started
+    from .fault_tolerance import writing
+    from .metrics_log import summary, tell
+    from .model import save_final
+
+    with writing("the final model", bundle.output_dir, trainer.sound):
+        if trainer.is_world_process_zero():
+            output_folder.finishing(bundle)
+        save_final(trainer, tokenizer)
+    if trainer.publisher is not None:
+        hub.card(bundle, trainer)
+    if trainer.is_world_process_zero():
+        tell(bundle, summary(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None))
+    _leave()
+    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
+        trainer.publisher.finish()
+    return 0
+
+
+def _stopped(bundle: Bundle, trainer: Any) -> int:
+    """The end of a run that was asked to stop: every process gets here with its part of the checkpoint on the disk."""
+    resumes = bundle.run["resume"] == "auto"
+    then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
+    say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
+    _leave()
+    if trainer.publisher is not None:  # an upload may take longer than the time that is left
+        trainer.publisher.leave()
+    return signals.REQUEUE if resumes else 1
+
+
+def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
+    """The training itself. Raises RunError when the memory of a GPU does not hold a step."""
+    import torch
+
+    try:
+        trainer.train(resume_from_checkpoint=resumed)
+    except torch.cuda.OutOfMemoryError as error:
+        run = bundle.run
+        raise RunError(
+            f"the GPU of process {rank()} has too little memory for {run['micro']} sequences of {run['seq']} tokens; "
+            f"lower batch.micro or batch.seq, or shard more ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _begin(bundle: Bundle) -> str | None:
+    """Where the run begins: a checkpoint's folder, or None."""
+    checkpoint, notes = output_folder.begin(bundle, digests=True)
+    output_folder.take(bundle)
+    checkpoint_integrity.clear(bundle.output_dir)
+    hub.prepare(bundle)
+    for note in notes:
+        say(note)
+    return checkpoint
+
+
+def _first(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives on process 0 while the others wait, as long as ddp_timeout; its RunError is raised on all.
+
+    accelerate's ``main_process_first`` lets the others die of a closed connection when process 0 fails.
+    """
+    from accelerate.utils import broadcast_object_list
+
+    made: Any = None
+    told: list[str | None] = [None]
+    if rank() == 0:
+        try:
+            made = make()
+        except RunError as error:
+            told[0] = str(error)
+    broadcast_object_list(told)
+    if told[0] is not None:
+        raise RunError(told[0])
+    return made
+
+
+def _alone(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives here, after process 0 had it: this process tells of its RunError, which no other has."""
+    try:
+        return make()
+    except RunError as error:
+        error.local = True  # type: ignore[attr-defined]
+        raise
+
+
+def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
+    """The trl trainer with its model, tokenizer and data."""
+    from jinja2 import TemplateError
+    from transformers import set_seed
+    from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+    from . import data, truncation
+    from . import trainer as trainers
+    from .metrics_log import Reporter
+    from .model import load_model, load_tokenizer
+
+    tokenizer = load_tokenizer(bundle)
+    # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
+    built = _first(lambda: data.build(bundle, tokenizer))
+    rows, evaluation = built if built is not None else _alone(lambda: data.build(bundle, tokenizer))
+    set_seed(args.seed)  # a reward model's new weights, and those of adapters
+    model = load_model(bundle, tokenizer)
+    reporter = Reporter(bundle)
+    try:
+        with truncation.watching(bundle) as losses:
+            trainer = trainers.build(
+                bundle, args, model, lambda: load_model(bundle, tokenizer),
+                train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
+            )  # fmt: skip
+    except TemplateError as error:
+        raise RunError(f"the chat template refuses a row of the data: {error}") from error
+    truncation.settle(bundle, losses, len(rows), trainer.train_dataset)
+    trainer.data_facts = losses.facts()
+    trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
+    reporter.trainer = trainer
+    trainer.allow_nan = bundle.run.get("nan") == "allow"
+    if bundle.repository is not None:  # process 0 of a run that pushes
+        trainer.hub_model_id, trainer.publisher = bundle.repository, hub.Publisher(bundle)
+    for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
+        trainer.remove_callback(printer)
+    say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
+    return trainer, tokenizer
+
+
+def _leave() -> None:
+    """Ends the process group in order; without it torch warns, and a rank may die of another's exit."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()

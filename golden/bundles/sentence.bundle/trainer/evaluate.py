@@ -1,0 +1,194 @@
+"""Evaluates what the bundle trained by lm-evaluation-harness: evaluate.sh starts it, once a process.
+
+Started as a file it makes its folder a package, as main.py does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+if not __package__:
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(_folder)
+    __package__ = os.path.basename(_folder)
+    __import__(__package__)
+
+from .core import arguments, bundle_integrity, output_folder
+from .core import bundle as bundles
+from .core.bundle import Bundle
+from .core.errors import RunError, rank, say, stop
+
+FORMAT = 1
+RESULTS = os.path.join("eval", "results.json")
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """The program; it takes no words. Gives the exit status: 0, 1 or 2."""
+    if words:
+        print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
+        return 2
+    try:
+        bundle = bundles.read(folder)
+        plan = _plan(bundle)
+        arguments.prepare_environment(bundle)
+        _installed(plan["harness"])
+        _trained(bundle)
+        if plan["allow_code_execution"]:
+            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # what the metric that executes code asks for (evaluate, code_eval)
+        _evaluate(bundle, plan)
+    except RunError as error:
+        return stop(error)
+    except KeyboardInterrupt:
+        say("stopped; nothing is written")
+        return 130
+    return 0
+
+
+def _plan(bundle: Bundle) -> Mapping[str, Any]:
+    path = bundle.inside("evaluation.json")
+    if not os.path.exists(path):
+        raise RunError("this bundle names no tasks: write `eval(tasks=[...])` in the spec, and compile it again")
+    with open(path, encoding="utf-8") as handle:
+        plan: dict[str, Any] = json.load(handle)
+    if plan.get("format") != FORMAT:
+        raise RunError(f"evaluation.json has format {plan.get('format')!r}; this runtime reads format {FORMAT}")
+    return plan
+
+
+def _installed(pinned: str) -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    how = "pip install -r requirements-eval.txt"
+    try:
+        found = version("lm-eval")
+    except PackageNotFoundError:
+        raise RunError(f"lm-eval is not installed, and evaluates this run ({how})") from None
+    if found != pinned:
+        raise RunError(f"lm-eval {found} is installed, and this bundle is for {pinned} ({how})")
+
+
+def _trained(bundle: Bundle) -> None:
+    """Raises RunError unless the final model is in the output folder; a checkpoint is not what was asked for."""
+    place = bundle.output_dir
+    names = set(os.listdir(place)) if os.path.isdir(place) else set()
+    config = "adapter_config.json" if bundle.lora is not None else "config.json"
+    if config not in names or not any(name.endswith(".safetensors") for name in names):
+        raise RunError(
+            f"no trained model is in {place}: train with ./launch.sh first, and start both in the same folder"
+        )
+    if output_folder.owner(bundle.output_dir) not in (None, bundle.digest):
+        raise RunError(f"{place} holds a run of another bundle; its own evaluate.sh evaluates it")
+
+
+def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What the harness's class of transformers models is made with: the trained model, or its adapter on the base."""
+    place, model = bundle.output_dir, bundle.model
+    out: dict[str, Any] = {"pretrained": place}
+    if bundle.lora is not None:
+        base = str(model["id"]) if model["id"] is not None else bundle.find(model["path"])
+        out = {"pretrained": base, "peft": place, "tokenizer": place}
+        if model["id"] is not None and model["revision"]:
+            out["revision"] = model["revision"]
+    return {
+        **out,
+        "dtype": plan["dtype"],
+        "batch_size": plan["batch_size"],
+        "device": "cpu" if bundle.on_cpu else "cuda",
+        "parallelize": plan["parallelize"],
+        "trust_remote_code": model["trust_remote_code"],
+    }
+
+
+def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
+    from lm_eval.models.huggingface import HFLM
+
+    from .features.adapters import quantization
+
+    quantized = quantization(bundle)
+
+    class Model(HFLM):  # type: ignore[misc]
+        """The base as it was trained over: the harness takes no configuration of quantization but the model's own."""
+
+        def _create_model(self, *positional: Any, **named: Any) -> None:
+            if quantized is not None:
+                named["quantization_config"] = quantized
+            super()._create_model(*positional, **named)
+
+    return Model(**model_arguments(bundle, plan))
+
+
+def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
+    """Names, and the contents of the bundle's own files; data beside such a file is found wherever the run started."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    sys.dont_write_bytecode = True  # beside a task's file nobody could tell it from what somebody put there
+    out: list[Any] = []
+    for task in plan["tasks"]:
+        if task["file"] is None:
+            out.append(task["name"])
+            continue
+        path = bundle.inside(task["file"])
+        bundle_integrity.verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
+        config = load_yaml(path, resolve_func=True)
+        given = config.get("dataset_kwargs") or {}
+        if "data_files" in given:
+            files = _beside(os.path.dirname(path), given["data_files"])
+            config["dataset_kwargs"] = {**given, "data_files": files}
+        out.append(config)
+    return out
+
+
+def _beside(folder: str, named: Any) -> Any:
+    if isinstance(named, str):
+        path = os.path.join(folder, named)
+        return path if os.path.exists(path) else named
+    if isinstance(named, list):
+        return [_beside(folder, one) for one in named]
+    return {key: _beside(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
+
+
+def _bits(model: Any) -> int | None:
+    """Bits of the loaded weights as transformers tells them; None where they are whole."""
+    loaded = {bits: getattr(model.model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)}
+    return next((bits for bits, is_so in loaded.items() if is_so), None)
+
+
+def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+    from lm_eval.utils import handle_non_serializable, make_table
+
+    tasks = _tasks(bundle, plan)
+    model = _model(bundle, plan)
+    chat = getattr(model.tokenizer, "chat_template", None) is not None
+    manager = TaskManager(include_defaults=any(isinstance(task, str) for task in tasks))
+    found = simple_evaluate(
+        model=model,
+        tasks=tasks,
+        batch_size=plan["batch_size"],
+        task_manager=manager,
+        apply_chat_template=chat,
+        fewshot_as_multiturn=chat,
+        log_samples=False,
+        confirm_run_unsafe_code=plan["allow_code_execution"],
+    )
+    if found is None or rank() != 0:
+        return
+    path = os.path.join(bundle.output_dir, RESULTS)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    kept = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, "bits": _bits(model), **found}
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        json.dump(kept, handle, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    os.replace(path + ".part", path)
+    print(make_table(found), flush=True)
+    if found.get("groups"):
+        print(make_table(found, "groups"), flush=True)
+    say(f"results in {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""Adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.bundle import Bundle
+
+
+def adapter(bundle: Bundle) -> Any:
+    """peft's LoraConfig or OFTConfig, or None when no adapter is trained.
+
+    The scores of a reward model are new weights: with the task SEQ_CLS peft trains and saves them beside the adapters
+    (``modules_to_save``), and keeps "all-linear" away from them. The revision goes into adapter_config.json, so that
+    the adapter is later put on the weights that it was trained on.
+    """
+    plan = bundle.lora
+    if plan is None:
+        return None
+    from peft import LoraConfig, OFTConfig
+
+    whole = bundle.method == "reward" or plan["modules_to_save"]
+    if bundle.target == "trl-0.18" and whole and bundle.run["zero_stage"] == 3:
+        _own_hooks()
+    common = {
+        "target_modules": plan["targets"],
+        "modules_to_save": plan["modules_to_save"],
+        "task_type": "SEQ_CLS" if bundle.method == "reward" else "CAUSAL_LM",
+        "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
+    }
+    if plan["kind"] == "oft":
+        # peft takes one of the two sizes, and 0 for the other.
+        sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
+        return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+    alpha = plan["alpha"]
+    return LoraConfig(
+        r=plan["rank"],
+        lora_alpha=int(alpha) if int(alpha) == alpha else alpha,
+        lora_dropout=plan["dropout"],
+        use_rslora=plan["rslora"],
+        use_dora=plan["dora"],
+        target_parameters=plan["parameters"],
+        **common,
+    )
+
+
+def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
+    """Splits the optimizer's groups as LoRA+ has them: B matrices, and adapters on embeddings, at rates of their own.
+
+    What transformers decided for a group (weight decay) holds for its parts. By name and not by shape, as peft's
+    ``create_loraplus_optimizer`` does: ZeRO-3 leaves no shape to see, and peft 0.17 finds no embedding. The rate that
+    is logged is the first group's, that of the A matrices.
+    """
+    own: dict[int, float] = {}
+    for name, weight in model.named_parameters():
+        if ".lora_embedding_" in name:
+            own[id(weight)] = plan["embedding_lr"]
+        elif ".lora_B." in name or ".lora_magnitude_vector." in name:
+            own[id(weight)] = plan["rate"] * plan["lr_ratio"]
+    parts: list[dict[str, Any]] = []
+    for group in optimizer.param_groups:
+        split: dict[float, list[Any]] = {}
+        for weight in group["params"]:
+            split.setdefault(own.get(id(weight), group["lr"]), []).append(weight)
+        parts += [{**group, "params": weights, "lr": rate} for rate, weights in split.items()]
+    optimizer.param_groups[:] = parts
+
+
+def _own_hooks() -> None:
+    """Lets DeepSpeed 0.16 put hooks on peft's wrapper of the scores: the wrapper answers for the module inside it.
+
+    DeepSpeed asks ``hasattr(module, "post_bwd_fn")``, is told of the inner module's, and counts on the wrong one
+    (parameter_offload.py; AttributeError "ds_grads_remaining" at the first step). DeepSpeed 0.19 looks at
+    the module itself.
+    """
+    from peft.utils.other import ModulesToSaveWrapper
+
+    passed_on = ModulesToSaveWrapper.__getattr__
+
+    def own(self: Any, name: str) -> Any:
+        if name in ("pre_bwd_fn", "post_bwd_fn", "ds_grads_remaining"):
+            raise AttributeError(name)
+        return passed_on(self, name)
+
+    ModulesToSaveWrapper.__getattr__ = own
+
+
+def quantization(bundle: Bundle) -> Any:
+    """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
+
+    ``storage_dtype`` is the type that packed 4-bit weights are stored as: FSDP and ZeRO-3 shard them only when it is
+    that of the other weights (accelerate 1.15, fsdp_utils.py).
+    """
+    plan = bundle.lora
+    if plan is None or plan["bits"] is None:
+        return None
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if plan["bits"] == 8:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=plan["quant_type"],
+        bnb_4bit_use_double_quant=plan["double_quant"],
+        bnb_4bit_compute_dtype=getattr(torch, plan["compute_dtype"]),
+        bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]),
+    )
+
+
+def keep_scores(model: Any, args: Any) -> None:
+    """Gives the new weights of a reward model over a quantized base the type of its other weights.
+
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert what they are given; the scores do
+    not, and without mixed precision nothing else does ("expected m1 and m2 to have the same dtype", executed).
+    """
+    if args.bf16 or args.fp16:
+        return
+    for name, weight in model.named_parameters():
+        if ".score." in name:
+            weight.data = weight.data.to(model.config.dtype)
