@@ -28,9 +28,10 @@ test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on t
 test-fast: $(VENV)/ready ## the tests for daily work (one to two minutes)
 	$(FAST)
 
-check: $(VENV)/ready ## linter, formatter and strict types
+check: $(VENV)/ready ## linter, formatters and strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/xpc fmt --check specs
 	@mkdir -p $(MYPY_ROOT)/xpc
 	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime

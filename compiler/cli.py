@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from xpc.compiler.streams import Guarded, Unwritable, standard_input
+from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
+from xpc.compiler.streams import Guarded, Unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,23 +19,21 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from xpc.compiler.cache import Seen
-    from xpc.compiler.files import Workspace
     from xpc.compiler.language.silence import Silenced
-    from xpc.grammar.diagnostic import Diagnostic, Label
+    from xpc.grammar.diagnostic import Diagnostic
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
 JOBSET, TASK = "jobset.yaml", "sky.yaml"
 DENIED = "warnings are denied (--deny warnings)"
-COMMANDS = ("check", "compile", "explain", "import", "doctor")
-LATER = ("fmt", "plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
-MAX_SPEC = 16 * 2**20
-"""Largest spec that is read, bytes."""
-
-
-class UsageError(Exception):
-    """The tool was used wrongly, or a file could not be read; one sentence for the user."""
+APART = {
+    "fmt": "xpc.compiler.review.fmt",
+    "doctor": "xpc.compiler.doctor",
+}
+"""Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
+COMMANDS = ("check", "compile", "explain", "fmt", "import", "doctor")
+LATER = ("plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,8 +99,8 @@ def _cached_check(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
-    if arguments[:1] == ["doctor"]:
-        return _doctor(arguments[1:])
+    if arguments and arguments[0] in APART:
+        return _apart(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
         from xpc.compiler.suggest.nearest import nearest  # only a misspelt command pays for it
 
@@ -111,8 +110,8 @@ def _run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.command in LATER:
         raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this one has check, compile, explain, "
-            "import and doctor"
+            f"`{options.command}` is reserved and comes with a later version; this one has "
+            f"{', '.join(COMMANDS[:-1])} and {COMMANDS[-1]}"
         )
     if options.command == "check":
         output, status = _check(options, {})
@@ -153,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
     told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
     told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
+    commands.add_parser("fmt", help="write specs in the one canonical form", add_help=False)
     commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
     commands.add_parser("doctor", help="say whether this machine is ready for runs", add_help=False)
     for name in LATER:
@@ -162,30 +162,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _color() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
-def read_spec(path: str) -> tuple[bytes, str, Workspace]:
-    """The bytes of a spec, the name that diagnostics and bundles know it by, and the workspace around it.
-
-    Raises UsageError where it cannot be read.
-    """
-    from xpc.compiler.files import Workspace, read_whole
-
-    if path == "-":
-        try:
-            return standard_input(MAX_SPEC), "stdin.xp", Workspace(os.path.abspath("."))
-        except OSError as error:
-            raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
-    try:
-        data, state = read_whole(path, MAX_SPEC)
-        full = os.path.abspath(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    workspace = Workspace(os.path.dirname(full))
-    workspace.saw(full, state)
-    # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
-    name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return data, name, workspace
 
 
 def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int]:
@@ -269,65 +245,22 @@ def _import(arguments: list[str]) -> int:
     from xpc.compiler.importing import cli as edge
     from xpc.compiler.importing import options
 
-    try:
-        return edge.run(options.parse(arguments))
-    except edge.Unusable as error:
-        raise UsageError(str(error)) from error
+    return edge.run(options.parse(arguments))
 
 
-def _doctor(arguments: list[str]) -> int:
-    from xpc.compiler import doctor
+def _apart(command: str, arguments: list[str]) -> int:
+    """A command that is a module of its own."""
+    from importlib import import_module
 
-    try:
-        text, status = doctor.run(doctor.parse(arguments))
-    except doctor.Unusable as error:
-        raise UsageError(str(error)) from error
+    module = import_module(APART[command])
+    text, status = module.run(module.parse(arguments))
     sys.stdout.write(text)
-    return status
+    return int(status)
 
 
 def is_denied(options: argparse.Namespace, problems: Sequence[Diagnostic]) -> bool:
     """Whether warnings stand that the command line takes for errors."""
     return options.deny is not None and any(one.severity == "warning" for one in problems)
-
-
-def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
-    """The diagnostics with the names of their sources as the user's working directory sees them."""
-    base = os.path.dirname(path)
-    if not base:
-        return list(problems)
-    move = _mover(base)
-    return [_moved(one, move) for one in problems]
-
-
-def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """Like `located`, for what the comments of the spec silenced."""
-    from xpc.grammar.record import evolve
-
-    move = _mover(os.path.dirname(path))
-    return [evolve(one, finding=_moved(one.finding, move), place=move(one.place)) for one in silenced]
-
-
-def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
-    from xpc.grammar.record import evolve
-
-    return evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
-
-
-def _mover(base: str) -> Callable[[Label], Label]:
-    """What gives a label's source the name that it has from the working directory; one new source an old one."""
-    from xpc.grammar.record import evolve
-    from xpc.grammar.source import Source
-
-    renamed: dict[int, Source] = {}
-
-    def move(label: Label) -> Label:
-        old = label.source
-        if id(old) not in renamed:
-            renamed[id(old)] = Source(os.path.normpath(os.path.join(base, old.name)), old.text)
-        return evolve(label, source=renamed[id(old)])
-
-    return move
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 
 from xpc.compiler import targets
+from xpc.compiler.inputs import UsageError
 
 EPILOG = (
     "Nothing is written and the network is not touched. Exit status: 0 ready (notes too), 1 something is wrong, "
@@ -22,10 +23,6 @@ EPILOG = (
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 PATIENCE = 300
 """Seconds; torch on a cold network disk takes a minute."""
-
-
-class Unusable(Exception):
-    """The interpreter cannot be asked; one sentence for the user."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -41,7 +38,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises Unusable."""
+    """What is printed, and the exit status. Raises UsageError."""
     python = options.python or os.environ.get("PYTHON") or "python3"
     target = targets.load(options.target)
     assert target is not None  # argparse knows the names
@@ -58,10 +55,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def ask(python: str, target: targets.Target) -> list[dict[str, str]]:
-    """The entries that the interpreter gives of itself. Raises Unusable."""
+    """The entries that the interpreter gives of itself. Raises UsageError."""
     found = shutil.which(python)
     if found is None:
-        raise Unusable(f"there is no interpreter {python}; name one with --python")
+        raise UsageError(f"there is no interpreter {python}; name one with --python")
     needed = target.requirements()
     optional = {name: version for name, version in target.pins.items() if name not in needed}
     script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "doctor.py")
@@ -71,14 +68,14 @@ def ask(python: str, target: targets.Target) -> list[dict[str, str]]:
             capture_output=True, timeout=PATIENCE,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise Unusable(f"{python} gave no answer within {PATIENCE} s") from error
+        raise UsageError(f"{python} gave no answer within {PATIENCE} s") from error
     except OSError as error:
-        raise Unusable(f"{python} cannot be run: {error.strerror}") from error
+        raise UsageError(f"{python} cannot be run: {error.strerror}") from error
     try:
         entries = json.loads(done.stdout)
     except ValueError:
         entries = None
     if done.returncode or not entries:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise Unusable(f"{python} could not be asked (status {done.returncode}): {last}")
+        raise UsageError(f"{python} could not be asked (status {done.returncode}): {last}")
     return [{name: str(one[name]) for name in ("what", "state", "says")} for one in entries]

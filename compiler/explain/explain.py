@@ -86,7 +86,7 @@ def _setting(row: Setting) -> str:
 
 
 def _value(path: str, rows: list[Setting]) -> str:
-    from xpc.compiler.cli import read_spec
+    from xpc.compiler.inputs import read_spec
     from xpc.compiler.lower.specfile import show
     from xpc.compiler.pipeline import check_text
 

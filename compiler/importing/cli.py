@@ -16,6 +16,7 @@ from xpc.compiler.importing.emit import emit
 from xpc.compiler.importing.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.overrides import Asked, Machines, load, machines, wrong_hardware
 from xpc.compiler.importing.trlyaml import given, trl
+from xpc.compiler.inputs import UsageError
 from xpc.compiler.streams import standard_input
 from xpc.grammar.record import record
 
@@ -28,10 +29,6 @@ AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "nu
 LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
 
 
-class Unusable(Exception):
-    """The command was used wrongly, or a file cannot be read; one sentence for the user."""
-
-
 @record
 class Read:
     """A source: its name, its text, and its folder for the files that it names."""
@@ -42,9 +39,9 @@ class Read:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises Unusable."""
+    """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises UsageError."""
     if (options.file is None) == (options.command_line is None):
-        raise Unusable("import takes a FILE, or --command 'torchrun ...'")
+        raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
         source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
     else:
@@ -54,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         draft = convert(source, options, asked)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
-        raise Unusable(f"{place}: {error}") from error
+        raise UsageError(f"{place}: {error}") from error
     text = draft.text or emit(draft, _origin(source, options))
     out = options.output
     if not draft.wrong:
@@ -72,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read(path: str) -> Read:
-    """A file as text. Raises Unusable."""
+    """A file as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -80,23 +77,23 @@ def read(path: str) -> Read:
             data, name = read_whole(path, 4 * MAX_SIZE)[0], path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unusable(f"{path} is not UTF-8 text") from error
+        raise UsageError(f"{path} is not UTF-8 text") from error
     except (OSError, ValueError) as error:
         path = "standard input" if path == "-" else path
-        raise Unusable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(text) > MAX_SIZE:
-        raise Unusable(f"{path} is larger than {MAX_SIZE} characters")
+        raise UsageError(f"{path} is larger than {MAX_SIZE} characters")
     return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
 
 def _asked(options: argparse.Namespace, source: Read) -> Asked:
     wrong = None if options.hardware is None else wrong_hardware(options.hardware)
     if wrong is not None:
-        raise Unusable(f"--hardware {options.hardware}: {wrong}")
+        raise UsageError(f"--hardware {options.hardware}: {wrong}")
     if options.target is not None and options.target not in targets.names():
-        raise Unusable(f"--target {options.target}: the targets are {', '.join(targets.names())}")
+        raise UsageError(f"--target {options.target}: the targets are {', '.join(targets.names())}")
     if options.nodes is not None and options.nodes < 1:
-        raise Unusable("--nodes takes a whole number above 0")
+        raise UsageError("--nodes takes a whole number above 0")
     named = options.output if options.output not in (None, "-") else source.name
     stem = os.path.basename(named).partition(".")[0] or "import"
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
@@ -127,7 +124,7 @@ def _reference(name: str | None) -> str | None:
 
 
 def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
-    """The draft of a source of any kind. Raises Unreadable and Unusable."""
+    """The draft of a source of any kind. Raises Unreadable and UsageError."""
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
@@ -188,7 +185,7 @@ def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
 
 
 def kind_of(source: Read, options: argparse.Namespace) -> str:
-    """What a source is, by its keys. Raises Unusable where that cannot be seen."""
+    """What a source is, by its keys. Raises UsageError where that cannot be seen."""
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:
@@ -216,7 +213,7 @@ def _table(source: Read) -> dict[str, Entry]:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """The spec and the files that it names, beside each other. Another file of the name is kept. Raises Unusable."""
+    """The spec and the files that it names, beside each other. Another file of the name is kept. Raises UsageError."""
     to_file = out not in (None, "-")
     folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()
     files = {os.path.join(folder, name): data for name, data in draft.files.items()}
@@ -225,12 +222,12 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
     try:
         for path, data in files.items():
             if os.path.exists(path) and not os.path.isfile(path):
-                raise Unusable(f"{path} is no regular file: nothing is written over it")
+                raise UsageError(f"{path} is no regular file: nothing is written over it")
             if os.path.lexists(path) and not force and not _holds(path, data):
-                raise Unusable(f"{path} is there already: --force replaces it")
+                raise UsageError(f"{path} is there already: --force replaces it")
         replace_files(files)
     except OSError as error:
-        raise Unusable(f"{error.filename} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
     for name in draft.files:
         print(f"wrote {os.path.relpath(os.path.join(folder, name))}", file=sys.stderr)
 

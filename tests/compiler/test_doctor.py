@@ -12,6 +12,7 @@ import textwrap
 import pytest
 
 from xpc.compiler import cli, doctor, targets
+from xpc.compiler.inputs import UsageError
 
 SECRET = "hf_thisisasecretthatnobodymaysee"
 
@@ -149,7 +150,7 @@ def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     assert target is not None
     try:
         entries = doctor.ask(sys.executable, target)
-    except doctor.Unusable as error:
+    except UsageError as error:
         pytest.fail(str(error))
     assert [one for one in entries if one["state"] == "wrong"] == []
     assert next(one["says"] for one in entries if one["what"] == "torch").startswith(target.pins["torch"])

@@ -1,0 +1,115 @@
+"""`xpc fmt`: specs in their one canonical form. A file is written when its meaning is proven to be unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+
+from xpc.compiler.atomic import replace_files
+from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse as parse_text
+from xpc.grammar.read import decode
+from xpc.grammar.source import Source
+
+EPILOG = (
+    "Comments stay, and so does the order of settings. A file is written only where the formatted text resolves to the "
+    "same experiment and formatting it again changes nothing. Exit status: 0 formatted or nothing to do, 1 a spec has "
+    "syntax errors, or with --check and --diff is not in its form, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc fmt", description="Write specs in the one canonical form.", epilog=EPILOG)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a spec, a folder of them, or - for standard input")
+    parser.add_argument("--check", action="store_true", help="write nothing; name the files that are not in their form")
+    parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    out: list[str] = []
+    found: list[Diagnostic] = []
+    changed = unread = 0
+    for path in _files(options.files):
+        try:
+            data, name, _ = read_spec(path)
+            text, wrong = formatted(data, name, os.path.dirname(path) if path != "-" else "")
+        except UsageError as error:
+            print(visible(f"xpc: {error}"), file=sys.stderr)
+            unread += 1
+            continue
+        found += located(wrong, path)
+        if text is None:
+            continue
+        same = text.encode() == data
+        changed += not same
+        if options.diff:
+            before = data.decode("utf-8", "replace").split("\n")
+            lines = unified_diff(before, text.split("\n"), path, path, lineterm="")
+            out += [visible(line) + "\n" for line in lines]
+        if options.check:
+            out.append("" if same else f"would format {visible(path)}\n")
+        elif not options.diff and path == "-":
+            out.append(text)
+        elif not options.diff and not same:
+            _write(path, text)
+            out.append(f"formatted {visible(path)}\n")
+    if found:
+        sys.stderr.write(render(found, "full"))
+    looks = options.check or options.diff
+    return "".join(out), 2 if unread else int(bool(found) or (looks and changed > 0))
+
+
+def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
+    """The canonical text of a spec that lies in `folder`, or None and its syntax errors.
+
+    Raises UsageError where that text would not mean the same, which is a fault of the formatter.
+    """
+    source, hidden = decode(data, name)
+    file, problems = parse_text(source)
+    if hidden or problems:
+        return None, (*hidden, *problems)
+    text = format_file(file)
+    if text == source.text:
+        return text, ()
+    again, problems = parse_text(Source(name, text))
+    if problems or format_file(again) != text or not _means_the_same(data, text, name, folder):
+        raise UsageError(f"{name} is left alone: its formatted text would not mean the same, which is a fault of xpc")
+    return text, ()
+
+
+def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
+    """By the tree, and by what each text resolves to."""
+    from xpc.compiler.review.meaning import meaning_of, plain  # only a text that changes pays for it
+
+    trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))
+    before, after = trees
+    root = os.path.abspath(folder)
+    return before == after and meaning_of(data, name, root) == meaning_of(text.encode(), name, root)
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    """The files, and of folders every spec below them but those in bundles, which are written by `xpc compile`."""
+    for path in paths:
+        if path == "-" or not os.path.isdir(path):
+            yield path
+            continue
+        for where, folders, names in os.walk(path):
+            folders[:] = sorted(one for one in folders if not one.startswith(".") and not one.endswith(".bundle"))
+            yield from (os.path.join(where, name) for name in sorted(names) if name.endswith(".xp"))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        replace_files({path: text.encode()})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,53 @@
+"""What a spec says, without where it says it: two texts that mean the same have equal meanings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import Checked, check_text
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Clause, Comment, Setting
+
+PLACES = (Label, Source, Span)
+
+
+def plain(node: object) -> object:
+    """A value without the places in it: of a record its name and fields, of a mapping its entries in no order.
+
+    In a tree, comments are left out, and settings on a clause's line are those of its block.
+    """
+    if isinstance(node, tuple | list):
+        return tuple(plain(one) for one in node if not isinstance(one, Comment))
+    if isinstance(node, Mapping):
+        return {name: plain(one) for name, one in node.items()}
+    if isinstance(node, Clause):
+        settings = [one for one in node.operands if isinstance(one, Setting)]
+        words = [one for one in node.operands if not isinstance(one, Setting)]
+        inside = [*settings, *(node.block.statements if node.block is not None else ())]
+        has_block = node.block is not None or len(settings) > 1
+        return "Clause", plain(node.head), plain(words), plain(inside), has_block
+    kind = type(node)
+    if not attrs.has(kind):
+        return node
+    fields = (getattr(node, one.name) for one in attrs.fields(kind))
+    return (kind.__name__, *(plain(one) for one in fields if not isinstance(one, PLACES)))
+
+
+def meaning(checked: Checked) -> tuple[object, ...]:
+    """Everything that was decided for a spec, what was found in it, and what its comments silenced."""
+    members = [(one.name, plain(one.spec), _found(one.problems)) for one in checked.members]
+    silenced = sorted((one.finding.code, one.finding.message, one.reason) for one in checked.silenced)
+    return plain(checked.spec), members, _found(checked.problems), silenced
+
+
+def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:
+    return sorted((one.code, one.message) for one in problems)
+
+
+def meaning_of(data: bytes, name: str, root: str) -> tuple[object, ...]:
+    """The meaning of the bytes of a spec that lies in the folder `root`."""
+    return meaning(check_text(data, name, Workspace(root)))
