@@ -39,7 +39,8 @@ check: $(VENV)/ready ## linter, formatters and strict types
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md and docs/rules.md anew
+docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md and the type of the paths of settings anew
+	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
 	$(BIN)/python tests/rule_evidence.py
 	$(BIN)/python -m xpc.compiler.explain.rules_page docs/rules.md

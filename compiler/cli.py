@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from xpc.compiler.cache import Seen
-    from xpc.compiler.language.silence import Silenced
+    from xpc.compiler.silence import Silenced
     from xpc.grammar.diagnostic import Diagnostic
 
 FORMATS = ("full", "concise", "json", "github", "sarif")

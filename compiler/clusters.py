@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 READ_BY = {
     "partition": ("slurm",),
     "account": ("slurm",),
@@ -142,7 +146,7 @@ def is_bucket(volume: str) -> bool:
     return volume.startswith(BUCKETS)
 
 
-def starts_over(spec: Spec) -> str | None:
+def starts_over(spec: Spec) -> Path | None:
     """The setting because of which a run that is started again has nothing to go on from, or None."""
     every = spec.amount("save.every")
     if every.unit == "never":

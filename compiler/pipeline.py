@@ -14,9 +14,9 @@ from xpc.grammar.record import evolve, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.load import Loaded
-    from xpc.compiler.language.silence import Silenced
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
+    from xpc.compiler.silence import Silenced
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP043")
@@ -83,7 +83,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
-        from xpc.compiler.language.silence import apply  # only a text with silences pays for them
+        from xpc.compiler.silence import apply  # only a text with silences pays for them
 
         found, silenced = apply(loaded.files, found)
     return Checked(None if wrong else spec, tuple(found), silenced)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from attrs import field
 
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.targets import Field, Target
@@ -21,7 +21,20 @@ from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import overload
+
     from xpc.compiler.data.survey import Survey
+    from xpc.compiler.language.paths import (
+        AmountPath,
+        FlagPath,
+        IntegerPath,
+        NamesPath,
+        Path,
+        RealPath,
+        RealsPath,
+        TextPath,
+        WeightedPath,
+    )
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
@@ -172,7 +185,7 @@ class Spec:
 
     source: Source
     name: str
-    values: Mapping[str, Value]
+    values: Mapping[Path, Value]
     model: Model
     data: tuple[DataSource, ...]
     hardware: Hardware
@@ -185,60 +198,85 @@ class Spec:
     folder: str = ""
     evaluated: tuple[EvalSet, ...] = ()
 
-    def get(self, path: str) -> object:
-        """The value of a setting, or None when it has none."""
-        found = self.values.get(path)
-        return None if found is None else found.value
+    if TYPE_CHECKING:
 
-    def written(self, path: str) -> bool:
-        """Whether the spec or a base of it states the setting."""
-        found = self.values.get(path)
-        return found is not None and found.origin.kind in (SPEC, BASE)
+        @overload
+        def get(self, path: FlagPath) -> bool | None: ...
+        @overload
+        def get(self, path: IntegerPath) -> int | None: ...
+        @overload
+        def get(self, path: RealPath) -> float | None: ...
+        @overload
+        def get(self, path: TextPath) -> str | None: ...
+        @overload
+        def get(self, path: AmountPath) -> Amount | None: ...
+        @overload
+        def get(self, path: Path) -> object: ...
 
-    def label(self, path: str, text: str = "") -> Label | None:
+    def get(self, path: Path) -> object:
+        """The value of a setting, or None when it has none. Raises KeyError for a path that is no setting."""
+        found = self.values.get(path)
+        if found is None:
+            BY_PATH[path]  # a misspelt path is a mistake, and not a setting without a value
+            return None
+        return found.value
+
+    def written(self, path: Path) -> bool:
+        """Whether the spec or a base of it states the setting. Raises KeyError for a path that is no setting."""
+        found = self.values.get(path)
+        if found is None:
+            BY_PATH[path]
+            return False
+        return found.origin.kind in (SPEC, BASE)
+
+    def label(self, path: Path, text: str = "") -> Label | None:
         """The place where a setting was written, with a text for the diagnostic."""
         found = self.values.get(path)
         if found is None or found.origin.label is None:
+            BY_PATH[path]
             return None
         return evolve(found.origin.label, text=text)
 
-    def place(self, path: str, text: str = "") -> Label:
+    def place(self, path: Path, text: str = "") -> Label:
         """Like `label`, falling back to the header's model when the setting was not written."""
         return self.label(path, text) or evolve(self.model.label, text=text)
 
-    def flag(self, path: str) -> bool:
-        """A flag; absent counts as false."""
-        return self.get(path) is True
+    def flag(self, path: FlagPath) -> bool:
+        """A flag; absent counts as false. Raises TypeError for a setting of another kind."""
+        value = self.get(path)
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a flag")
+        return value is True
 
-    def integer(self, path: str) -> int:
+    def integer(self, path: IntegerPath) -> int:
         """A whole number that has a value. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a whole number")
         return value
 
-    def real(self, path: str) -> float:
+    def real(self, path: RealPath) -> float:
         """A number that has a value. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a number")
         return float(value)
 
-    def text(self, path: str) -> str:
+    def text(self, path: TextPath) -> str:
         """A text that has a value. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, str):
             raise TypeError(f"{path} is {value!r}, not a text")
         return value
 
-    def amount(self, path: str) -> Amount:
+    def amount(self, path: AmountPath) -> Amount:
         """An amount that has a value. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, Amount):
             raise TypeError(f"{path} is {value!r}, not an amount")
         return value
 
-    def reals(self, path: str) -> tuple[float, ...]:
+    def reals(self, path: RealsPath) -> tuple[float, ...]:
         """A list of numbers. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, tuple):
@@ -294,14 +332,14 @@ class Spec:
     @property
     def lora(self) -> bool:
         """Whether adapters are trained, of any kind and over a base of any bits."""
-        return any(map(self.flag, ADAPTERS))
+        return any(self.flag(name) for name in ADAPTERS)
 
     @property
-    def adapter(self) -> str:
+    def adapter(self) -> FlagPath:
         """The clause of the adapters; `lora` where there are none."""
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
-    def names(self, path: str) -> tuple[str, ...]:
+    def names(self, path: NamesPath) -> tuple[str, ...]:
         """A list of names; none where none is given."""
         value = self.get(path)
         return tuple(map(str, value)) if isinstance(value, tuple) else ()
@@ -314,8 +352,7 @@ class Spec:
     @property
     def bits(self) -> int | None:
         """Bits of a quantized base, 4 or 8; None where the base is whole, or there is no adapter."""
-        value = self.get("lora.bits") if self.lora else None
-        return value if isinstance(value, int) else None
+        return self.get("lora.bits") if self.lora else None
 
     @property
     def method(self) -> Method:
@@ -332,7 +369,7 @@ class Spec:
         """Whether completions come from a vLLM server beside the training."""
         return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
 
-    def weighted(self, path: str) -> tuple[Weighted, ...]:
+    def weighted(self, path: WeightedPath) -> tuple[Weighted, ...]:
         """Losses or reward functions; none where none are given."""
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
@@ -351,8 +388,7 @@ class Spec:
     @property
     def context_parallel(self) -> int:
         """Processes that share one sequence; 1 where each has its own."""
-        value = self.get("strategy.context_parallel")
-        return value if isinstance(value, int) else 1
+        return self.get("strategy.context_parallel") or 1
 
     @property
     def replicas(self) -> int:

@@ -8,15 +8,19 @@ is derived, taken from the target's table, or simply absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import Setting as Setting
 from xpc.compiler.methods import DEFAULT, METHODS, readers
 
-ADAPTERS = ("lora", "qlora", "oft")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings have one home, `lora`."""
 OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 """Settings that low-rank matrices and rotations do not share, or mean differently."""
@@ -47,7 +51,7 @@ OLD_STRATEGIES = {
 """FSDP1's sharding strategies: the strategy and settings that mean the same today."""
 
 
-def _of_methods(path: str, kind: k.Kind, doc: str, **more: Any) -> Setting:
+def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
     """A setting that only the methods read whose records name it."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
@@ -332,17 +336,22 @@ CHOICE_PENDING = {
 }
 """Choices that the language reserves and this version does not compile."""
 
-BY_PATH = {row.path: row for row in TABLE}
+BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
 EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
-    "columns": Setting("data.columns", k.NAMES, "columns that are read"),
+    "columns": Setting("data.columns", k.NAMES, "columns that are read"),  # type: ignore[arg-type]
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
-    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used, after a seeded shuffle", low=0),
+    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used", low=0),  # type: ignore[arg-type]
 }
 """What a row of a `data` block may say about its source."""
 OF_A_BLOCK = ("data.format", "data.prompt", "data.context")
 """What a `data` block that is evaluated on may say beside its sources."""
+
+
+def path_of(text: str) -> Path:
+    """A path that was put together, `f"method.{name}"`. Raises KeyError where it is no setting."""
+    return BY_PATH[text].path
 
 
 def children(clause: str) -> Iterator[Setting]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Kind
 from xpc.grammar.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 
 @record
 class Setting:
@@ -15,7 +19,7 @@ class Setting:
     compile yet.
     """
 
-    path: str
+    path: Path
     kind: Kind
     doc: str
     default: object = None

@@ -18,7 +18,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.silence import Silenced
+    from xpc.compiler.silence import Silenced
 
 YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""

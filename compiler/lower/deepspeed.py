@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
+BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 QUIET = 10**9
 """`steps_per_print`: DeepSpeed's own progress lines would repeat what the runtime prints."""
 
@@ -77,20 +80,21 @@ def _zero(spec: Spec) -> dict[str, Json]:
     for name in [key for key in out if key.startswith("stage3_")] if stage < 3 else ():
         del out[name]
     out["stage"] = stage
-    out["overlap_comm"] = _flag(spec, "overlap_comm", stage == 3 and not spec.on_cpu)
-    out["reduce_scatter"] = _flag(spec, "reduce_scatter", True)
-    out["contiguous_gradients"] = _flag(spec, "contiguous_gradients", True)
+    overlap = spec.get("strategy.overlap_comm")
+    out["overlap_comm"] = stage == 3 and not spec.on_cpu if overlap is None else overlap
+    out["reduce_scatter"] = spec.get("strategy.reduce_scatter") is not False
+    out["contiguous_gradients"] = spec.get("strategy.contiguous_gradients") is not False
     if stage < 3:
-        out["round_robin_gradients"] = _flag(spec, "round_robin_gradients", False)
+        out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
         # What transformers puts in for "auto": HfTrainerDeepSpeedConfig.trainer_config_finalize.
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)
             out["stage3_param_persistence_threshold"] = 10 * facts.hidden
-    for setting, key in (("reduce_bucket", "reduce_bucket_size"), ("allgather_bucket", "allgather_bucket_size")):
-        if spec.get(f"strategy.{setting}") is not None:
-            out[key] = spec.integer(f"strategy.{setting}")
+    for path in BUCKETS:
+        if spec.get(path) is not None:
+            out[f"{path.rpartition('.')[2]}_size"] = spec.integer(path)
     if stage == 3:
         out["stage3_gather_16bit_weights_on_model_save"] = True
     where = spec.text("strategy.offload")
@@ -99,8 +103,3 @@ def _zero(spec: Spec) -> dict[str, Json]:
         if where == "cpu" and stage == 3:
             out["offload_param"] = {"device": "cpu", "pin_memory": True}
     return dict(sorted(out.items()))
-
-
-def _flag(spec: Spec, name: str, default: bool) -> bool:
-    value = spec.get(f"strategy.{name}")
-    return value if isinstance(value, bool) else default

@@ -16,7 +16,7 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.silence import Silenced
+    from xpc.compiler.silence import Silenced
 
 
 def readme(
@@ -27,7 +27,7 @@ def readme(
     `stated` are the trainer arguments of the bundle.
     """
     hardware = spec.hardware
-    gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+    gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     lines = [
         f"# {cell(spec.name)}",
         "",
@@ -202,9 +202,9 @@ def _frozen(spec: Spec) -> str:
     """The weights that are trained beside frozen ones."""
     only = spec.names("freeze.layer_modules")
     parts = [
-        f"the {side} {spec.integer(f'freeze.except_{side}')} layers" + (f" ({cell(', '.join(only))})" if only else "")
-        for side in ("first", "last")
-        if spec.get(f"freeze.except_{side}") is not None
+        f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
+        for side, count in (("first", spec.get("freeze.except_first")), ("last", spec.get("freeze.except_last")))
+        if count is not None
     ]
     others = (*spec.names("freeze.except_modules"), *spec.names("freeze.except_parameters"))
     return ", ".join([*parts, *map(cell, others)])

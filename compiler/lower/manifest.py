@@ -78,7 +78,7 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
         ("inputs", {name: "sha256:" + one for name, one in sorted(spec.inputs.items())}),
         ("files", {name: digest(data) for name, data in sorted(files.items())}),
     ]
-    assumed = {
+    assumed: dict[str, str] = {
         path: f"{show(BY_PATH[path], value.value)} ({value.origin.describe()})"
         for path, value in spec.values.items()
         if value.origin.kind not in (SPEC, BASE)

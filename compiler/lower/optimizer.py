@@ -7,6 +7,10 @@ from xpc.compiler.language.optimizers import LOW_RANK, WARM_UP
 from xpc.compiler.spec import Spec
 from xpc.compiler.targets import Json
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import AmountPath
+
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 """Schedules that step with an evaluation's metric instead of with the run."""
 
@@ -26,16 +30,22 @@ def optimizer(spec: Spec) -> dict[str, Json]:
     targets = spec.get("optimizer.targets")
     if spec.text("optimizer") in LOW_RANK and targets is not None:
         out["optim_target_modules"] = list(targets) if isinstance(targets, tuple) else "all-linear"
-    words = [f"{name}={_number(spec.real(f'optimizer.{name}'))}" for name in _keywords(spec)]
+    words = [f"{name}={_number(value)}" for name, value in _keywords(spec).items()]
     more = spec.extra_value("trl", "optim_args")
     if words or isinstance(more, str):
         out["optim_args"] = ",".join([*words, *([more] if isinstance(more, str) else [])])
     return out
 
 
-def _keywords(spec: Spec) -> list[str]:
-    names = ("rank", "scale", "update_proj_gap") if spec.text("optimizer") in LOW_RANK else ("momentum",)
-    return [name for name in names if spec.get(f"optimizer.{name}") is not None]
+def _keywords(spec: Spec) -> dict[str, float]:
+    found = {"momentum": spec.get("optimizer.momentum")}
+    if spec.text("optimizer") in LOW_RANK:
+        found = {
+            "rank": spec.get("optimizer.rank"),
+            "scale": spec.get("optimizer.scale"),
+            "update_proj_gap": spec.get("optimizer.update_proj_gap"),
+        }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _number(value: float) -> str:
@@ -80,7 +90,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 return "cosine_with_min_lr", kwargs
             return "cosine_warmup_with_min_lr", {**kwargs, "warmup_lr_rate": _share(spec, "schedule.warmup_lr")}
         case "cosine_with_restarts":
-            return name, {"num_cycles": spec.get("schedule.cycles") or 1}  # type: ignore[dict-item]
+            return name, {"num_cycles": spec.get("schedule.cycles") or 1}
         case "wsd":
             shape = str(spec.get("schedule.decay_type") or "cosine")
             kwargs = {"num_decay_steps": decay_steps(spec), "decay_type": "1-sqrt" if shape == "sqrt" else shape}
@@ -128,13 +138,13 @@ def peak_untold(spec: Spec) -> bool:
     return spec.zero_stage > 0 and not spec.owns_optimizer and spec.target.name != "trl-0.18"
 
 
-def rate(spec: Spec, path: str) -> float:
+def rate(spec: Spec, path: AmountPath) -> float:
     """A learning rate that may be written as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 
 
-def _share(spec: Spec, path: str) -> float:
+def _share(spec: Spec, path: AmountPath) -> float:
     value = spec.amount(path)
     return float(value.value) if value.unit == "share" else value.value / spec.real("optimizer.lr")
 

@@ -9,6 +9,10 @@ from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, 
 from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.targets import Json
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 ATTENTION = {
     "flash2": "flash_attention_2",
     "flash3": "flash_attention_3",
@@ -42,7 +46,7 @@ def payload(spec: Spec) -> dict[str, Json]:
     }
 
 
-def _text(spec: Spec, path: str) -> str | None:
+def _text(spec: Spec, path: Path) -> str | None:
     value = spec.get(path)
     return value if isinstance(value, str) else None
 

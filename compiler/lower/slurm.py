@@ -295,9 +295,9 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
         words += ["exclusive", "mem=0"]  # --exclusive takes the cores, and no more memory than asked for
     else:
         words.append(f"cpus-per-task={cores(spec)}")
-    for one in ("partition", "account"):
-        asked = spec.get(f"launch.{one}")
-        words += [f"{one}={asked}"] if isinstance(asked, str) else []
+    for path in ("launch.partition", "launch.account"):
+        asked = spec.get(path)
+        words += [] if asked is None else [f"{path.rpartition('.')[2]}={asked}"]
     time = spec.get("launch.time")
     if isinstance(time, int):
         words += [f"time={limit(time)}", f"signal=B:USR1@{lead(spec, time)}"]

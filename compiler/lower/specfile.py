@@ -25,7 +25,7 @@ def specfile(spec: Spec) -> str:
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
     there = [name for name in ADAPTERS if name in spec.values]
-    adapter = next((name for name in there if spec.flag(name)), there[0] if there else "lora")
+    adapter = spec.adapter if spec.lora or not there else there[0]
     for clause in clauses:
         if clause == "data" or (clause == "lora" and clause != adapter):
             continue

@@ -61,7 +61,8 @@ def value(member: Member, path: str) -> str:
     assert spec is not None
     if path == "model":
         return spec.model.path or str(spec.model.id)
-    return show(BY_PATH[path], spec.get(path))
+    row = BY_PATH[path]
+    return show(row, spec.get(row.path))
 
 
 def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes]) -> str:

@@ -6,7 +6,11 @@ from xpc.compiler.language import kinds as k
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.methods.method import Get, Method
 
-REINFORCEMENT = (
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+REINFORCEMENT: tuple[Path, ...] = (
     "method.beta", "method.max_prompt", "method.sync_reference", "method.sync_reference.every",
     "method.sync_reference.mixup", "method.generations", "method.max_completion", "method.temperature", "method.top_p",
     "method.top_k", "method.min_p", "method.repetition_penalty", "method.iterations", "method.steps_per_generation",

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from xpc.compiler.language.setting import Setting
 from xpc.grammar.record import record
 
-Get = Callable[[str], object]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+Get = Callable[["Path"], object]
 """Reads the value of a setting by its path; None where it has none."""
 
 
@@ -34,7 +38,7 @@ class Method:
     name: str
     doc: str
     shapes: tuple[str, ...]
-    reads: tuple[str, ...] = ()
+    reads: tuple[Path, ...] = ()
     settings: tuple[Setting, ...] = ()
     sequences: int = 1
     counts: str = "sequences"
@@ -47,6 +51,6 @@ class Method:
     aliases: str = ""
 
     @property
-    def paths(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[Path, ...]:
         """Every setting that some methods read and others do not, and that this one does."""
         return (*self.reads, *(row.path for row in self.settings))

@@ -14,7 +14,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.silence import Silenced
+    from xpc.compiler.silence import Silenced
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 

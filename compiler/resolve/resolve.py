@@ -80,7 +80,7 @@ class _Resolver:
 
             keep_apart(self.values, loaded.member)
         self._edition()
-        values = {path: self.values[path] for path in schema.BY_PATH if path in self.values}
+        values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
         spec = Spec(
             loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads,
             wrong=wrong, evaluated=evaluated,

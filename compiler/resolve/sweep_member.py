@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language.silence import Silenced
+from xpc.compiler.silence import Silenced
 from xpc.compiler.spec import DERIVED, Origin, Spec, Value
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record

@@ -15,11 +15,11 @@ from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Written
 from xpc.compiler.language.load import Loaded, overlay
-from xpc.compiler.language.silence import apply as silence
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
 from xpc.compiler.rules import check
+from xpc.compiler.silence import apply as silence
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve, mutable
 

@@ -10,23 +10,28 @@ from collections.abc import Callable
 from importlib import import_module
 
 from xpc.compiler.files import suspect
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import FlagPath, Path
+
 FEW = 2**16
 """Rows that a batch may be larger than."""
 LATER = ("wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 """Schedules that not every strategy, target or run can have."""
-PACKED = ("batch.packing", "batch.packing.eval", "batch.padding_free")
-TRACKING = ("track", "track.name", "track.project")
+PACKED: tuple[FlagPath, ...] = ("batch.packing", "batch.packing.eval", "batch.padding_free")
+TRACKING: tuple[Path, ...] = ("track", "track.name", "track.project")
 OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
 SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale", "factor", "patience")
 TUNED = ("block_size", "parameters", "modules_to_save", "lr_ratio", "embedding_lr")
 CLUSTER = ("partition", "account", "exclusive", "time", "requeue", "image", "volume", "secret")
-TOKENS = ("model.eos", "model.pad", "model.chat_template", "data.system")
-SECRECY = ("model.pickle", "data.system")
+TOKENS: tuple[Path, ...] = ("model.eos", "model.pad", "model.chat_template", "data.system")
+SECRECY: tuple[Path, ...] = ("model.pickle", "data.system")
 
 
 @record
@@ -48,7 +53,7 @@ def _extra(*names: str) -> Callable[[Spec], bool]:
 
 
 def _has(spec: Spec, clause: str, names: tuple[str, ...]) -> bool:
-    return any(spec.written(f"{clause}.{name}") for name in names)
+    return any(spec.written(path_of(f"{clause}.{name}")) for name in names)
 
 
 def _marked(spec: Spec) -> bool:

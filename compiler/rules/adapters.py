@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -96,9 +98,10 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
     0, and the saved adapter is the one that it began as. Source: peft 0.21 `tuners/lora/layer.py`; executed.
     """
     for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05"), ("lr_ratio", 0, "16")):
-        if spec.get(f"lora.{name}") == wrong:
+        path = path_of(f"lora.{name}")
+        if spec.get(path) == wrong:
             yield Finding(
-                spec.place(f"lora.{name}", "nothing of the adapter is left"),
+                spec.place(path, "nothing of the adapter is left"),
                 f"`{name} = {wrong}` trains nothing",
                 f"write `{name} = {better}`",
                 replace=f"{name} = {better}",
@@ -144,7 +147,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
 
     Today: a warning in the log. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
     """
-    path = "memory.checkpointing.reentrant"
+    path: Final = "memory.checkpointing.reentrant"
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.target.name != "trl-0.18"
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.families import FLASH, by_name, has_attention, listed, supposed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
@@ -167,7 +168,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     else:
         form = f"{name} = {limit - rest}"
         help = f"write `{form}`"
-    path = f"method.{name}"
+    path = path_of(f"method.{name}")
     typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
     return Finding(
         spec.place(path, context),

@@ -26,13 +26,13 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
     world = spec.replicas
-    gbs, micro, accum = (spec.integer(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+    gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     if micro * accum * world == gbs:
         return
     places = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
     if spec.context_parallel > 1:
         places = f"{world} group{'' if world == 1 else 's'} of {spec.context_parallel} {_unit(spec)}{_plural(spec)}"
-    others: list[Label | None] = [spec.label(f"batch.{name}") for name in ("micro", "accum")]
+    others = [spec.label("batch.micro"), spec.label("batch.accum")]
     if spec.written("batch.accum"):
         product = micro * accum * world
         text = f"{micro} x {accum} x {world} = {product}"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler import clusters
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import BASE, SPEC, Spec
 
@@ -20,7 +21,7 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
     engine = spec.text("launch")
     replaced = spec.values["launch"].origin.kind == SPEC
     for name, engines in clusters.READ_BY.items():
-        path = f"launch.{name}"
+        path = path_of(f"launch.{name}")
         if replaced and spec.written(path) and spec.values[path].origin.kind == BASE:
             continue
         if spec.written(path) and engine not in engines and spec.get(path) is not False:

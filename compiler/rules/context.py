@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
-SETTING = "strategy.context_parallel"
+SETTING: Final = "strategy.context_parallel"
+FLATTENED: Final = ("batch.packing", "batch.padding_free")
 
 
 @rule("XP414", "context-parallel-without-fsdp2")
@@ -105,8 +107,9 @@ def packing(spec: Spec) -> Iterator[Finding]:
     whose rows would attend to each other in silence. Source: trl 1.16 `sft_trainer.py`; accelerate 1.15
     `big_modeling.py`; executed.
     """
-    for path, name in (("batch.packing", "packing"), ("batch.padding_free", "padding_free")):
+    for path in FLATTENED:
         if spec.context_parallel > 1 and spec.flag(path):
+            name = path.rpartition(".")[2]
             yield Finding(
                 spec.place(path, "kept apart by the mask"),
                 f"`{name}` where ranks share a sequence",

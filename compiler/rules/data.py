@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
 
 CONVERSATIONS = ("messages", "conversations")
 
@@ -141,7 +145,11 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
     (LLaMA-Factory `data_args.py`, axolotl `validation.py`). Several sets are a list, `eval(data=[easy, hard])`, and
     each is named there; a holdout has no name that a metric could carry.
     """
-    ways = {"data.holdout": "these rows are held out", "eval.data": "these are read", "eval.split": "and this split"}
+    ways: Mapping[Path, str] = {
+        "data.holdout": "these rows are held out",
+        "eval.data": "these are read",
+        "eval.split": "and this split",
+    }
     there = [path for path in ways if spec.get(path) is not None]
     if len(there) > 1:
         first, other = there[0], there[-1]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler import harness
 from xpc.compiler.resolve.tasks import executes
 from xpc.compiler.rules.rule import Finding, Rule, rule
 from xpc.compiler.spec import Spec
 
-TASKS, ALLOW = "eval.tasks", "eval.allow_code_execution"
+TASKS: Final = "eval.tasks"
+ALLOW: Final = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
 
 def asked(spec: Spec) -> tuple[str, ...]:
     """The tasks of a spec; a file is named by its copy."""
-    found = spec.get(TASKS)
-    return tuple(str(one) for one in found) if isinstance(found, tuple) else ()
+    return spec.names(TASKS)
 
 
 def _running(spec: Spec) -> list[str]:

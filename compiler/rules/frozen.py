@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import IntegerPath
+
+LAYERS: Final = ("freeze.except_first", "freeze.except_last")
 
 
 @rule("XP470", "freeze-beside-adapters")
@@ -30,7 +37,7 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
     `layer_modules` chooses among the modules of those layers. Today, silently: a run of trl 1.16 without a trained
     weight goes to its end, and writes the model that it began with. Executed.
     """
-    layers = [name for name in ("except_last", "except_first") if spec.get(f"freeze.{name}") is not None]
+    layers = [path for path in LAYERS if spec.get(path) is not None]
     if not layers and spec.names("freeze.layer_modules"):
         yield Finding(
             spec.place("freeze.layer_modules", "of which layers?"),
@@ -55,15 +62,16 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
     Nothing fails. It is more often a number of another model than what was meant.
     """
     facts = spec.model.facts
-    names = [name for name in ("except_first", "except_last") if spec.get(f"freeze.{name}") is not None]
-    count = sum(spec.integer(f"freeze.{name}") for name in names)
-    if facts is not None and names and count >= facts.layers and not spec.names("freeze.layer_modules"):
+    paths: list[IntegerPath] = [path for path in LAYERS if spec.get(path) is not None]
+    count = sum(spec.integer(path) for path in paths)
+    if facts is not None and paths and count >= facts.layers and not spec.names("freeze.layer_modules"):
+        name = paths[-1].rpartition(".")[2]
         yield Finding(
-            spec.place(f"freeze.{names[-1]}", f"{spec.model.name} has {facts.layers} layers"),
+            spec.place(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
             f"{count} excepted layers leave none of {facts.layers} frozen",
-            f"write `{names[-1]} = 2`",
+            f"write `{name} = 2`",
             (spec.model.label,),
-            f"{names[-1]} = 2",
+            f"{name} = 2",
         )
 
 

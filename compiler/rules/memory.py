@@ -9,6 +9,10 @@ from xpc.compiler.registry import ModelFacts
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 """Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""
 STAGES = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
@@ -69,7 +73,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
         return
     ways = WAYS if spec.hardware.world > 1 else tuple(way for way in WAYS if way[1])
     fitting = next(((name, off) for name, off in ways if least(spec, facts, name, off) <= room * 0.9), None)
-    written = "strategy" if spec.written("strategy") else "hardware"
+    written: Path = "strategy" if spec.written("strategy") else "hardware"
     if fitting is None:
         help = "write `lora`, a smaller model or more GPUs" if not spec.lora else "write a smaller model or more GPUs"
     else:

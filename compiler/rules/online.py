@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import gcd, prod
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -138,10 +139,11 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
         ("top_p", 0, "0.95", SAMPLING),
         ("min_p", 1, "0.05", SAMPLING),
     ):
-        value = spec.get(f"method.{name}")
-        if spec.written(f"method.{name}") and isinstance(value, int | float) and value == wrong:
+        path = path_of(f"method.{name}")
+        value = spec.get(path)
+        if spec.written(path) and isinstance(value, int | float) and value == wrong:
             yield Finding(
-                spec.place(f"method.{name}", text),
+                spec.place(path, text),
                 f"`{name} = {value:g}` leaves nothing to sample",
                 f"write `{name} = {better}`",
                 replace=f"{name} = {better}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
@@ -10,7 +11,7 @@ from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 
-PROJECTED = ("targets", "rank", "scale", "update_proj_gap")
+PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
 MOMENTUM = ("sgd", "rmsprop")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
@@ -36,10 +37,11 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
     `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
     name, related = spec.text("optimizer"), (spec.label("optimizer", "the optimizer"),)
-    for setting in PROJECTED:
-        if spec.written(f"optimizer.{setting}") and name not in LOW_RANK:
+    for path in PROJECTED:
+        if spec.written(path) and name not in LOW_RANK:
+            setting = path.rpartition(".")[2]
             yield Finding(
-                spec.place(f"optimizer.{setting}", "of galore and apollo"),
+                spec.place(path, "of galore and apollo"),
                 f"`optimizer {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,
@@ -145,7 +147,7 @@ def _instead(spec: Spec) -> str:
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
     return "write `optimizer adamw`" + ",".join(
-        f" without `{name}`" for name in PROJECTED if spec.written(f"optimizer.{name}")
+        f" without `{path.rpartition('.')[2]}`" for path in PROJECTED if spec.written(path)
     )
 
 

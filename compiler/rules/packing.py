@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.registry import Family
 from xpc.compiler.rules.families import (
@@ -20,7 +21,11 @@ from xpc.compiler.rules.families import (
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
-ISOLATE = "batch.packing.isolate"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+ISOLATE: Final = "batch.packing.isolate"
 DENSE_ROW = 8192
 """Tokens of a flattened row from which a mask over the whole of it is told: 8192 x 8192 scores a head."""
 
@@ -258,7 +263,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         return
     known = supposed(spec)
     assert known is not None
-    name = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
+    name: Path = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
     plain = mixes(spec, known) and known.packing not in OWN_STATE
     why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
 
 SMOOTHED = {
     "trl-0.18": ("sigmoid", "robust", "exo_pair", "aot", "aot_pair", "aot_unpaired"),
@@ -210,7 +215,7 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
     """
     if _method(spec, "kto") and spec.integer("batch.micro") == 1 and _losses(spec) == ("kto",):
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
-        path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
+        path: Path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
         yield Finding(
             spec.place(path, "" if path == "batch.micro" else f"{gbs} on {world} processes leaves a micro-batch of 1"),
             "kto needs at least two rows in a micro-batch",
@@ -323,7 +328,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     """
     twice = _method(spec, "reward") and spec.target.name == "trl-0.18"
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
-    path = "memory.checkpointing.reentrant"
+    path: Final = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
             spec.place(path, "each gradient comes twice"),

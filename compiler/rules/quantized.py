@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
 """Ways to quantize whose weights take no gradient; others give the weights back, or fail in ways of their own."""
 
@@ -46,7 +50,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     """
     how = _packed(spec)
     if how not in (None, "bitsandbytes") and spec.bits is not None:
-        place = "lora.bits" if spec.written("lora.bits") else "qlora"
+        place: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
         yield Finding(
             spec.place(place, f"{spec.bits} bits by bitsandbytes"),
             f"{spec.model.name} is quantized already ({how})",

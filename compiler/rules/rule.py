@@ -8,6 +8,10 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import TextPath
+
 Check = Callable[[Spec], Iterator["Finding"]]
 
 
@@ -50,7 +54,7 @@ class Rule:
             )
 
 
-def lacking(spec: Spec, setting: str, named: str, help: str) -> Iterator[Finding]:
+def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
     """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`)."""
     name = spec.text(setting)
     reason = spec.target.lacking(f"{setting}s").get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
@@ -11,8 +11,12 @@ from xpc.compiler.rules.batch import total_steps
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 METRIC = ("reduce_lr_on_plateau", "greedy")
-READ_BY = {
+READ_BY: Mapping[Path, tuple[str, ...]] = {
     "schedule.cycles": ("cosine_with_restarts",),
     "schedule.power": ("polynomial",),
     "schedule.timescale": ("inverse_sqrt",),

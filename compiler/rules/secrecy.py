@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.rules.rule import Finding, Rule, rule
 from xpc.compiler.secrets import HEX, find, masked, pinned
@@ -10,17 +11,22 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 HELP = (
     "take it out, and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
 )
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
 """Endings of a task's own data, which is not looked through."""
-TRACKED = ("track.name", "track.project")
+TRACKED: Final = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
     """The texts that the spec is made of: its own, and those of bases that state something."""
-    labels = [one.origin.label for table in (spec.values, *spec.extra.values()) for one in table.values()]
+    values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
+    labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
     found = {id(spec.source): spec.source}
     found.update({id(one.source): one.source for one in labels if one is not None})
@@ -46,12 +52,13 @@ def secret(spec: Spec) -> Iterator[Finding]:
             yield Finding(spec.place(path, "the file holds it"), f"{kind} would stand in the bundle", HELP)
 
 
-def _texts(spec: Spec) -> Iterator[tuple[str, str]]:
+def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     """The texts of files, with the setting that names each."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
-    places = {str(name): path for path in ("model.chat_template", "model.config") for name in [spec.get(path)]}
+    named: tuple[Path, ...] = ("model.chat_template", "model.config")
+    places = {str(spec.get(path)): path for path in named}
     for name, data in spec.bundled.items():
         if name.startswith("data/") or (name not in places and name.endswith(ROWS)):
             continue

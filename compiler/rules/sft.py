@@ -9,6 +9,10 @@ from xpc.compiler.spec import DataSource, Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import FlagPath
+
 CONVERSATIONS = ("messages", "conversations")
 
 
@@ -30,7 +34,8 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.sources:
         if spec.flag("method.completion_only") and source.shape != "prompt_completion":
-            path, what = "method.completion_only", "prompts with completions"
+            path: FlagPath = "method.completion_only"
+            what = "prompts with completions"
         elif spec.flag("method.assistant_only") and source.shape not in CONVERSATIONS and _is_plain(source):
             path, what = "method.assistant_only", "conversations"
         else:
@@ -97,11 +102,11 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
         )
     conflicts = spec.target.facts["completion_only_conflicts"]
     if spec.flag("method.completion_only") and isinstance(conflicts, list):
-        paths = {"packing": "batch.packing", "padding_free": "batch.padding_free", "liger": "memory.liger"}
-        for name in conflicts:
-            if spec.flag(paths.get(str(name), "")):
+        for path in ("batch.packing", "batch.padding_free", "memory.liger"):
+            name = path.rpartition(".")[2]
+            if name in conflicts and spec.flag(path):
                 yield Finding(
-                    spec.place(paths[str(name)]),
+                    spec.place(path),
                     f"{spec.target.name} drops the completion mask with `{name}`",
                     f"leave `{name}` out, or write `target trl-1.16`",
                     (spec.label("method.completion_only", "asked for here"), *related),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import package
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
@@ -97,9 +98,10 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
     if strategy != "hsdp":
         wrong.append(("shard", "hsdp"))
     for name, owner in wrong:
-        if spec.written(f"strategy.{name}"):
+        path = path_of(f"strategy.{name}")
+        if spec.written(path):
             yield Finding(
-                spec.place(f"strategy.{name}", f"a setting of {owner}"),
+                spec.place(path, f"a setting of {owner}"),
                 f"`{name}` does nothing for {strategy}",
                 f"leave `{name}` out",
                 (spec.label("strategy", "the strategy"),),

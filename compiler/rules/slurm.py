@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.clusters import grace
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-MARKS = {"partition": "._+-,", "account": "._+-@"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import TextPath
+
+MARKS: Mapping[TextPath, str] = {"launch.partition": "._+-,", "launch.account": "._+-@"}
 """What the names may hold beside letters and digits."""
 SHORTEST = 120
 """Seconds: a signal a minute before the limit, which Slurm may send up to a minute before that."""
@@ -21,9 +25,9 @@ def names(spec: Spec) -> Iterator[Finding]:
     A space ends the option there, `#` the line, and a quote takes what follows with it. Today: sbatch refuses the job
     or reads another option than was meant. Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
     """
-    for name, marks in MARKS.items():
-        text = spec.get(f"launch.{name}")
-        if not isinstance(text, str):
+    for path, marks in MARKS.items():
+        name, text = path.rpartition(".")[2], spec.get(path)
+        if text is None:
             continue
         wrong = next((c for c in text if not (c.isascii() and (c.isalnum() or c in marks))), None)
         if wrong is None and text and text[0].isalnum() and text[-1] not in ",":
@@ -31,9 +35,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(
-                f"launch.{name}", "begins or ends with a mark" if wrong is None else f"{wrong!r} is not of a name"
-            ),
+            spec.place(path, "begins or ends with a mark" if wrong is None else f"{wrong!r} is not of a name"),
             f"Slurm has no {name} of this name",
             f"write `{legal}`",
             replace=legal,

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 
 from xpc.compiler.fused_experts import FAMILIES
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import FlagPath, NamesPath
 
 OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 EMBEDDINGS = ("embed_tokens", "wte", "wpe", "word_embeddings", "embed_in", "embed_positions")
@@ -42,10 +47,12 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
     layers only. Today: the one class raises TypeError for the other's argument, ValueError for both sizes. Source: peft
     0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
     """
-    wrong = [name for name in (OF_LORA if spec.flag("oft") else ("block_size",)) if spec.written(f"lora.{name}")]
-    for name in wrong:
+    for name in OF_LORA if spec.flag("oft") else ("block_size",):
+        path = path_of(f"lora.{name}")
+        if not spec.written(path):
+            continue
         yield Finding(
-            spec.place(f"lora.{name}", "of oft" if name == "block_size" else "of lora and qlora"),
+            spec.place(path, "of oft" if name == "block_size" else "of lora and qlora"),
             f"`{spec.adapter}` has no `{name}`",
             f"leave `{name}` out",
             (spec.label(spec.adapter, "the adapter"),),
@@ -192,11 +199,12 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         return
     known = _known(spec) or ("embed_tokens", "lm_head")
     rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"), "lm_head"]
-    path = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
+    path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
     named = {one.rpartition(".")[2] for one in spec.names(path)}
     frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))
     if frozen and not set(rows) <= named:
-        name, clause = path.rpartition(".")[2], spec.adapter if spec.lora else "freeze"
+        name = path.rpartition(".")[2]
+        clause: FlagPath = spec.adapter if spec.lora else "freeze"
         every = ", ".join(dict.fromkeys([*rows, *spec.names(path)]))
         yield Finding(
             spec.place("model.tokens", "rows that begin at random"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
@@ -115,7 +116,7 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
     """
     server = not _colocated(spec)
     for name in ("gpu_memory", "tensor_parallel", "max_length", "sleep") if server else ("port", "timeout"):
-        path = f"method.vllm.{name}"
+        path = path_of(f"method.vllm.{name}")
         if spec.written(path) and spec.get(path) is not False:
             yield Finding(
                 spec.place(path, "never read"),

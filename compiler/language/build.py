@@ -1,0 +1,49 @@
+"""Writes `paths.py`, the type of the paths of settings, from the table of settings (`make docs`).
+
+So `spec.flag("memory.chekpointing")`, which misspells a path, and `spec.flag("optimizer")`, which is no flag, are
+errors of types.
+"""
+
+from __future__ import annotations
+
+import os
+
+from xpc.compiler.language import schema
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "paths.py")
+GETTERS = {
+    "Flag": ("flag",),
+    "Integer": ("int", "tokens", "duration"),
+    "Real": ("real",),
+    "Text": ("choice", "hardware", "name", "path", "repository", "text"),
+    "Amount": ("every", "real_or_share", "rows_or_share", "share", "steps_or_share"),
+    "Reals": ("reals",),
+    "Names": ("choices", "names", "targets", "tasks"),
+    "Weighted": ("weighted",),
+    "Other": ("block", "file", "sources", "template", "text_or_file"),
+}
+"""Kinds of settings by the getter of `Spec` that reads them."""
+HEAD = '''"""The paths of all settings, by the getter of `Spec` that reads them.
+
+Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
+"""
+
+from typing import Literal
+
+'''
+
+
+def source() -> str:
+    """The text of `paths.py`."""
+    out = HEAD
+    for getter, kinds in GETTERS.items():
+        paths = [f'"{row.path}"' for row in schema.TABLE if row.kind.name in kinds]
+        inside = paths[0] if len(paths) == 1 else "".join(f"\n    {path}," for path in paths) + "\n"
+        out += f"{getter}Path = Literal[{inside}]\n"
+    return out + "Path = " + " | ".join(f"{getter}Path" for getter in GETTERS) + "\n"
+
+
+if __name__ == "__main__":
+    with open(OUT, "w", encoding="utf-8") as handle:
+        handle.write(source())
+    print(f"wrote {os.path.relpath(OUT)}")

@@ -1,0 +1,83 @@
+"""A misspelt path of a setting, or a getter of another kind, is an error of types and of the program."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from compile_support import REPOSITORY, SEED, checked, placed
+from rule_cases import CASES
+
+from xpc.compiler.language import build
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import BY_PATH, TABLE
+
+TYPES = {"Flag": bool, "Integer": int, "Real": float, "Text": str, "Amount": Amount}
+KINDS = {kind: getter for getter, kinds in build.GETTERS.items() for kind in kinds}
+MISTAKES = (
+    'spec.flag("memory.chekpointing")',
+    'spec.flag("optimizer")',
+    'spec.get("method.bta")',
+    'spec.written("lr")',
+    'spec.place("batch.bgs")',
+    'spec.integer("optimizer.lr")',
+    'spec.text("batch.gbs")',
+    'spec.names("method.loss")',
+)
+
+
+def test_the_paths_are_those_of_the_table():
+    with open(build.OUT, encoding="utf-8") as handle:
+        assert handle.read() == build.source(), "run: make docs"
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    return checked(SEED, tmp_path_factory.mktemp("paths")).spec
+
+
+@pytest.mark.parametrize("getter", ["get", "written", "label", "place", "flag", "integer", "text", "names"])
+def test_a_misspelt_path_is_no_setting_without_a_value(spec, getter):
+    with pytest.raises(KeyError):
+        getattr(spec, getter)("memory.chekpointing")
+
+
+def test_a_flag_is_not_read_off_another_kind(spec):
+    with pytest.raises(TypeError):
+        spec.flag("optimizer")
+    with pytest.raises(TypeError):
+        spec.flag("batch.gbs")
+
+
+def test_every_value_has_the_type_of_its_getter(tmp_path_factory):
+    seen = set()
+    for case in CASES:
+        found = checked(case.accepted, placed(case.files, lambda: tmp_path_factory.mktemp("types"))).spec
+        for path, value in found.values.items() if found is not None else ():
+            getter = KINDS[BY_PATH[path].kind.name]
+            if value.value is not None and getter in TYPES:
+                assert type(value.value) is TYPES[getter], (path, value.value)
+            elif getter in ("Reals", "Weighted"):
+                inner = float if getter == "Reals" else Weighted
+                assert all(type(one) is inner for one in value.value), (path, value.value)
+            seen.add(path)
+    assert len(seen) > 0.8 * len(TABLE)
+
+
+@pytest.mark.slow
+def test_strict_mypy_refuses_each_mistake(tmp_path):
+    """One file with a line a mistake: mypy finds an error in each, and none in the line without one."""
+    lines = ["from xpc.compiler.spec import Spec", "", "", "def read(spec: Spec) -> None:"]
+    lines += [f"    {one}" for one in (*MISTAKES, 'spec.flag("memory.checkpointing")')]
+    (tmp_path / "mistakes.py").write_text("\n".join(lines) + "\n")
+    packages = tmp_path / "root" / "xpc"
+    packages.mkdir(parents=True)
+    for name in ("grammar", "compiler", "runtime"):
+        (packages / name).symlink_to(os.path.join(REPOSITORY, name))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", os.path.join(REPOSITORY, "pyproject.toml"),
+         "--follow-imports", "silent", "mistakes.py"],
+        cwd=tmp_path, env={**os.environ, "MYPYPATH": str(packages.parent)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
+    assert found == {5 + n for n in range(len(MISTAKES))}, done.stdout
