@@ -42,8 +42,8 @@ bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md and the type of the paths of settings anew
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
-	$(BIN)/python tests/rule_evidence.py
-	$(BIN)/python -m xpc.compiler.explain.rules_page docs/rules.md
+	$(BIN)/python tests/evidence/evidence.py
+	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(BIN)/python tests/golden_bundles.py

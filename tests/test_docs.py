@@ -6,18 +6,17 @@ import os
 import re
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence"))
 
-from rule_evidence import evidence
+from evidence import PATH, evidence
+from rules_page import page as rules_page
 
 from xpc.compiler.explain.reference import reference
-from xpc.compiler.explain.rules_page import page as rules_page
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.schema import CLAUSES
 from xpc.compiler.methods import METHODS
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.render import render
-from xpc.compiler.rules.evidence import PATH
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 

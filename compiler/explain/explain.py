@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from textwrap import dedent, fill, indent
 
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
+
+EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
+"""What the tests know of a code, written by `make docs`."""
 
 
 def explain(what: str) -> str | None:
@@ -47,19 +52,15 @@ def _code(code: str) -> str | None:
 
 
 def _behind(code: str) -> str:
-    """The targets and rows of a code, how they are proven, and the lines of its case."""
-    from xpc.compiler.explain.rules_page import proof_of
-    from xpc.compiler.rules.evidence import evidence
-    from xpc.compiler.rules.fate import by_code
-
-    found, rows = evidence(), by_code().get(code, [])
+    """The targets and rows of a code, how they are proven, and the lines of its case (tests/evidence)."""
+    with open(EVIDENCE, encoding="utf-8") as handle:
+        found = json.load(handle).get(code, {})
     out = ""
-    if rows:
-        out += f"\nholds for {', '.join(sorted({target for fate in rows for target in fate.targets}))}\n"
-        out += "".join(f"  {fate.row} {fate.name}: {proof_of(fate, code, found)}\n" for fate in rows)
-    example = found.examples.get(code)
-    for word, lines in () if example is None else (("rejected", example.rejected), ("accepted", example.accepted)):
-        out += f"\n{word}\n{indent(chr(10).join(lines) or '(without)', '    ')}\n"
+    if "holds" in found:
+        out += f"\nholds for {', '.join(found['holds'])}\n" + "".join(f"  {row}\n" for row in found["rows"])
+    for word in ("rejected", "accepted"):
+        if word in found:
+            out += f"\n{word}\n{indent(chr(10).join(found[word]) or '(without)', '    ')}\n"
     return out
 
 

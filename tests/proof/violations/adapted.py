@@ -6,10 +6,10 @@ from case_support import spec
 from prove import Proof
 
 PROOFS: tuple[Proof, ...] = (
-    Proof("Q", "XP460", at="init", raises="ValueError", match="ParamWrapper does not work with lora_dropout"),
-    Proof("Q", "XP460", case="XP460-named", at="init", raises="ValueError", match="lora_dropout", variant="named"),
-    Proof("Q", "XP461", at="init", raises="ValueError", match="gate_proj without also targeting up_proj"),
-    Proof("Q", "XP462", at="init", family="falcon_h1", raises="ValueError", match="incompatible with Mamba-based"),
-    Proof("Q", "XP462", case="XP462-all-linear", at="init", family="falcon_h1", legal_family="llama", legal=spec("lora"),
+    Proof("Q32", "XP460", at="init", raises="ValueError", match="ParamWrapper does not work with lora_dropout"),
+    Proof("Q32", "XP460", case="XP460-named", at="init", raises="ValueError", match="lora_dropout", variant="named"),
+    Proof("Q33", "XP461", at="init", raises="ValueError", match="gate_proj without also targeting up_proj"),
+    Proof("Q34", "XP462", at="init", family="falcon_h1", raises="ValueError", match="incompatible with Mamba-based"),
+    Proof("Q34", "XP462", case="XP462-all-linear", at="init", family="falcon_h1", legal_family="llama", legal=spec("lora"),
           raises="ValueError", match="incompatible with Mamba-based", variant="all-linear"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from prove import Proof
 GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
 
 PROOFS: tuple[Proof, ...] = (
-    Proof("G", "XP337", needs="a GPU of compute capability 7.0 and vllm"),
+    Proof("G29", "XP337", needs="a GPU of compute capability 7.0 and vllm"),
     Proof("G01", "XP660", raises="ValueError", match="divisible by num_generations"),
     Proof("G01", "XP660", target="trl-0.18", raises="ValueError", match="evenly divisible", variant="0.18"),
     Proof("G01", "XP660", case="XP660-default", raises="ValueError", match="divisible by num_generations", variant="rloo"),
@@ -35,15 +35,15 @@ PROOFS: tuple[Proof, ...] = (
           match="vllm_guided_decoding_regex"),
     Proof("G21", "XP665", at="train", raises="ValueError", match="temperature"),
     Proof("G21", "XP665", at="train", target="trl-0.18", raises="ValueError", match="temperature", variant="0.18"),
-    Proof("G", "XP665", case="XP665-greedy", at="init", measure="online.spread", expect={"differ": False}),
-    Proof("G", "XP663", at="init", measure="losses.moved", expect={"moved": False}),
-    Proof("G", "XP666", at="load", keep=GROUPS, measure="online.few", expect={"steps": 0},
+    Proof("G21", "XP665", case="XP665-greedy", at="init", measure="online.spread", expect={"differ": False}),
+    Proof("G26", "XP663", at="init", measure="losses.moved", expect={"moved": False}),
+    Proof("G27", "XP666", at="load", keep=GROUPS, measure="online.few", expect={"steps": 0},
           text=grpo("generations=2", on='qwen2.5-3b on "few.jsonl"', batch="gbs=8 micro=8", hardware="1 x h100-80gb"),
           legal=grpo("generations=8", on='qwen2.5-3b on "few.jsonl"', batch="gbs=8 micro=8", hardware="1 x h100-80gb"),
           files={"few.jsonl": FEW}),
     Proof("B16", "XP672", raises="ValueError", match="auto_find_batch_size"),
     Proof("Q27", "XP682", measure="online.vllm", raises="ValueError", match="8-bit"),
-    Proof("G", "XP680", needs="vLLM"),
-    Proof("G", "XP683", needs="vLLM"),
-    Proof("G", "XP684", needs="vLLM"),
+    Proof("G28", "XP680", needs="vLLM"),
+    Proof("G30", "XP683", needs="vLLM"),
+    Proof("G31", "XP684", needs="vLLM"),
 )  # fmt: skip

@@ -155,11 +155,11 @@ ZERO: tuple[Proof, ...] = (
           match="gradient_clipping=0"),
     Proof("D53", "XP448", case="XP448-zero3", at="deepspeed", raises="ValidationError", match="compute_grad_norm",
           variant="zero3"),
-    Proof("XP446", "XP446", at="train", text=cpu(extra("deepspeed", 'gradient_allreduce_op = "sum"'), "track(every=1)"),
+    Proof("D50", "XP446", at="train", text=cpu(extra("deepspeed", 'gradient_allreduce_op = "sum"'), "track(every=1)"),
           legal=cpu("track(every=1)"), measure="strategy.gradients", expect=lambda seen: seen["norm"] > NORM),
-    Proof("XP449", "XP449", at="train", text=cpu(zero("legacy_stage1 = true")), legal=cpu(), raises="Exception",
+    Proof("D93", "XP449", at="train", text=cpu(zero("legacy_stage1 = true")), legal=cpu(), raises="Exception",
           match="deprecated version of ZeRO Stage 1"),
-    Proof("XP492", "XP492", at="config", measure="strategy.settings", expect={"offload": "none"}),
+    Proof("D94", "XP492", at="config", measure="strategy.settings", expect={"offload": "none"}),
     Proof("D56", "XP120", case="XP120-beside-deepspeed", at="launch", yaml={"mixed_precision": "bf16"},
           measure="strategy.worker", raises="ValueError", match="deepspeed_config_file"),
 )  # fmt: skip
@@ -178,10 +178,10 @@ CONTEXT: tuple[Proof, ...] = (
     Proof("D62", "XP416", at="init", text=two("model(attn=eager)", strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.shared_inputs", raises="ValueError",
           match="only with SDPA"),
-    Proof("XP490", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 11"), strategy="fsdp(context_parallel=2)"),
+    Proof("D85", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 11"), strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
           expect=lambda seen: len(set(seen["pieces"])) > 1),
-    Proof("XP490", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
+    Proof("D85", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
           expect=lambda seen: len(set(seen["pieces"])) == 1 and not seen["balanced"], variant="unbalanced"),
     Proof("D63", "XP418", at="load", legal_family="qwen2", measure="strategy.hooks", raises="ValueError",
@@ -193,7 +193,7 @@ CONTEXT: tuple[Proof, ...] = (
 )  # fmt: skip
 
 LAUNCH: tuple[Proof, ...] = (
-    Proof("XP430", "XP430", at="launch", measure="strategy.fsdp",
+    Proof("D87", "XP430", at="launch", measure="strategy.fsdp",
           expect=lambda seen: "fsdp_min_num_params" in seen["file"] and not seen["exported"]),
     Proof("N03", "XP120", case="XP120-gpu-ids", at="launch", yaml={"gpu_ids": "0"}, raises="ValueError", match="gpu_ids"),
     Proof("N04", "XP120", case="XP120-num-processes", at="launch", yaml={"num_processes": -1}, raises="ValueError",
@@ -214,6 +214,6 @@ LAUNCH: tuple[Proof, ...] = (
           measure="strategy.waits", raises="RuntimeError", match="(?i)timed out|timeout|closed"),
 )  # fmt: skip
 
-MEMORY = (Proof("L5", "XP480", needs="a GPU: its memory is what runs out"),)
+MEMORY = (Proof("D84", "XP480", needs="a GPU: its memory is what runs out"),)
 
 PROOFS: tuple[Proof, ...] = (*MEMORY, *SHARDED, *ZERO, *CONTEXT, *LAUNCH)

@@ -1,4 +1,4 @@
-"""`python -m xpc.compiler.explain.rules_page`: the page of rules, their fates, and what stands behind them."""
+"""`python tests/evidence/rules_page.py`: the page of rules, their fates, and what stands behind them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import sys
 from collections.abc import Iterable, Mapping
 from textwrap import dedent
 
+import fate as fates
+from evidence import examples, proof_of, proofs
+from fate import Fate
+
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
-from xpc.compiler.rules import fate as fates
-from xpc.compiler.rules.evidence import Evidence, Proven, evidence
-from xpc.compiler.rules.fate import Fate
 from xpc.grammar.record import record
 
 HEAD = """\
 # Rules
 
-Written by `make docs` from `compiler/rules/`, its `fates/` and the tests' cases and proofs; do not edit.
+Written by `make docs` from `compiler/rules/` and `tests/evidence/`; do not edit.
 
 A table of {rows} conditions under which a fine-tuning run fails, or does something other than what was asked, was read
 from and tried on TRL, transformers, accelerate, DeepSpeed, peft and Liger. Of these {implemented} are checked,
@@ -75,7 +76,6 @@ def entries() -> list[Entry]:
 def page() -> str:
     """The page as Markdown."""
     rows, _ = fates.fates()
-    behind = evidence()
     counts = {kind: sum(fate.kind == kind for fate in rows.values()) for kind in fates.KINDS}
     lines = [HEAD.format(rows=len(rows), **counts)]
     known = entries()
@@ -90,19 +90,19 @@ def page() -> str:
     lines += ["## Explained", ""]
     by_code = fates.by_code()
     for one in known:
-        lines += explained(one, by_code.get(one.code, []), behind)
+        lines += explained(one, by_code.get(one.code, []))
     for kind, title, said in NOT_CHECKED:
         lines += [f"## {title}", "", said, ""]
         lines += _listed(fate for fate in rows.values() if fate.kind == kind)
     lines += ["## Checked, but not proven here", "", "What these do was read in the sources; to see it needs more.", ""]
-    lines += _needing(rows, behind)
+    lines += _needing(rows)
     lines += ["## Bans that no longer hold", "", "Other tools or older versions refuse these; they are accepted.", ""]
     lines += ["| said | today |", "|---|---|"]
     lines += [f"| {cell(ban.said)} | {cell(ban.now)} |" for ban in fates.bans()]
     return "\n".join(lines) + "\n"
 
 
-def explained(one: Entry, rows: list[Fate], behind: Evidence) -> list[str]:
+def explained(one: Entry, rows: list[Fate]) -> list[str]:
     """The section of a code: explanation, rows with their proofs, example."""
     lines = [
         f'<a id="{one.code.lower()}"></a>',
@@ -114,28 +114,21 @@ def explained(one: Entry, rows: list[Fate], behind: Evidence) -> list[str]:
     if rows:
         held = sorted({target for fate in rows for target in fate.targets})
         lines += [f"Holds for {', '.join(held)}. Rows:", ""]
-        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code, behind)}" for fate in rows] + [""]
-    example = behind.examples.get(one.code)
-    if example is not None:
-        marked = [f"- {line}" for line in example.rejected] + [f"+ {line}" for line in example.accepted]
+        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code)}" for fate in rows] + [""]
+    if one.code in examples():
+        rejected, accepted = examples()[one.code]
+        marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
         lines += ["```diff", *marked, "```", ""]
     return lines
 
 
-def proof_of(fate: Fate, code: str, behind: Evidence) -> str:
-    """How a row is proven for a code, in words."""
-    proofs = behind.proofs.get(fate.row, ())
-    own: tuple[Proven, ...] = tuple(one for one in proofs if one.code == code) or proofs
-    return "; ".join(dict.fromkeys(one.words for one in own)) or "no proof yet"
-
-
-def _needing(rows: Mapping[str, Fate], behind: Evidence) -> list[str]:
+def _needing(rows: Mapping[str, Fate]) -> list[str]:
     """The checked rows that no proof shows, and what one needs."""
     lines = ["| row | | codes | needs |", "|---|---|---|---|"]
     for fate in rows.values():
-        proofs = behind.proofs.get(fate.row, ())
-        if fate.kind == fates.IMPLEMENTED and all(one.needs for one in proofs):
-            needs = "; ".join(dict.fromkeys(one.needs for one in proofs)) or "a proof"
+        found = proofs().get(fate.row, [])
+        if fate.kind == fates.IMPLEMENTED and all(one.needs for one in found):
+            needs = "; ".join(dict.fromkeys(one.needs for one in found)) or fate.unproven
             lines.append(f"| {fate.row} | {cell(fate.name)} | {', '.join(fate.codes)} | {cell(needs)} |")
     return [*lines, ""]
 

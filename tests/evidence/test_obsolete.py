@@ -2,8 +2,8 @@
 
 import pytest
 from compile_support import checked, errors, shown
+from fate import bans
 
-from xpc.compiler.rules.fate import bans
 from xpc.compiler.targets import TARGETS
 
 BANS = bans()

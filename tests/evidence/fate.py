@@ -1,4 +1,4 @@
-"""What became of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents, not by `check`.
+"""What became of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents and tests.
 
     [P01]
     name = "bf16-pre-ampere"
@@ -6,6 +6,7 @@
     codes = ["XP301"]
     targets = ["trl-0.18", "trl-1.16"]
     case = "XP301"              # title of the case that violates the row
+    unproven = "it needs a TPU" # only where no proof shows what the libraries do
 
     [P02]
     name = "bf16-on-cpu-without-use_cpu"
@@ -52,7 +53,10 @@ GROUPS = {
 
 @record
 class Fate:
-    """What became of a row. `why` is empty where it is implemented, the other four where it is not."""
+    """What became of a row. `why` is empty where it is implemented, the other four where it is not.
+
+    `unproven` says why no library shows what the row forbids, where there is no proof of it.
+    """
 
     row: str
     name: str
@@ -61,6 +65,7 @@ class Fate:
     targets: tuple[str, ...] = ()
     case: str = ""
     why: str = ""
+    unproven: str = ""
 
 
 @record
@@ -139,7 +144,7 @@ def _problems(letter: str, row: str, entry: object) -> list[str]:
             out.append(f"{name} is no list of texts")
         elif name == "targets" and not set(value) <= set(TARGETS):
             out.append(f"targets {value} are not all of {', '.join(TARGETS)}")
-    extra = set(entry) - {"fate", *texts, *lists}
+    extra = set(entry) - {"fate", *texts, *lists, *(("unproven",) if kind == IMPLEMENTED else ())}
     return [*out, *([f"{', '.join(sorted(extra))} does not belong here"] if extra else [])]
 
 
@@ -147,5 +152,7 @@ def _fate(row: str, entry: Mapping[str, object]) -> Fate:
     codes, targets = entry.get("codes", []), entry.get("targets", [])
     assert isinstance(codes, list)
     assert isinstance(targets, list)
-    texts = [" ".join(str(entry.get(name, "")).split()) for name in ("name", "fate", "case", "why")]
-    return Fate(row, texts[0], texts[1], tuple(codes), tuple(targets), texts[2], texts[3])
+    name, kind, *texts = (
+        " ".join(str(entry.get(name, "")).split()) for name in ("name", "fate", "case", "why", "unproven")
+    )
+    return Fate(row, name, kind, tuple(codes), tuple(targets), *texts)

@@ -1,0 +1,105 @@
+"""What stands behind a rule: the lines in which the specs of its case differ, and how its rows are proven.
+
+    python tests/evidence/evidence.py          writes compiler/explain/evidence.json, which `xpc explain CODE` prints
+
+Tests compare (tests/test_docs.py) and never write. Proofs are data: nothing is run here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from difflib import ndiff
+from functools import cache
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+sys.path[:0] = [
+    one for one in (HERE, *(os.path.join(TESTS, name) for name in ("compiler", "proof"))) if one not in sys.path
+]
+
+from case_support import Case  # noqa: E402
+from fate import Fate, by_code  # noqa: E402
+from prove import Proof, every  # noqa: E402
+from rule_cases import CASES  # noqa: E402
+
+PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
+MOST = 8
+"""Lines of a side that are shown; a longer difference is no example."""
+STAGES = {
+    "launch": "by `accelerate launch`",
+    "config": "when the trainer's configuration is built",
+    "deepspeed": "when DeepSpeed reads its configuration",
+    "load": "when the model is loaded",
+    "init": "when the trainer is built",
+    "train": "in training",
+    "save": "when the model is saved",
+}
+
+
+@cache
+def examples() -> dict[str, tuple[list[str], list[str]]]:
+    """By code, the lines that only the rejected spec has, and those that only the accepted one has."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for case in CASES:
+        lines = None if case.code in found else example(case)
+        if lines is not None:
+            found[case.code] = lines
+    return found
+
+
+def example(case: Case) -> tuple[list[str], list[str]] | None:
+    """The lines in which the two specs of a case differ, or None where that says nothing."""
+    lines = list(ndiff(case.rejected.splitlines(), case.accepted.splitlines()))
+    rejected, accepted = ([line[2:] for line in lines if line.startswith(mark)] for mark in ("- ", "+ "))
+    return (rejected, accepted) if 0 < max(len(rejected), len(accepted)) <= MOST else None
+
+
+@cache
+def proofs() -> dict[str, list[Proof]]:
+    """The proofs of each row."""
+    found: dict[str, list[Proof]] = {}
+    for proof in every():
+        found.setdefault(proof.rule, []).append(proof)
+    return found
+
+
+def words(proof: Proof) -> str:
+    """One phrase: `ValueError when the trainer is built`."""
+    if proof.needs:
+        return f"not proven here: needs {proof.needs}"
+    where = STAGES[proof.at] + (f", on {proof.target}" if proof.target else "")
+    if proof.raises:
+        return f"{proof.raises} {where}"
+    if proof.warns:
+        return f"a warning of the library {where}"
+    module, _, function = proof.measure.rpartition(".")
+    return f"measured {where} (`tests/proof/measures/{module.replace('.', '/')}.py`, `{function}`)"
+
+
+def proof_of(fate: Fate, code: str) -> str:
+    """How a row is proven for a code, in words."""
+    found = proofs().get(fate.row, [])
+    own = [one for one in found if one.code == code] or found
+    return "; ".join(dict.fromkeys(map(words, own))) or f"not proven: {fate.unproven}"
+
+
+def evidence() -> str:
+    """The whole file: of each code the targets and rows that it holds for, and its example."""
+    table: dict[str, dict[str, object]] = {}
+    for code, fates in by_code().items():
+        table[code] = {
+            "holds": sorted({target for fate in fates for target in fate.targets}),
+            "rows": [f"{fate.row} {fate.name}: {proof_of(fate, code)}" for fate in fates],
+        }
+    for code, (rejected, accepted) in examples().items():
+        table.setdefault(code, {}).update(rejected=rejected, accepted=accepted)
+    return json.dumps(dict(sorted(table.items())), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    text = evidence()
+    with open(PATH, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    print(f"wrote {os.path.relpath(PATH)}")
