@@ -52,8 +52,8 @@ golden: $(VENV)/ready ## write the golden files anew; read the difference before
 tables: $(VENV)/ready ## write the generated tables anew: parser, registry, targets of the default stack, names of tasks
 	$(BIN)/python -m xpc.grammar.build
 	$(BIN)/python -m xpc.compiler.registry.build
-	$(BIN)/python compiler/targets/generate.py trl-1.16
-	$(BIN)/python compiler/targets/harness_names.py
+	$(BIN)/python compiler/stacks/generate.py trl-1.16
+	$(BIN)/python compiler/stacks/harness_names.py
 
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .
@@ -80,7 +80,7 @@ $(VENV)/ready: pyproject.toml
 	@touch $@
 
 # The older stack is installed from the requirements.txt of a bundle that is compiled for it.
-$(OLD)/ready: tests/support/stack-trl-0.18.xp compiler/targets/trl-0.18.toml | $(VENV)/ready
+$(OLD)/ready: tests/support/stack-trl-0.18.xp compiler/stacks/trl-0.18/policy.toml | $(VENV)/ready
 	$(PYTHON) -m venv $(OLD)
 	$(BIN)/xpc compile tests/support/stack-trl-0.18.xp -o $(OLD)/stack.bundle --format concise
 	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLD)/stack.bundle/requirements.txt

@@ -49,7 +49,8 @@ PARTS = (
     "rules",
     "plan",
     "lower",
-    "targets",
+    "methods",
+    "stacks",
     "registry",
     "render",
     "templates",
@@ -76,12 +77,15 @@ def _installation() -> list[str]:
     """Every file of the package that an answer can depend on, with its time and size."""
     here = os.path.dirname(os.path.abspath(__file__))
     out = []
-    for part in PARTS:
+    parts = list(PARTS)
+    for part in parts:
         with os.scandir(os.path.join(here, part)) as entries:
             for entry in entries:
                 if entry.name.endswith((".py", ".json", ".jinja", ".txt")):
                     stat = entry.stat()
                     out.append(f"{part}/{entry.name}:{stat.st_mtime_ns}:{stat.st_size}")
+                elif part == "stacks" and entry.name[0] != "_" and entry.is_dir():
+                    parts.append(f"stacks/{entry.name}")
     return sorted(out)
 
 

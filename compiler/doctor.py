@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.inputs import UsageError
 
 EPILOG = (
@@ -32,7 +32,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog=EPILOG,
     )  # fmt: skip
     parser.add_argument("--python", metavar="PATH", help="the interpreter (default: launch.sh's, $PYTHON or python3)")
-    parser.add_argument("--target", choices=targets.names(), default=targets.DEFAULT, help="the stack to compare with")
+    parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to compare with")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the answer (default: text)")
     return parser.parse_args(list(arguments))
 
@@ -40,27 +40,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
     python = options.python or os.environ.get("PYTHON") or "python3"
-    target = targets.load(options.target)
-    assert target is not None  # argparse knows the names
-    entries = ask(python, target)
+    stack = stacks.load(options.target)
+    assert stack is not None  # argparse knows the names
+    entries = ask(python, stack)
     wrong = sum(one["state"] == "wrong" for one in entries)
     if options.format == "json":
-        answer = {"python": python, "target": target.name, "wrong": wrong, "entries": entries}
+        answer = {"python": python, "target": stack.name, "wrong": wrong, "entries": entries}
         return json.dumps(answer, indent=2) + "\n", int(wrong > 0)
     width = max(len(one["what"]) for one in entries)
-    lines = [f"{python} for {target.name} ({target.title})"]
+    lines = [f"{python} for {stack.name} ({stack.title})"]
     lines += [f"  {MARKS[one['state']]:<5}  {one['what']:<{width}}  {one['says']}" for one in entries]
     lines.append("ready" if not wrong else f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
     return "\n".join(lines) + "\n", int(wrong > 0)
 
 
-def ask(python: str, target: targets.Target) -> list[dict[str, str]]:
+def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
     """The entries that the interpreter gives of itself. Raises UsageError."""
     found = shutil.which(python)
     if found is None:
         raise UsageError(f"there is no interpreter {python}; name one with --python")
-    needed = target.requirements()
-    optional = {name: version for name, version in target.pins.items() if name not in needed}
+    needed = stack.requirements()
+    optional = {name: version for name, version in stack.pins.items() if name not in needed}
     script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "doctor.py")
     try:
         done = subprocess.run(

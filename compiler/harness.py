@@ -1,6 +1,6 @@
 """What is known of lm-evaluation-harness: the names of its tasks, and which of them a run may not have by default.
 
-Loaded only for a spec that writes `tasks`. The table is written by `compiler/targets/harness_names.py`.
+Loaded only for a spec that writes `tasks`. The table is written by `compiler/stacks/harness_names.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_ma
 
 @cache
 def _table() -> dict[str, Any]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "targets", "lm-eval.json")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stacks", "lm-eval.json")
     with open(path, encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)
     return found

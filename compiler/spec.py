@@ -14,7 +14,7 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import Gpu, ModelFacts
-from xpc.compiler.targets import Field, Target
+from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
@@ -189,7 +189,7 @@ class Spec:
     model: Model
     data: tuple[DataSource, ...]
     hardware: Hardware
-    target: Target
+    stack: Stack
     extra: Mapping[str, Mapping[str, Value]]
     bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
     inputs: Mapping[str, str] = field(factory=dict, repr=False)
@@ -323,11 +323,11 @@ class Spec:
     @property
     def config(self) -> str:
         """The dotted class of the trainer's arguments: `trl.SFTConfig`."""
-        return self.target.config(self.text("method"))
+        return self.stack.config(self.text("method"))
 
     def fields(self) -> Mapping[str, Field]:
         """Every argument that the method's class has on the target, by name."""
-        return self.target.fields(self.config)
+        return self.stack.fields(self.config)
 
     @property
     def lora(self) -> bool:

@@ -5,7 +5,7 @@ Loaded only where nothing else is known of a name.
 
 from __future__ import annotations
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.language.schema import BY_PATH, REWARDS, Setting, bare_choices
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
@@ -69,8 +69,8 @@ def _choices(name: str) -> str:
     return "".join(dict.fromkeys(lines))
 
 
-def _targets() -> list[targets.Target]:
-    return [target for target in map(targets.load, targets.names()) if target is not None]
+def _targets() -> list[stacks.Stack]:
+    return [target for target in map(stacks.load, stacks.names()) if target is not None]
 
 
 def _arguments(name: str) -> str:
@@ -95,26 +95,26 @@ def _arguments(name: str) -> str:
     return f"{name}: a library's own name\n" + "".join(lines) if lines else ""
 
 
-def _trainer(target: targets.Target, name: str, method: str) -> str:
+def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
     """What becomes of a trainer's argument, or an empty text where the method's trainer has none of the name."""
-    fields = target.fields(target.config(method))
-    new = name if name in fields else target.rename(name) or name
+    fields = stack.fields(stack.config(method))
+    new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
     path = extras.owner("trl", new, method)
     if path is not None and (new in fields or name in fields or today):
         return today + _decided(path)
-    why = target.omitted(target.config(method)).get(new)
+    why = stack.omitted(stack.config(method)).get(new)
     if why is not None:
         return f"{today}not stated: {why}"
-    if new in extras.legal_names(target, "trl", method):
+    if new in extras.legal_names(stack, "trl", method):
         return f"{today}`extra trl({new}=...)`, {fields[new].type}, default {fields[new].effective}"
     return ""
 
 
-def _file(target: targets.Target, escape: str, name: str) -> str:
+def _file(stack: stacks.Stack, escape: str, name: str) -> str:
     """What becomes of a key of accelerate.yaml or deepspeed.json, given whole or by its last part."""
-    legal, keys = extras.legal_names(target, escape), target.launch_keys(escape)
-    owned = extras.owned_names(target, escape, "sft")
+    legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
+    owned = extras.owned_names(stack, escape, "sft")
     whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
     out = []
     for one in whole:

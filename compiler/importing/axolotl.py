@@ -76,7 +76,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
     axolotl_keys.rest(draft, named)
-    draft.settle(entries, [*trlyaml.known(draft.target, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
+    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
         draft.settle(table or {}, (), {})
     return draft

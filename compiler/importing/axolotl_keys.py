@@ -217,7 +217,7 @@ def rest(draft: Draft, named: Entries) -> None:
     for key, one in named.get("model_config", Entry("", {}, "", 0)).mapping.items():
         if one.off:
             draft.note(one, "it is off")
-        elif key == "output_router_logits" and "router_aux_loss_coef" in draft.target.fields():
+        elif key == "output_router_logits" and "router_aux_loss_coef" in draft.stack.fields():
             draft.note(one, "the target adds the router's loss by the model's own coefficient")
         else:
             draft.error(one, f"a key of the model's configuration: set `{key}` in the model's own config.json")

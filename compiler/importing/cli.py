@@ -7,7 +7,7 @@ import shlex
 import sys
 from contextlib import suppress
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.atomic import replace_files
 from xpc.compiler.files import MAX_DATA, Workspace, read_whole
 from xpc.compiler.importing import jsontext, report, yamltext
@@ -90,8 +90,8 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
     wrong = None if options.hardware is None else wrong_hardware(options.hardware)
     if wrong is not None:
         raise UsageError(f"--hardware {options.hardware}: {wrong}")
-    if options.target is not None and options.target not in targets.names():
-        raise UsageError(f"--target {options.target}: the targets are {', '.join(targets.names())}")
+    if options.target is not None and options.target not in stacks.names():
+        raise UsageError(f"--target {options.target}: the targets are {', '.join(stacks.names())}")
     if options.nodes is not None and options.nodes < 1:
         raise UsageError("--nodes takes a whole number above 0")
     named = options.output if options.output not in (None, "-") else source.name
@@ -165,7 +165,7 @@ def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
     """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
     from xpc.compiler.importing import sharding, zero
 
-    draft = Draft(load(asked.target or targets.DEFAULT), asked.method or "sft", asked.stem)
+    draft = Draft(load(asked.target or stacks.DEFAULT), asked.method or "sft", asked.stem)
     given(draft, asked)
     found = Machines()
     if kind == "deepspeed":

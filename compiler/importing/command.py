@@ -290,7 +290,7 @@ ZERO = (
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:
     """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
-    draft.target = load(asked.target or NEW)
+    draft.stack = load(asked.target or NEW)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries
     low = out.pop("q_lora", None)

@@ -10,7 +10,7 @@ from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.specfile import plain as typed
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
-from xpc.compiler.targets import Json, Target
+from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
@@ -33,7 +33,7 @@ OF_ITS_TIME = (
 trl 0.19.1, Open-R1 pins 0.18.0 (transformers 4.52.3 has False; trl 0.19.1's SFTConfig has True)."""
 
 
-def native_defaults(draft: Draft, native: Target) -> None:
+def native_defaults(draft: Draft, native: Stack) -> None:
     """The settings that no key says, as `native` has them, where the language would choose otherwise."""
     stated = native.base_arguments(native.config(draft.method))
     why = f"not set: the default of {native.name}"
@@ -64,14 +64,14 @@ def native_defaults(draft: Draft, native: Target) -> None:
     if native.name == OLD and draft.method == "sft" and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
-    if native.name != draft.target.name:
+    if native.name != draft.stack.name:
         _method(draft, native, stated, why)
         _others(draft, native, stated, why)
 
 
-def _method(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> None:
+def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
     """The method's own defaults where the two stacks differ: a spec takes those of its target."""
-    here = draft.target.base_arguments(draft.target.config(draft.method))
+    here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
@@ -80,27 +80,27 @@ def _method(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> 
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])
-        if value is not None and value != _value(draft, draft.target, row.path, here.get(name)):
+        if value is not None and value != _value(draft, draft.stack, row.path, here.get(name)):
             draft.default(row.path, value, why)
 
 
-def _others(draft: Draft, native: Target, stated: dict[str, Json], why: str) -> None:
+def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
     """What no setting decides and the two stacks have otherwise: kept under `extra`."""
-    here = draft.target.base_arguments(draft.target.config(draft.method))
+    here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
-    for name in sorted(extras.legal_names(draft.target, "trl", draft.method) & set(stated)):
+    for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):
         value = stated[name]
         plain = isinstance(value, bool | int | float | str) and not known[name].machine
         if name in REPORTING or not plain or value == here.get(name) or name in draft.extra.get("trl", {}):
             continue
-        if extras.wrong_value(draft.target, "trl", name, value, draft.method) is None:
+        if extras.wrong_value(draft.stack, "trl", name, value, draft.method) is None:
             draft.extra.setdefault("trl", {})[name] = typed(value)
             draft.defaults.append(Fate("", "", "", 0, EXTRA, f"extra trl {{ {name} = {typed(value)} }}", why))
 
 
-def _value(draft: Draft, target: Target, path: str, value: Json) -> object:
+def _value(draft: Draft, stack: Stack, path: str, value: Json) -> object:
     if path == "method.loss":
-        losses = {theirs: ours for ours, theirs in target.losses(draft.method).items()}
+        losses = {theirs: ours for ours, theirs in stack.losses(draft.method).items()}
         names = [str(one) for one in (value if isinstance(value, list) else [value])]
         known = [losses.get(name) for name in names]
         return None if None in known or not known else tuple(Weighted(str(name)) for name in known)

@@ -13,8 +13,8 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.specfile import plain as plain_text
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.resolve import extras
+from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
-from xpc.compiler.targets import Target
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import mutable, record
 
@@ -77,7 +77,7 @@ class Draft:
     """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
     `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
 
-    target: Target
+    stack: Stack
     method: str = "sft"
     stem: str = "import"
     model: str = ""
@@ -215,7 +215,7 @@ class Draft:
 
         A value that the bundle states anyway is noted as that.
         """
-        if name not in extras.legal_names(self.target, escape, self.method):
+        if name not in extras.legal_names(self.stack, escape, self.method):
             return False
         value = plain(entry)
         if value is None:
@@ -223,12 +223,12 @@ class Draft:
             return True
         value = self._as_typed(escape, name, entry, value)
         if default is not None and value == default:
-            self.note(entry, f"{self.target.name} states the same")
+            self.note(entry, f"{self.stack.name} states the same")
             return True
         wrong = UNREADABLE_EXTRA if isinstance(value, dict) else None
-        wrong = wrong or extras.wrong_value(self.target, escape, name, value, self.method)
+        wrong = wrong or extras.wrong_value(self.stack, escape, name, value, self.method)
         if wrong is not None:
-            self.error(entry, f"{self.target.name} takes {wrong} for it")
+            self.error(entry, f"{self.stack.name} takes {wrong} for it")
             return True
         self.extra.setdefault(escape, {})[name] = plain_text(value)
         self.mark(entry, EXTRA, f"extra {escape} {{ {name} = {plain_text(value)} }}")
@@ -244,7 +244,7 @@ class Draft:
             integer(entry),
             number(entry),
         ):
-            if one is not None and extras.wrong_value(self.target, escape, name, one, self.method) is None:
+            if one is not None and extras.wrong_value(self.stack, escape, name, one, self.method) is None:
                 return one
         return value
 

@@ -73,7 +73,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)
-    draft.settle(entries, [*trlyaml.known(draft.target, method), *SAME, *OURS, *IMPOSSIBLE, *QUIET], IMPOSSIBLE)
+    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OURS, *IMPOSSIBLE, *QUIET], IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
         draft.settle(table or {}, (), {})
     return draft
@@ -230,10 +230,10 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
     elif prompt is not None:
         draft.note(prompt, "there are no answers apart" if stage == "pt" else f"{draft.method} does not read it")
     if dft is not None and boolean(dft):
-        if "dft" in draft.target.losses("sft"):
+        if "dft" in draft.stack.losses("sft"):
             draft.put("method.loss", (Weighted("dft"),), dft)
         else:
-            draft.error(dft, f"{draft.target.name} has no such loss")
+            draft.error(dft, f"{draft.stack.name} has no such loss")
     elif dft is not None:
         draft.note(dft, "it is off")
     share = named.get("rpo_alpha")
@@ -242,9 +242,9 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
         draft.mark(loss, "mapped", "method orpo")
     elif draft.method == "dpo":
         word = "sigmoid" if loss is None else str(loss.value)
-        losses = draft.target.losses("dpo")
+        losses = draft.stack.losses("dpo")
         if word not in losses:
-            draft.error(loss or next(iter(named.values())), f"{draft.target.name} has no such loss", ", ".join(losses))
+            draft.error(loss or next(iter(named.values())), f"{draft.stack.name} has no such loss", ", ".join(losses))
         else:
             more = (Weighted("sft", weight),) if weight and "sft" in losses else ()
             value = (Weighted(word, 1.0), *more) if more else (Weighted(word),)

@@ -9,7 +9,7 @@ from xpc.compiler.importing.entries import Entry, boolean, number, plain, text, 
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import BY_PATH, REWARDS, TABLE
 from xpc.compiler.methods import METHODS
-from xpc.compiler.targets import Field
+from xpc.compiler.stacks import Field
 
 Entries = Mapping[str, Entry]
 
@@ -45,14 +45,14 @@ def online(draft: Draft, named: Entries) -> None:
 
 def _loss(draft: Draft, named: Entries) -> None:
     entry, weights, rpo = named.get("loss_type"), named.get("loss_weights"), named.get("rpo_alpha")
-    losses = draft.target.losses(draft.method) if draft.method in BY_PATH["method.loss"].methods else {}
+    losses = draft.stack.losses(draft.method) if draft.method in BY_PATH["method.loss"].methods else {}
     theirs = {here: ours for ours, here in losses.items()} | {ours: ours for ours in losses}
     if entry is not None and losses and not entry.empty:
         names = words(entry) or []
         given = None if weights is None or weights.empty else [number(one) for one in weights.items]
         unknown = [name for name in names if name not in theirs]
         if unknown:
-            draft.error(entry, f"{draft.target.name} has no loss `{unknown[0][:40]}` for {draft.method}",
+            draft.error(entry, f"{draft.stack.name} has no loss `{unknown[0][:40]}` for {draft.method}",
                         "it has " + ", ".join(losses))  # fmt: skip
         elif given is not None and (len(given) != len(names) or None in given):
             draft.error(weights or entry, "it takes a number for each loss")
@@ -67,7 +67,7 @@ def _loss(draft: Draft, named: Entries) -> None:
     elif entry is not None and entry.empty:
         draft.note(entry, NULL)
     elif entry is not None and draft.method == "sft" and entry.value == "nll":
-        draft.note(entry, f"the one loss of {draft.target.name}")
+        draft.note(entry, f"the one loss of {draft.stack.name}")
     if weights is not None and (weights.file, weights.key) not in draft.fates and weights.empty:
         draft.note(weights, NULL)
     unsaid = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
@@ -76,7 +76,7 @@ def _loss(draft: Draft, named: Entries) -> None:
 
 
 def _fields(draft: Draft) -> Mapping[str, Field]:
-    return draft.target.fields(draft.target.config(draft.method))
+    return draft.stack.fields(draft.stack.config(draft.method))
 
 
 def _blocks(draft: Draft, named: Entries) -> None:

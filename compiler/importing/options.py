@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl")
@@ -30,7 +30,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--method", choices=tuple(METHODS), help="what is trained for (default: seen by path and keys)")
     parser.add_argument("--model", metavar="NAME", help="the model, where the source names none or another")
     parser.add_argument("--data", metavar="NAME", help="the data, where the source names none or another")
-    parser.add_argument("--target", choices=targets.names(), help="stack of the spec (default: the source's own)")
+    parser.add_argument("--target", choices=stacks.names(), help="stack of the spec (default: the source's own)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
     parser.add_argument("--report", choices=("text", "json"), help="the fate of each key; json takes standard output")
     parser.add_argument("--force", action="store_true", help="replace files that are there")

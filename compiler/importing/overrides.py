@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from attrs import field
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.entries import Entry
 from xpc.compiler.importing.values import RENAMES
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 from xpc.grammar.record import mutable, record
 
 DEFAULT_GPU = "h100-80gb"
@@ -88,7 +88,7 @@ def wrong_hardware(text: str) -> str | None:
 OLD, NEW = "trl-0.18", "trl-1.16"
 
 
-def native(names: set[str], method: str, model: str | None) -> tuple[Target, Target]:
+def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stack]:
     """The targets of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
 
     A name that only the older stack has dates the file; one that only the newer has, a method or a family that came
@@ -100,14 +100,14 @@ def native(names: set[str], method: str, model: str | None) -> tuple[Target, Tar
     before |= {name for name in RENAMES if name not in today}
     known = registry.find_model(model) if model else None
     absent = old.facts["families_absent"]
-    source = old if names & (before - today) else load(targets.DEFAULT)
+    source = old if names & (before - today) else load(stacks.DEFAULT)
     gone = known is not None and isinstance(absent, list) and known.model_type in absent
     return source, new if gone or names & (today - before) or old.refused(method) else source
 
 
-def load(name: str) -> Target:
+def load(name: str) -> Stack:
     """A target's table. Raises KeyError where there is none of that name."""
-    found = targets.load(name)
+    found = stacks.load(name)
     if found is None:
         raise KeyError(name)
     return found

@@ -16,7 +16,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
     return json.dumps({
         "format": FORMAT,
         "output": output,
-        "target": draft.target.name,
+        "target": draft.stack.name,
         "method": draft.method,
         "ok": not draft.wrong,
         "counts": dict(sorted(Counter(one.fate for one in draft.fates.values()).items())),

@@ -88,7 +88,7 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the accelerate of {draft.target.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle states it otherwise")
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
@@ -161,8 +161,8 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
     if sharding is not None and not sharding.empty and word not in SHARDING:
         draft.error(sharding, "FSDP has FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
     name = "fsdp" if second and name == "fsdp1" else name
-    if name == "fsdp" and draft.target.facts["fsdp2"] is False and version is not None:
-        draft.error(version, f"{draft.target.name} has no FSDP2", "write `--target trl-1.16`")
+    if name == "fsdp" and draft.stack.facts["fsdp2"] is False and version is not None:
+        draft.error(version, f"{draft.stack.name} has no FSDP2", "write `--target trl-1.16`")
     if not hybrid:
         for said in (sharding, version):
             if said is not None and not said.empty:
@@ -213,7 +213,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         elif key == "fsdp_limit_all_gathers":
             draft.note(one, "torch's own default stands")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the FSDP of {draft.target.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle states it otherwise")
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:

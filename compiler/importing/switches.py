@@ -132,7 +132,7 @@ def packing(draft: Draft, named: Entries) -> None:
             draft.note(strategy, "nothing is packed")
         elif name not in BY_PATH["batch.packing.strategy"].choices:
             draft.error(strategy, "no target packs in this way", "write `bfd`, `bfd_split` or `wrapped`")
-        elif name == "ffd" and name not in draft.target.packing:
+        elif name == "ffd" and name not in draft.stack.packing:
             draft.put(
                 "batch.packing.strategy", "bfd", strategy, "`ffd` never was a strategy of TRL; bfd is its default"
             )
@@ -180,7 +180,7 @@ def switches(draft: Draft, named: Entries) -> None:
             draft.note(grouped, "it is off")
         elif draft.escape("trl", "group_by_length", grouped):
             pass
-        elif "train_sampling_strategy" in draft.target.fields(draft.target.config(draft.method)):
+        elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
             draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
             draft.mark(grouped, "extra", 'extra trl { train_sampling_strategy = "group_by_length" }')
     for name in ("attn_implementation", "dtype"):
@@ -269,7 +269,7 @@ def router(draft: Draft) -> None:
     if (
         facts is not None
         and facts.experts
-        and "router_aux_loss_coef" in extras.legal_names(draft.target, "trl", draft.method)
+        and "router_aux_loss_coef" in extras.legal_names(draft.stack, "trl", draft.method)
     ):
         draft.extra.setdefault("trl", {}).setdefault("router_aux_loss_coef", "0")
         draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not asked for"))

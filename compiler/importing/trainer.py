@@ -11,7 +11,7 @@ from xpc.compiler.importing.entries import Entry, boolean, integer, number, word
 from xpc.compiler.importing.values import RENAMES, optimizers
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import TABLE, Setting
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 
 Entries = Mapping[str, Entry]
 
@@ -93,7 +93,7 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
             draft.note(entry, f"it is off, and {draft.method} has no such setting")
         else:
             draft.error(entry, f"{draft.method} has no such setting", f"it is one of {', '.join(row.methods)}")
-    elif name == "padding_free" and draft.method == "dpo" and not draft.target.facts["dpo_padding_free"]:
+    elif name == "padding_free" and draft.method == "dpo" and not draft.stack.facts["dpo_padding_free"]:
         draft.note(entry, PADS)
         if not entry.off:
             draft.warn(entry, PADS)
@@ -105,16 +105,16 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
         draft.error(entry, REFUSED[name])
     elif name in REFUSED:
         draft.note(entry, "it is off")
-    elif not draft.escape("trl", name, entry, _stated(draft.target, draft.method, name)):
-        gone = draft.target.removed.get(name) or draft.target.omitted(draft.target.config(draft.method)).get(name)
+    elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
+        gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
         if gone and entry.off:
             draft.note(entry, f"it is off ({gone})")
         elif gone:
-            draft.error(entry, f"{draft.target.name} has no such argument: {gone}")
+            draft.error(entry, f"{draft.stack.name} has no such argument: {gone}")
 
 
-def _stated(target: Target, method: str, name: str) -> object:
-    return target.base_arguments(target.config(method)).get(name)
+def _stated(stack: Stack, method: str, name: str) -> object:
+    return stack.base_arguments(stack.config(method)).get(name)
 
 
 def _length(draft: Draft, named: Entries) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
@@ -14,7 +14,7 @@ from xpc.compiler.importing.overrides import OLD, Asked, Machines, load, machine
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.methods import METHODS
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 
 Entries = Mapping[str, Entry]
 
@@ -55,7 +55,7 @@ def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -
     return "sft"
 
 
-def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Target]:
+def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Stack]:
     """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
     method = method_of(asked, file, entries, entries)
     entry = entries.get("model_name_or_path")
@@ -82,7 +82,7 @@ def trl(entries: Entries, file: str, asked: Asked, launch: Entries | None = None
     return draft
 
 
-def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, launch: Entries | None,
+def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
     """Everything between the head of a draft and its end."""
     named = trainer.canonical(entries)
@@ -107,7 +107,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Target, laun
     switches.follow(draft)
     models.loaded_as(draft)
     finish(draft, asked, found)
-    draft.settle(entries, known(draft.target, draft.method), IMPOSSIBLE)
+    draft.settle(entries, known(draft.stack, draft.method), IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
         draft.settle(table or {}, (), {})
 
@@ -147,8 +147,8 @@ def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, ze
 def finish(draft: Draft, asked: Asked, found: Machines) -> None:
     """The machines, and the target where it is not the default."""
     machines(draft, found, asked)
-    if draft.target.name != targets.DEFAULT or asked.target is not None:
-        draft.put("target", draft.target.name)
+    if draft.stack.name != stacks.DEFAULT or asked.target is not None:
+        draft.put("target", draft.stack.name)
 
 
 def _others(name: str) -> bool:
@@ -171,7 +171,7 @@ SHARD = (
 )
 
 
-def known(target: Target, method: str) -> list[str]:
+def known(stack: Stack, method: str) -> list[str]:
     """The names that a key may be a misspelling of."""
     ours = {argument for row in TABLE for argument in row.args}
-    return sorted({*target.fields(target.config(method)), *ours, *corpus.READ, *MODEL, *SHARD, *KEPT, *RENAMES})
+    return sorted({*stack.fields(stack.config(method)), *ours, *corpus.READ, *MODEL, *SHARD, *KEPT, *RENAMES})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 
 ATTENTION = {
     "flash_attention_2": "flash2", "flash_attn_2": "flash2", "fa2": "flash2", "flash": "flash2",
@@ -48,10 +48,10 @@ GONE_OPTIMIZERS = {
 def optimizers() -> dict[str, str]:
     """transformers' name of each optimizer, to the language's. `adamw` itself is left out: it means what is usual."""
     out: dict[str, str] = dict(GONE_OPTIMIZERS)
-    for name in targets.names():
-        target = targets.load(name)
-        assert target is not None
-        table = target.table["policy"]["optimizers"]
+    for name in stacks.names():
+        stack = stacks.load(name)
+        assert stack is not None
+        table = stack.table["policy"]["optimizers"]
         assert isinstance(table, dict)
         out.update({str(theirs): ours for ours, theirs in table.items() if ours != "adamw"})
     return out

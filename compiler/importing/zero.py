@@ -66,7 +66,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         return
     head, _, last = key.rpartition(".")
     name = f"{head}.{OLDER[last]}" if last in OLDER else key
-    why = extras.removed(draft.target, "deepspeed", name)
+    why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in OLDER
     strategy = draft.settings.get("strategy")
     if why is not None:
@@ -90,7 +90,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         if entry.off:
             draft.note(entry, "it is off")
         else:
-            draft.error(entry, f"the DeepSpeed of {draft.target.name} has no such key, or a setting decides it")
+            draft.error(entry, f"the DeepSpeed of {draft.stack.name} has no such key, or a setting decides it")
 
 
 def precision(draft: Draft, table: Entries) -> None:

@@ -1,7 +1,7 @@
 """THE table: every setting of the language, once.
 
 A row states path, kind, doc, default, choices, bounds, and the arguments of the trainer that it decides (`args`, named
-as in the default target; `xpc.compiler.targets` renames them for the others). The resolver, did-you-mean, the rules and
+as in the default target; `xpc.compiler.stacks` renames them for the others). The resolver, did-you-mean, the rules and
 the lowering read this table; nothing about a setting is stated anywhere else. A default of `None` means that the value
 is derived, taken from the target's table, or simply absent.
 """

@@ -8,14 +8,14 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer, schedule
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def arguments(spec: Spec) -> dict[str, Json]:
     """The arguments of the method's class (`spec.config`), sorted by name."""
-    out = spec.target.base_arguments(spec.config)
+    out = spec.stack.base_arguments(spec.config)
     decided: dict[str, Json] = {}
     for part in (_length, _batch, optimizer, schedule, _precision, _memory, _when, _data, _machine):
         decided.update(part(spec))
@@ -24,13 +24,13 @@ def arguments(spec: Spec) -> dict[str, Json]:
         from xpc.compiler.lower.method import method_arguments
 
         # What only sft's class has was decided for nothing: a setting that asked for it is refused before (XP126).
-        supervised = spec.target.fields()
+        supervised = spec.stack.fields()
         decided = {name: value for name, value in decided.items() if name in known or name not in supervised}
         decided.update(method_arguments(spec))
     decided.update(_extra(spec))
     unknown = sorted(set(decided) - set(known))
     if unknown:
-        raise LookupError(f"{spec.target.name} has no argument {', '.join(unknown)}")
+        raise LookupError(f"{spec.stack.name} has no argument {', '.join(unknown)}")
     out.update(decided)
     return dict(sorted(out.items()))
 
@@ -45,7 +45,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
     if isinstance(config, str):
         import json  # only this escape pays for it
 
-        base = spec.target.base_arguments(spec.config)["accelerator_config"]
+        base = spec.stack.base_arguments(spec.config)["accelerator_config"]
         assert isinstance(base, dict)
         out["accelerator_config"] = {**base, **json.loads(config)}
     if any(out.get(name) is not None for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
@@ -77,7 +77,7 @@ def _plain(value: object) -> Json:
 
 
 def _named(spec: Spec, meaning: str) -> str:
-    return spec.target.arguments[meaning]
+    return spec.stack.arguments[meaning]
 
 
 def _length(spec: Spec) -> dict[str, Json]:
@@ -89,7 +89,7 @@ def _length(spec: Spec) -> dict[str, Json]:
 
 def _batch(spec: Spec) -> dict[str, Json]:
     packing = spec.flag("batch.packing")
-    uncut = spec.flag("batch.padding_free") and not packing and spec.target.facts["padding_free_needs_no_max_length"]
+    uncut = spec.flag("batch.padding_free") and not packing and spec.stack.facts["padding_free_needs_no_max_length"]
     out: dict[str, Json] = {
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
@@ -127,7 +127,7 @@ def _memory(spec: Spec) -> dict[str, Json]:
         ),
         "activation_offloading": spec.flag("memory.offload_activations"),
     }
-    if spec.target.facts["liger"] == "argument":
+    if spec.stack.facts["liger"] == "argument":
         out["use_liger_kernel"] = spec.flag("memory.liger")
     return out
 
@@ -140,7 +140,7 @@ def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
 
 
 def _when(spec: Spec) -> dict[str, Json]:
-    base = spec.target.base_arguments(spec.config)
+    base = spec.stack.base_arguments(spec.config)
     eval_name, eval_steps = _strategy_and_steps(spec.amount("eval.every"), base["eval_steps"])
     save_name, save_steps = _strategy_and_steps(spec.amount("save.every"), base["save_steps"])
     log_name, log_steps = _strategy_and_steps(spec.amount("track.every"), 10)

@@ -6,7 +6,7 @@ from typing import Final
 
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 QUIET = 10**9
@@ -76,7 +76,7 @@ def _adamw(spec: Spec) -> dict[str, Json]:
 
 def _zero(spec: Spec) -> dict[str, Json]:
     stage, facts = spec.zero_stage, spec.model.facts
-    out = {key: value for key, value in spec.target.zero_defaults().items() if value is not None}
+    out = {key: value for key, value in spec.stack.zero_defaults().items() if value is not None}
     for name in [key for key in out if key.startswith("stage3_")] if stage < 3 else ():
         del out[name]
     out["stage"] = stage

@@ -11,7 +11,7 @@ from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.spec import BASE, SPEC, Spec, Value
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ def readme(
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         *([f"| hub | {_hub(spec)} |"] if spec.flag("save.hub") else []),
-        f"| target | {spec.target.name}: {cell(spec.target.title)} |",
+        f"| target | {spec.stack.name}: {cell(spec.stack.title)} |",
         "",
         "## Written",
         "",
@@ -115,7 +115,7 @@ def install(spec: Spec) -> list[str]:
     """The commands that install what the run needs; vLLM asks for other versions than the pins, so it goes alone."""
     steps = ["pip install -r requirements.txt"]
     if spec.flag("method.vllm"):
-        steps.insert(0 if spec.target.facts["vllm_first"] else 1, "pip install -r requirements-vllm.txt")
+        steps.insert(0 if spec.stack.facts["vllm_first"] else 1, "pip install -r requirements-vllm.txt")
     return steps
 
 
@@ -147,7 +147,7 @@ def _server(spec: Spec) -> list[str]:
         "(XPC_VLLM_HOST names its host to `launch.sh`):",
         "",
         "```",
-        f"{spec.target.facts['vllm_serve']} --port {port}",
+        f"{spec.stack.facts['vllm_serve']} --port {port}",
         "```",
     ]
 

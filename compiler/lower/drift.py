@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import TARGETS, Json, Target, load
+from xpc.compiler.stacks import STACKS, Json, Stack, load
 
 QUIET = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
@@ -25,7 +25,7 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 
     `stated` are the arguments that the bundle states; `cell` makes a text safe for a table.
     """
-    found = [load(name) for name in TARGETS if name != spec.target.name]
+    found = [load(name) for name in STACKS if name != spec.stack.name]
     others = [other for other in found if other is not None and _config(spec, other) in other.configs]
     named = [line for other in others for line in _names(spec, other, cell)]
     moved = [line for other in others for line in _defaults(spec, stated, other, cell)]
@@ -41,23 +41,23 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
     return lines
 
 
-def _names(spec: Spec, other: Target, cell: Callable[[str], str]) -> Iterator[str]:
+def _names(spec: Spec, other: Stack, cell: Callable[[str], str]) -> Iterator[str]:
     """The names that another target has for the settings that are written, where this one has them no more."""
-    here, there = spec.target.base_arguments(spec.config), other.fields(_config(spec, other))
+    here, there = spec.stack.base_arguments(spec.config), other.fields(_config(spec, other))
     written = dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
     for name in dict.fromkeys(both):
         if name in here or not (name in there or name == other.arguments["dtype"]):
             continue
-        new = spec.target.rename(name)
-        gone = spec.target.removed.get(name) or spec.target.omitted(spec.config).get(name)
+        new = spec.stack.rename(name)
+        gone = spec.stack.removed.get(name) or spec.stack.omitted(spec.config).get(name)
         if new is not None and new != name:
             yield f"| {cell(other.name)}: {cell(name)} | {cell(new)} |"
         elif gone is not None and name in written:
             yield f"| {cell(other.name)}: {cell(name)} | {cell(gone)} |"
 
 
-def _defaults(spec: Spec, stated: Mapping[str, Json], other: Target, cell: Callable[[str], str]) -> Iterator[str]:
+def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callable[[str], str]) -> Iterator[str]:
     here, there = spec.fields(), other.fields(_config(spec, other))
     for name, value in stated.items():
         old = there.get(name) or there.get(other.rename(name) or "")
@@ -68,7 +68,7 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Target, cell: Calla
         yield "| " + " | ".join(cell(text) for text in (label, *texts)) + " |"
 
 
-def _config(spec: Spec, other: Target) -> str:
+def _config(spec: Spec, other: Stack) -> str:
     return other.config(spec.text("method"))
 
 

@@ -6,7 +6,7 @@ from xpc.compiler import harness
 from xpc.compiler.lower.arguments import DTYPES
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 FORMAT = 1
 SHARE = 0.6

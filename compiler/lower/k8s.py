@@ -12,7 +12,7 @@ from xpc.compiler import clusters
 from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
 from xpc.compiler.lower.yamltext import document
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 PORT = 29500
 
@@ -235,7 +235,7 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     start = SERVER.format(tensor=tensor, copies=copies)
     container = _container(spec, "vllm", _script(spec, "jobset.yaml", digest, start=start), [])
-    path = "/health" if spec.target.facts["vllm_first"] else "/health/"  # vllm's own, and that of trl-0.18
+    path = "/health" if spec.stack.facts["vllm_first"] else "/health/"  # vllm's own, and that of trl-0.18
     probe: Json = {"path": path, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}
     container["resources"] = _resources(spec)

@@ -31,7 +31,7 @@ def requirements(spec: Spec) -> str:
     }
     extras = [name for name, wanted in used.items() if wanted]
     own = package(optimizer)
-    pins = spec.target.requirements(*extras, *([own] if own else []))
+    pins = spec.stack.requirements(*extras, *([own] if own else []))
     lines = [f"{name}=={version}" for name, version in pins.items()]
     return "\n".join(sorted(lines)) + "\n"
 
@@ -42,7 +42,7 @@ def vllm_requirement(spec: Spec) -> str | None:
     It stands in a file of its own because pip refuses it beside the other pins: vLLM 0.31.0 asks for transformers below
     5.18, vLLM 0.8.5 for torch 2.6.0. Installed in a step of its own, it only warns.
     """
-    return f"vllm=={spec.target.facts['vllm']}" if spec.flag("method.vllm") else None
+    return f"vllm=={spec.stack.facts['vllm']}" if spec.flag("method.vllm") else None
 
 
 def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
@@ -59,7 +59,7 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
                 "xpc": __version__,
                 "name": spec.name,
                 "edition": spec.edition,
-                "target": spec.target.name,
+                "target": spec.stack.name,
                 "spec": spec.source.name,  # never its place on a machine
                 "spec_digest": digest(spec.source.text.encode("utf-8", "surrogatepass")),
             },

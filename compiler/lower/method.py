@@ -6,7 +6,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.arguments import DTYPES
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 SEVERAL = ("method.loss", "method.rewards")
 """Settings that decide two arguments, or more than their value."""
@@ -30,7 +30,7 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
         stated = any(weight is not None for weight in weights)
         out["reward_weights"] = [1.0 if one is None else one for one in weights] if stated else None
         out["shuffle_dataset"] = spec.flag("data.shuffle")
-    keepers = spec.target.facts["keeps_columns"]
+    keepers = spec.stack.facts["keeps_columns"]
     assert isinstance(keepers, list)
     if method in keepers:
         out["remove_unused_columns"] = False
@@ -50,7 +50,7 @@ def _plain(value: object, kind: str) -> Json:
 
 
 def _loss(spec: Spec, kind: str) -> dict[str, Json]:
-    here, losses = spec.target.losses(spec.text("method")), spec.weighted("method.loss")
+    here, losses = spec.stack.losses(spec.text("method")), spec.weighted("method.loss")
     names: list[Json] = [here[one.name] for one in losses]
     if not kind.startswith("list"):
         return {"loss_type": names[0]}
@@ -112,7 +112,7 @@ def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
     """
-    facts = spec.target.facts
+    facts = spec.stack.facts
     methods, own = facts["quantized_adapters_bf16"], facts["zero3_adapters_as_base"] is True
     assert isinstance(methods, list)
     if spec.bits is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, WARM_UP
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def optimizer(spec: Spec) -> dict[str, Json]:
     """Name, hyperparameters, and what `optim_args` carries as a text."""
     beta1, beta2 = spec.reals("optimizer.betas")
     out: dict[str, Json] = {
-        "optim": spec.target.optimizers[spec.text("optimizer")],
+        "optim": spec.stack.optimizers[spec.text("optimizer")],
         "learning_rate": spec.real("optimizer.lr"),
         "adam_beta1": beta1,
         "adam_beta2": beta2,
@@ -55,10 +55,10 @@ def _number(value: float) -> str:
 def schedule(spec: Spec) -> dict[str, Json]:
     """Name, keywords and warm-up, under the argument that the target has for steps or a share."""
     name, kwargs = _shape(spec)
-    fallback = spec.target.base_arguments(spec.config)["lr_scheduler_kwargs"]
+    fallback = spec.stack.base_arguments(spec.config)["lr_scheduler_kwargs"]
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
     warmup = warmup_of(spec)
-    steps, ratio = spec.target.arguments["warmup_steps"], spec.target.arguments["warmup_ratio"]
+    steps, ratio = spec.stack.arguments["warmup_steps"], spec.stack.arguments["warmup_ratio"]
     out[steps] = 0
     if ratio != steps:
         out[ratio] = 0.0
@@ -135,7 +135,7 @@ def peak_untold(spec: Spec) -> bool:
 
     deepspeed 0.19.8's wrappers have no `defaults`, 0.16.8's have; executed.
     """
-    return spec.zero_stage > 0 and not spec.owns_optimizer and spec.target.name != "trl-0.18"
+    return spec.zero_stage > 0 and not spec.owns_optimizer and spec.stack.name != "trl-0.18"
 
 
 def rate(spec: Spec, path: AmountPath) -> float:

@@ -7,7 +7,7 @@ from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import DTYPES, arguments
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def payload(spec: Spec) -> dict[str, Json]:
     """The whole file. `format` counts changes of its shape."""
     return {
         "format": FORMAT,
-        "target": spec.target.name,
+        "target": spec.stack.name,
         "config": spec.config,
         "method": method_section(spec),
         "arguments": arguments(spec),
@@ -60,7 +60,7 @@ def _model(spec: Spec) -> dict[str, Json]:
         "attn_implementation": ATTENTION[spec.text("model.attn")],
         "trust_remote_code": spec.flag("model.trust_remote_code"),
         "pickle": spec.flag("model.pickle"),
-        "liger": spec.flag("memory.liger") and spec.target.facts["liger"] == "runtime",
+        "liger": spec.flag("memory.liger") and spec.stack.facts["liger"] == "runtime",
         "params": None if spec.model.facts is None else spec.model.facts.params,
         "config_overrides": {},
     }

@@ -7,7 +7,7 @@ from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
 from xpc.compiler.lower.document import install
 from xpc.compiler.lower.yamltext import document
 from xpc.compiler.spec import Spec
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 PORT = 8008
 

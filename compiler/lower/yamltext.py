@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"})
 """Names that some reader of YAML 1.1 takes for something other than a text."""

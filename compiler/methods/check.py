@@ -16,8 +16,8 @@ from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.spec import SPEC, Origin, Value
+from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
-from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Call, List
@@ -30,7 +30,7 @@ class MethodCheck:
 
     loaded: Loaded
     values: dict[str, Value]
-    target: Target
+    stack: Stack
     read: Callable[[str, str], Read | str]
     keep: Callable[[Read], str]
     problems: list[Diagnostic]
@@ -114,7 +114,7 @@ class MethodCheck:
         )
 
     def _losses(self, method: str, value: Value) -> None:
-        known = list(self.target.losses(method))
+        known = list(self.stack.losses(method))
         written = value.value
         assert isinstance(written, tuple)
         if not known:

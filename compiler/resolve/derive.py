@@ -12,7 +12,7 @@ from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import find_family
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import mutable
 
@@ -29,7 +29,7 @@ class Derivation:
     values: dict[str, Value]
     model: Model
     hardware: Hardware
-    target: Target
+    stack: Stack
     stem: str
     notes: list[Diagnostic]
     assumed: bool = False
@@ -87,7 +87,7 @@ class Derivation:
 
     def _checkpointing(self) -> None:
         """Off for the families that cannot recompute."""
-        name, without = self.model.model_type, self.target.facts["no_checkpointing"]
+        name, without = self.model.model_type, self.stack.facts["no_checkpointing"]
         if "memory.checkpointing" not in self.values and isinstance(without, list) and name in without:
             self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
 
@@ -163,8 +163,8 @@ class Derivation:
         if self._get("batch.packing") is not True:
             return
         if "batch.packing.strategy" not in self.values:
-            name = next(iter(self.target.packing))
-            self._set("batch.packing.strategy", name, f"{self.target.name}'s own", DEFAULT)
+            name = next(iter(self.stack.packing))
+            self._set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
         # A stream that is cut forgets where documents end, and no kernel can keep them apart (XP312, XP370).
         if "batch.packing.isolate" not in self.values and self._get("batch.packing.strategy") != "wrapped":
             self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
@@ -172,7 +172,7 @@ class Derivation:
     def _length(self) -> None:
         """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
         packed = self._get("batch.packing") is True
-        uncut = self.target.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
+        uncut = self.stack.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
         seq, cut = self._get("batch.seq"), self._trains().cuts_rows
@@ -234,7 +234,7 @@ class Derivation:
             (self._whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
             seq,
             self._get("memory.checkpointing") is True,
-            self.target.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
+            self.stack.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
             self._get("strategy.offload") in ("cpu", "optimizer"),
         )
         chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)

@@ -14,7 +14,7 @@ from xpc.compiler.methods import METHODS
 from xpc.compiler.plan import Need
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.spec import DEFAULT
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
@@ -33,7 +33,7 @@ def adapter(of: Derivation) -> None:
     """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
     if "lora.targets" not in of.values:
         of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
-    stacks = adapted(of.target.name, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
+    stacks = adapted(of.stack.name, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
         of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
     for name, value in LORA.items() if of._get("oft") is not True else ():
@@ -59,8 +59,8 @@ def adapter(of: Derivation) -> None:
 
 def own_defaults(of: Derivation, method: str) -> None:
     """The method's settings that are not written, with the defaults of the target's class."""
-    base = of.target.base_arguments(of.target.config(method))
-    why = f"{of.target.name}'s own"
+    base = of.stack.base_arguments(of.stack.config(method))
+    why = f"{of.stack.name}'s own"
     if "optimizer.lr" not in of.values:
         of._set("optimizer.lr", base["learning_rate"], f"{why} for {method}", DEFAULT)
     for row in TABLE:
@@ -83,7 +83,7 @@ def _value(of: Derivation, row: Setting, method: str, base: dict[str, Json]) -> 
     value = base.get(row.args[0])
     if row.path == "method.loss":
         names = value if isinstance(value, list) else [value]
-        losses = of.target.losses(method)
+        losses = of.stack.losses(method)
         ours = {here: name for name, here in losses.items()} | {
             here: here for here in losses.values() if here in losses
         }

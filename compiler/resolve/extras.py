@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from xpc.compiler.language.schema import owner_of
-from xpc.compiler.targets import Json, Target
+from xpc.compiler.stacks import Json, Stack
 
 OWNED = {
     "trl": {
@@ -72,11 +72,11 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
     return owned.get(head) if head == name or head not in SHARED else None
 
 
-def wrong_value(target: Target, escape: str, name: str, value: object, method: str = "sft") -> str | None:
+def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
     """What a value of an escape should be instead, or None where it fits or the type is not a plain one."""
     if escape != "trl":
-        return _wrong_key(target, escape, name, value)
-    field = target.fields(target.config(method)).get(name)
+        return _wrong_key(stack, escape, name, value)
+    field = stack.fields(stack.config(method)).get(name)
     if field is None:
         return None
     if field.choices:
@@ -88,7 +88,7 @@ def wrong_value(target: Target, escape: str, name: str, value: object, method: s
     if not words or not set(words) <= set(kinds):
         return _wrong_list(words, value)
     fits = any(isinstance(value, kinds[word]) and isinstance(value, bool) is (word == "bool") for word in words)
-    return _outside(target.legal(method, name), value) if fits else " or ".join(words)
+    return _outside(stack.legal(method, name), value) if fits else " or ".join(words)
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
@@ -132,9 +132,9 @@ PLAIN: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def _wrong_key(target: Target, file: str, name: str, value: object) -> str | None:
+def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
     """What a key of accelerate.yaml or deepspeed.json takes instead of a value."""
-    keys = target.launch_keys(file)
+    keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
         inner = next((key for key in keys if key.startswith(name + ".")), None)
@@ -149,7 +149,7 @@ def _wrong_key(target: Target, file: str, name: str, value: object) -> str | Non
         return MAPPING
     if not any(_fits(word, file, value) for word in words):
         return " or ".join({"bool": "true or false", "Path": "a path"}.get(word, word) for word in words)
-    return _out_of_bounds({**record, **target.legal(file, name)}, value)
+    return _out_of_bounds({**record, **stack.legal(file, name)}, value)
 
 
 def _fits(word: str, file: str, value: object) -> bool:
@@ -185,28 +185,28 @@ def _bounds(record: Mapping[str, Json]) -> str:
     return "a number " + " and ".join(f"{word} {bound}" for word, bound in {**both, **named}.items())
 
 
-def removed(target: Target, escape: str, name: str) -> str | None:
+def removed(stack: Stack, escape: str, name: str) -> str | None:
     """Why a key of an older DeepSpeed is no more, or None. Its mere presence is refused, switched off or not."""
-    zero = name.startswith("zero_optimization.") and name.split(".")[1] in target.keys("zero_removed")
-    if escape != "deepspeed" or not (zero or name.split(".")[0] in target.keys("deepspeed_removed")):
+    zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
+    if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
-    return f"DeepSpeed {target.pins['deepspeed']} has removed it, and refuses it even where it is off: leave it out"
+    return f"DeepSpeed {stack.pins['deepspeed']} has removed it, and refuses it even where it is off: leave it out"
 
 
 @cache
-def legal_names(target: Target, escape: str, method: str = "sft") -> frozenset[str]:
+def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
     """What an escape may name: the target's own names that no setting decides, of the method's class for `trl`."""
     if escape == "trl":
-        known = frozenset(target.base_arguments(target.config(method)))
+        known = frozenset(stack.base_arguments(stack.config(method)))
     elif escape == "accelerate":
-        known = target.keys("accelerate") | target.keys("fsdp_config")
+        known = stack.keys("accelerate") | stack.keys("fsdp_config")
     else:
-        known = target.keys("deepspeed") | frozenset(target.launch_keys("deepspeed"))
+        known = stack.keys("deepspeed") | frozenset(stack.launch_keys("deepspeed"))
     return frozenset(name for name in known if owner(escape, name, method) is None)
 
 
 @cache
-def owned_names(target: Target, escape: str, method: str = "sft") -> frozenset[str]:
+def owned_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
     """The target's own names that a setting decides: what a mistyped name of an escape may have meant."""
-    own = target.base_arguments(target.config(method)) if escape == "trl" else target.launch_keys(escape)
+    own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
@@ -16,8 +16,8 @@ from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
 from xpc.compiler.spec import DEFAULT, SPEC, DataSource, EvalSet, Hardware, Model, Origin, Spec, Value
+from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
-from xpc.compiler.targets import Target
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.read import hidden_characters
@@ -43,7 +43,7 @@ class _Resolver:
     def run(self) -> tuple[Spec | None, list[Diagnostic]]:
         loaded = self.loaded
         self._convert()
-        target = self._target()
+        stack = self._target()
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
                 help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
@@ -54,7 +54,7 @@ class _Resolver:
             from xpc.compiler.methods.check import MethodCheck  # plain sft does not pay for it
 
             read = self.workspace.read_beside
-            MethodCheck(loaded, self.values, target, read, self._bundle, self.problems).run()
+            MethodCheck(loaded, self.values, stack, read, self._bundle, self.problems).run()
         if "eval.tasks" in self.values:
             from xpc.compiler.resolve.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
 
@@ -68,13 +68,13 @@ class _Resolver:
             from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
-        extra = self._extra(target)
+        extra = self._extra(stack)
         wrong = frozenset(path for path in loaded.items if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
-        Derivation(self.values, model, hardware, target, stem[:80], self.problems).run()
+        Derivation(self.values, model, hardware, stack, stem[:80], self.problems).run()
         if loaded.member:
             from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
 
@@ -82,7 +82,7 @@ class _Resolver:
         self._edition()
         values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
         spec = Spec(
-            loaded.file.source, stem, values, model, data, hardware, target, extra, self.bundled, self.workspace.reads,
+            loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled, self.workspace.reads,
             wrong=wrong, evaluated=evaluated,
         )  # fmt: skip
         return spec, self.problems
@@ -132,28 +132,28 @@ class _Resolver:
                 )
             )
 
-    def _target(self) -> Target:
+    def _target(self) -> Stack:
         written = self.values.get("target")
-        name = targets.DEFAULT if written is None else str(written.value)
-        target = targets.load(name)
-        if target is None:
+        name = stacks.DEFAULT if written is None else str(written.value)
+        stack = stacks.load(name)
+        if stack is None:
             assert written is not None
-            near = nearest(name, targets.names())
+            near = nearest(name, stacks.names())
             label = written.origin.label
             self.problems.append(
                 report(
                     "XP113",
                     f"`{name[:60]}` is no target of this version",
                     label,
-                    help="write " + (f"`target {near}`" if near else " or ".join(targets.names())),
+                    help="write " + (f"`target {near}`" if near else " or ".join(stacks.names())),
                 )
             )
-            target = targets.load(targets.DEFAULT)
-        if target is None:
-            raise LookupError(f"the table of {targets.DEFAULT} is missing from the installation")
-        if written is None or target.name != name:
-            self.values["target"] = Value(target.name, Origin(DEFAULT))
-        return target
+            stack = stacks.load(stacks.DEFAULT)
+        if stack is None:
+            raise LookupError(f"the table of {stacks.DEFAULT} is missing from the installation")
+        if written is None or stack.name != name:
+            self.values["target"] = Value(stack.name, Origin(DEFAULT))
+        return stack
 
     def _files(self) -> None:
         """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
@@ -354,24 +354,24 @@ class _Resolver:
         lines = self.loaded.file.source.text.split("\n")
         return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)
 
-    def _extra(self, target: Target) -> dict[str, dict[str, Value]]:
+    def _extra(self, stack: Stack) -> dict[str, dict[str, Value]]:
         out: dict[str, dict[str, Value]] = {}
         for name, items in self.loaded.extra.items():
             for path, item in items.items():
-                value = self._extra_value(target, name, path, item)
+                value = self._extra_value(stack, name, path, item)
                 if value is not None:
                     out.setdefault(name, {})[path] = value
         return out
 
-    def _extra_value(self, target: Target, name: str, path: str, item: Item) -> Value | None:
+    def _extra_value(self, stack: Stack, name: str, path: str, item: Item) -> Value | None:
         method = self._text("method") or "sft"
         owner = extras.owner(name, path, method)
-        if owner is not None or path not in extras.legal_names(target, name, method):
+        if owner is not None or path not in extras.legal_names(stack, name, method):
             from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
 
             found = extra_names.owned(item, path, owner) if owner else None
             thought = len(self.problems) < extra_names.MOST
-            self.problems.append(found or extra_names.unknown(target, name, path, item, method, thought))
+            self.problems.append(found or extra_names.unknown(stack, name, path, item, method, thought))
             return None
         value = plain_value(item.node)
         wrong = plain_text(value) if isinstance(value, str) else None
@@ -385,7 +385,7 @@ class _Resolver:
                 )
             )
             return None
-        expected = extras.wrong_value(target, name, path, value, method)
+        expected = extras.wrong_value(stack, name, path, value, method)
         if expected is not None:
             from xpc.compiler.suggest.extra_names import wrong_kind  # only a wrong spec pays for it
 

@@ -47,11 +47,11 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     `rloo_trainer.py`; executed.
     """
     heads = [one for one in _targets(spec) if one.rpartition(".")[2] in HEADS]
-    if heads and spec.method.head != "model" and spec.target.name != "trl-0.18":
+    if heads and spec.method.head != "model" and spec.stack.name != "trl-0.18":
         others = [one for one in _targets(spec) if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),
-            f"{spec.target.name} never trains an adapter on `{heads[0]}`",
+            f"{spec.stack.name} never trains an adapter on `{heads[0]}`",
             f"write `targets = [{', '.join(others)}]`" if others else "write `targets = all-linear`",
             (spec.label("method", "the method"),),
             replace=f"targets = [{', '.join(others)}]" if others else "targets = all-linear",
@@ -148,7 +148,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
     Today: a warning in the log. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
     """
     path: Final = "memory.checkpointing.reentrant"
-    forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.target.name != "trl-0.18"
+    forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.name != "trl-0.18"
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(
             spec.place(path, "set to true by trl"),

@@ -12,7 +12,7 @@ from xpc.compiler.spec import Spec
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
 """Families that look positions up in a table of the context's length and raise beyond it; measured, family by family,
-by tests/targets/test_target_families.py."""
+by tests/stacks/test_stack_families.py."""
 
 
 def _legal(spec: Spec) -> str:
@@ -186,13 +186,13 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; executed.
     """
-    attn, legal = spec.text("model.attn"), spec.target.facts["attentions"]
+    attn, legal = spec.text("model.attn"), spec.stack.facts["attentions"]
     if isinstance(legal, list) and attn not in legal:
         place = spec.place("model.attn")
         other = "flash2" if attn in FLASH and has_attention(spec, "flash2") else _legal(spec)
         yield Finding(
             place,
-            f"{spec.target.name} has no {attn}",
+            f"{spec.stack.name} has no {attn}",
             f"write `attn = {other}`",
             (spec.label("target", "the target"),),
             typed(place).replace(attn, other),
@@ -227,7 +227,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
     if listed(spec, "families_absent") and not spec.flag("model.trust_remote_code"):
         yield Finding(
             spec.model.label,
-            f"the transformers of {spec.target.name} does not know {spec.model.model_type}",
+            f"the transformers of {spec.stack.name} does not know {spec.model.model_type}",
             "write `target trl-1.16`",
             (spec.label("target", "the target"),),
         )
@@ -246,7 +246,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     kind = spec.model.model_type
     if listed(spec, "fused_head_fails"):
         yield Finding(
-            spec.model.label, f"the trainer of {spec.target.name} cannot train {kind}", "write `target trl-0.18`"
+            spec.model.label, f"the trainer of {spec.stack.name} cannot train {kind}", "write `target trl-0.18`"
         )
     elif listed(spec, "router_loss_fails"):
         weight = spec.extra_value("trl", "router_aux_loss_coef")

@@ -105,7 +105,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     remainder = saved.value % evaluated.value
     text, severity, nearest = "", "error", other
     rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
-    old = spec.target.name == "trl-0.18"  # it rounds as well, and raises all the same
+    old = spec.stack.name == "trl-0.18"  # it rounds as well, and raises all the same
     if saved.unit != evaluated.unit:
         message = f"checkpoints every {here} and evaluations every {other} need not meet"
         severity = "error" if remainder else "warning"
@@ -139,7 +139,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
-    known = METRICS[spec.target.name].get(method)
+    known = METRICS[spec.stack.name].get(method)
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
     if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
         return

@@ -23,10 +23,10 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     if spec.context_parallel == 1:
         return
     strategy = spec.text("strategy")
-    if not spec.target.facts["context_parallel"]:
+    if not spec.stack.facts["context_parallel"]:
         yield Finding(
             spec.place(SETTING),
-            f"{spec.target.name} has no context parallelism",
+            f"{spec.stack.name} has no context parallelism",
             "write `target trl-1.16` with `strategy fsdp`, or leave `context_parallel` out",
             (spec.label("target", "the target"),),
         )
@@ -48,7 +48,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     `parallelism_config.py` (`__post_init__`, `_validate_accelerator`); executed.
     """
     size, world, strategy = spec.context_parallel, spec.hardware.world, spec.text("strategy")
-    if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.target.facts["context_parallel"]:
+    if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.stack.facts["context_parallel"]:
         return
     if world % size:
         from xpc.compiler.resolve.divisors import largest

@@ -130,7 +130,7 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("data.shuffle") and not ordered:
         yield Finding(
             spec.place("data.shuffle", "the trainer draws rows at random"),
-            f"{spec.target.name} always shuffles",
+            f"{spec.stack.name} always shuffles",
             "leave `shuffle` out, or write `target trl-1.16`",
             (spec.label("target", "the target"),),
         )

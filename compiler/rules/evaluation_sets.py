@@ -49,7 +49,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         return
     from xpc.compiler.rules.best_model import METRICS, SPEED
 
-    known = METRICS[spec.target.name].get(method)
+    known = METRICS[spec.stack.name].get(method)
     said = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
     for name in spec.sets:
         if said.startswith(f"{name}_") and (known is None or said[len(name) + 1 :] in (*SPEED, *known)):
@@ -81,10 +81,10 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
     Today: TypeError at the first evaluation: the trainer makes a loader of the name of the set. Source: trl 0.18
     `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
     """
-    if spec.sets and spec.get("method.precompute") is True and not spec.target.facts["precompute_of_sets"]:
+    if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts["precompute_of_sets"]:
         yield Finding(
             spec.place("method.precompute", "of several sets"),
-            f"{spec.target.name} cannot precompute the reference of several evaluation sets",
+            f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
             "leave `precompute` out, or write `target trl-1.16`",
             (spec.label("eval.data", "the sets"), spec.label("target", "the target")),
         )

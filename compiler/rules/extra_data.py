@@ -117,10 +117,10 @@ def text_column(spec: Spec) -> Iterator[Finding]:
         yield Finding(place, "`dataset_text_field` without rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
         yield Finding(place, f"`{name}` is a column with another meaning", help)
-    elif spec.target.name == "trl-0.18":
+    elif spec.stack.name == "trl-0.18":
         yield Finding(
             place,
-            f"{spec.target.name} adds the end token to a column called text only",
+            f"{spec.stack.name} adds the end token to a column called text only",
             help,
             (spec.label("target", "the target"),),
         )
@@ -169,7 +169,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py` (`compute_loss`); executed.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
-    old = spec.target.name == "trl-0.18"
+    old = spec.stack.name == "trl-0.18"
     if not isinstance(value, int | float) or not value or old or spec.text("method") != "sft":
         return
     place = spec.extra_place("trl", "label_smoothing_factor")

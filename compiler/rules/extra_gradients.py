@@ -22,7 +22,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     offloaded = spec.text("strategy.offload") != "none"
     states, related = "bf16.bf16_optimizer_states", (spec.label("strategy", "the strategy"),)
     for name in ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads"):
-        kind, old = name.partition(".")[0], not spec.target.keys("deepspeed_removed")
+        kind, old = name.partition(".")[0], not spec.stack.keys("deepspeed_removed")
         if not is_on(spec, name) or (old and spec.text("precision") != kind):
             continue  # DeepSpeed 0.16 reads a block only where it is switched on
         if not offloaded and not (kind == "bf16" and is_on(spec, states)):
@@ -36,7 +36,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
         elif kind == "fp16" and old and spec.zero_stage != 2:
             yield Finding(
                 spec.extra_place("deepspeed", name, "for ZeRO-2"),
-                f"{spec.target.name} has fp16 master weights for zero2 only",
+                f"{spec.stack.name} has fp16 master weights for zero2 only",
                 "write `strategy zero2`",
                 related,
             )

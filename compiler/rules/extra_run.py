@@ -134,10 +134,10 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     gradients of 0 for any `ld_alpha`. Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which
     begin at the prompt); executed. trl 1.16 counts from the answer.
     """
-    if spec.extra_value("trl", "ld_alpha") is not None and spec.target.facts["ld_alpha_counts"] == "row":
+    if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts["ld_alpha_counts"] == "row":
         yield Finding(
             spec.extra_place("trl", "ld_alpha", "counts the prompt's words"),
-            f"`ld_alpha` of {spec.target.name} weighs down the answers themselves",
+            f"`ld_alpha` of {spec.stack.name} weighs down the answers themselves",
             "leave `ld_alpha` out, or write `target trl-1.16`",
             (spec.label("target", "the target"),),
         )

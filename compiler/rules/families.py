@@ -42,14 +42,14 @@ def listed(spec: Spec, fact: str) -> bool:
 
 
 def _in_list(spec: Spec, fact: str, model_type: str | None) -> bool:
-    names = spec.target.facts[fact]
+    names = spec.stack.facts[fact]
     assert isinstance(names, list)
     return model_type in names
 
 
 def has_attention(spec: Spec, attn: str) -> bool:
     """Whether the model's family has an attention on this target; unknown families may have all of them."""
-    known, lacks = supposed(spec), spec.target.facts["family_lacks"]
+    known, lacks = supposed(spec), spec.stack.facts["family_lacks"]
     if known is None:
         return True
     assert isinstance(lacks, Mapping)
@@ -62,7 +62,7 @@ def has_attention(spec: Spec, attn: str) -> bool:
 def mask_is_exact(spec: Spec) -> bool:
     """Whether the target's mask keeps packed documents of this model apart without a flash kernel."""
     known = family(spec)
-    return spec.target.facts["isolate_mask"] is True and known is not None and known.packing == "exact"
+    return spec.stack.facts["isolate_mask"] is True and known is not None and known.packing == "exact"
 
 
 def flash_is_exact(spec: Spec) -> bool:

@@ -29,13 +29,13 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
     Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
     """
-    kind, patched = spec.model.model_type, spec.target.facts["liger_models"]
+    kind, patched = spec.model.model_type, spec.stack.facts["liger_models"]
     if spec.flag("memory.liger") and kind is not None and isinstance(patched, list) and kind not in patched:
         yield Finding(
             spec.place("memory.liger", f"no kernels for {kind}"),
             f"liger does nothing for {kind}",
             "leave `liger` out",
-            (spec.model.label, spec.label("target", f"liger-kernel {spec.target.pins['liger-kernel']}")),
+            (spec.model.label, spec.label("target", f"liger-kernel {spec.stack.pins['liger-kernel']}")),
         )
 
 
@@ -64,10 +64,10 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     trl 1.16 the runtime applies the layers' kernels alone. Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers
     4.52.3 `trainer.py` (`use_liger_kernel`); executed, its layers' kernels left out.
     """
-    if spec.flag("memory.liger") and spec.get("method") == "reward" and spec.target.facts["liger_scores"] is False:
+    if spec.flag("memory.liger") and spec.get("method") == "reward" and spec.stack.facts["liger_scores"] is False:
         yield Finding(
             spec.place("memory.liger", "reads an output head"),
-            f"liger of {spec.target.name} cannot run a reward model",
+            f"liger of {spec.stack.name} cannot run a reward model",
             "leave `liger` out, or write `target trl-1.16`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )

@@ -27,7 +27,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     name when the arguments are built, or a value that nothing reads. Source: the configuration classes of trl 0.18 and
     1.16, `dpo_trainer.py` and `grpo_trainer.py`.
     """
-    method, target = spec.text("method"), spec.target
+    method, target = spec.text("method"), spec.stack
     related = (spec.label("target", "the target"),)
     reason = target.refused(method)
     if reason is not None:
@@ -64,7 +64,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 def _missing(spec: Spec) -> Iterator[Finding]:
     """Written settings of the method that none of its class's arguments carries."""
-    known, method, target = spec.fields(), spec.text("method"), spec.target
+    known, method, target = spec.fields(), spec.text("method"), spec.stack
     for path in spec.values:
         row = BY_PATH[path]
         if method not in row.methods or not row.args or path in BESIDE or not spec.written(path):
@@ -87,7 +87,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
     if spec.get("method") == "reward" and wrong:
         yield Finding(
             spec.model.label,
-            f"the transformers of {spec.target.name} has no {spec.model.model_type} that gives a score",
+            f"the transformers of {spec.stack.name} has no {spec.model.model_type} that gives a score",
             "train another family, such as `qwen2.5-3b`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )

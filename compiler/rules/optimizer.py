@@ -55,10 +55,10 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
             "leave `momentum` out",
             related,
         )
-    elif spec.target.name == "trl-0.18":
+    elif spec.stack.name == "trl-0.18":
         yield Finding(
             spec.place("optimizer.momentum", "transformers 4.52 hands it to no optimizer"),
-            f"`momentum` does not reach the {name} of {spec.target.name}",
+            f"`momentum` does not reach the {name} of {spec.stack.name}",
             "leave `momentum` out, or write `target trl-1.16`",
             (spec.label("target", "the target"),),
         )
@@ -180,7 +180,7 @@ def _fails(spec: Spec, name: str) -> bool:
         # Adapters make one group of parameters, which Adagrad has too. An offloaded one is swapped (XP406).
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
-    if spec.text("strategy") == "fsdp1" or not spec.target.facts["fsdp2"]:
+    if spec.text("strategy") == "fsdp1" or not spec.stack.facts["fsdp2"]:
         return name in LOW_RANK
     states = spec.flag("save.full_state") and spec.get("save.every") != NEVER
     return name in ("adafactor", "galore_adafactor", *PACKAGES["apollo"]) or (

@@ -60,7 +60,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 def bounded(spec: Spec) -> str | None:
     """A packing of the target that keeps the ends of documents, or None where it only cuts a stream."""
-    return next((name for name in spec.target.packing if name != "wrapped"), None)
+    return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
 
 @rule("XP311", "mask-not-exact")
@@ -96,8 +96,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif not mask_is_exact(spec):
         known = family(spec)
-        if spec.target.facts["isolate_mask"] is not True:
-            why = f"{spec.target.name} does not read position ids into its mask"
+        if spec.stack.facts["isolate_mask"] is not True:
+            why = f"{spec.stack.name} does not read position ids into its mask"
         elif known is None:
             why = "the model's family is not known"
         elif known.packing == "unaware":
@@ -109,16 +109,12 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             place,
             f"the mask does not keep documents apart: {why}",
             "leave `packing` out" + (", or write `attn = flash2` without `isolate`" if flash else ""),
-            (
-                spec.label("target", "the target")
-                if spec.target.facts["isolate_mask"] is not True
-                else spec.model.label,
-            ),
+            (spec.label("target", "the target") if spec.stack.facts["isolate_mask"] is not True else spec.model.label,),
         )
 
 
 def _own_state(spec: Spec, known: Family) -> str:
-    if known.packing == "kernel" and spec.target.facts["isolate_mask"] is True:
+    if known.packing == "kernel" and spec.stack.facts["isolate_mask"] is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d for it"
     return f"{known.model_type} carries a state from one document into the next"
 
@@ -142,7 +138,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("batch.packing.strategy" if written else "batch.packing"),
             "`wrapped` lets documents attend to each other" + (", and `padding_free` does not mend it" if flat else ""),
-            f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
+            f"write `strategy = {best}`" if best else f"{spec.stack.name} packs no other way: leave `packing` out",
             (
                 spec.label("target", "the target") if best is None else None,
                 spec.label("batch.padding_free", "keeps rows apart, not documents") if flat else None,
@@ -167,7 +163,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("batch.packing.strategy" if best else ISOLATE, "cuts a stream, and forgets where documents end"),
         "`isolate = flash` has nothing to tell documents apart by",
-        f"write `strategy = {best}`" if best else f"{spec.target.name} packs no other way: leave `packing` out",
+        f"write `strategy = {best}`" if best else f"{spec.stack.name} packs no other way: leave `packing` out",
         (spec.label(ISOLATE, "what is asked for") if best else spec.label("target", "the target"),),
         f"strategy = {best}" if best else None,
     )
@@ -180,11 +176,11 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `data_utils.pack_dataset`.
     """
     name = spec.get("batch.packing.strategy")
-    legal = tuple(spec.target.packing)
+    legal = tuple(spec.stack.packing)
     if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
         yield Finding(
-            spec.place("batch.packing.strategy", f"{spec.target.name} has " + ", ".join(legal)),
-            f"{spec.target.name} does not pack by `{name}`",
+            spec.place("batch.packing.strategy", f"{spec.stack.name} has " + ", ".join(legal)),
+            f"{spec.stack.name} does not pack by `{name}`",
             f"write `strategy = {legal[0]}`",
             (spec.label("target", "the target"),),
             f"strategy = {legal[0]}",
@@ -202,7 +198,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
-    keeps = spec.flag("batch.padding_free") and spec.target.facts["bfd_forces_padding_free"] is True
+    keeps = spec.flag("batch.padding_free") and spec.stack.facts["bfd_forces_padding_free"] is True
     if not keeps:
         yield Finding(
             spec.place("batch.packing.eval", "documents of the evaluation see each other"),
@@ -220,7 +216,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
         return
-    if spec.target.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
+    if spec.stack.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
         yield Finding(
             spec.place("batch.seq", "not enforced"),
             "`padding_free` does not cut rows at `seq`",
@@ -236,7 +232,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
     """
     attn = spec.text("model.attn")
-    if spec.get("method") == "dpo" and not spec.target.facts["dpo_padding_free"]:
+    if spec.get("method") == "dpo" and not spec.stack.facts["dpo_padding_free"]:
         return  # pads all the same
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
@@ -300,9 +296,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
     """
     micro, seq, attn = spec.integer("batch.micro"), spec.integer("batch.seq"), spec.text("model.attn")
-    flat = (
-        spec.flag("batch.packing") and rows_have_bounds(spec) and spec.target.facts["bfd_forces_padding_free"] is True
-    )
+    flat = spec.flag("batch.packing") and rows_have_bounds(spec) and spec.stack.facts["bfd_forces_padding_free"] is True
     if not flat or spec.get("batch.packing.isolate") != "mask" or not mask_is_exact(spec):
         return
     if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:

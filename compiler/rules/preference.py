@@ -46,7 +46,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
     kind = spec.extra_value("trl", "f_divergence_type")
     if not _method(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
         return
-    others = [name for name in _losses(spec) if name not in DIVERGENT[spec.target.name]]
+    others = [name for name in _losses(spec) if name not in DIVERGENT[spec.stack.name]]
     if others:
         yield Finding(
             spec.extra_place("trl", "f_divergence_type", "not of this loss"),
@@ -102,7 +102,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
     if not _method(spec, "dpo") or not isinstance(value, int | float):
         return
     for name, wrong, text, better in (
-        ("exo_pair", value == 0 and spec.target.name != "trl-0.18", "log(0)", 0.001),
+        ("exo_pair", value == 0 and spec.stack.name != "trl-0.18", "log(0)", 0.001),
         ("exo_pair", value >= 1, "log(1 - 1)", 0.001),
         ("robust", value >= 0.5, f"1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
     ):
@@ -125,11 +125,11 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
     of both; executed (the same losses with and without it).
     """
     value, losses = spec.get("method.label_smoothing"), _losses(spec)
-    reads = SMOOTHED[spec.target.name]
+    reads = SMOOTHED[spec.stack.name]
     if _method(spec, "dpo") and value and losses and not set(losses) & set(reads):
         yield Finding(
             spec.place("method.label_smoothing", "never read"),
-            f"`{losses[0]}` of {spec.target.name} does not smooth its labels",
+            f"`{losses[0]}` of {spec.stack.name} does not smooth its labels",
             "write `loss = robust`, or leave `label_smoothing` out",
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
         )
@@ -197,10 +197,10 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can. Source: trl 0.18
     `dpo_trainer.py`, `kto_trainer.py`; executed.
     """
-    if spec.flag("method.precompute") and spec.zero_stage == 3 and spec.target.name == "trl-0.18":
+    if spec.flag("method.precompute") and spec.zero_stage == 3 and spec.stack.name == "trl-0.18":
         yield Finding(
             spec.place("method.precompute"),
-            f"{spec.target.name} cannot compute the reference beforehand under zero3",
+            f"{spec.stack.name} cannot compute the reference beforehand under zero3",
             "write `strategy zero2`, `target trl-1.16`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
@@ -326,7 +326,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     AssertionError in the first step. ZeRO-1 and 3 add the two. Source: trl 0.18 `reward_trainer.py` (`compute_loss`);
     executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
     """
-    twice = _method(spec, "reward") and spec.target.name == "trl-0.18"
+    twice = _method(spec, "reward") and spec.stack.name == "trl-0.18"
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     path: Final = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):

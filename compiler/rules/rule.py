@@ -57,11 +57,11 @@ class Rule:
 def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
     """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`)."""
     name = spec.text(setting)
-    reason = spec.target.lacking(f"{setting}s").get(name)
+    reason = spec.stack.lacking(f"{setting}s").get(name)
     if reason is not None:
         yield Finding(
             spec.place(setting, reason),
-            f"{spec.target.name} has no {named.format(name)}",
+            f"{spec.stack.name} has no {named.format(name)}",
             help,
             (spec.label("target", "the target"),),
         )

@@ -65,7 +65,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
         elif setting in ("timescale", "warmup_lr") and not _reaches(spec, setting):
             yield Finding(
                 spec.place(path),
-                f"`{setting}` does not reach the schedule of {spec.target.name}",
+                f"`{setting}` does not reach the schedule of {spec.stack.name}",
                 f"leave `{setting}` out, or write `target trl-1.16`",
                 (spec.label("target", "the target"),),
             )
@@ -87,7 +87,7 @@ def _reaches(spec: Spec, setting: str) -> bool:
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
     }[setting]
-    optional = spec.target.schedulers.get(schedule, {}).get("optional")
+    optional = spec.stack.schedulers.get(schedule, {}).get("optional")
     return isinstance(optional, dict) and keyword in optional
 
 
@@ -118,7 +118,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
         return
-    known = MEASURED if spec.target.name == "trl-0.18" else (*MEASURED, *OF_SFT)
+    known = MEASURED if spec.stack.name == "trl-0.18" else (*MEASURED, *OF_SFT)
     if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
         yield Finding(
             spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
@@ -154,7 +154,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     AttributeError ('defaults') in train(), after the data is tokenized; deepspeed 0.16.8 tells. Source: transformers
     5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
     """
-    name, new = spec.text("optimizer"), spec.target.name != "trl-0.18"
+    name, new = spec.text("optimizer"), spec.stack.name != "trl-0.18"
     if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and new:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),

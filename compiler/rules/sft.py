@@ -93,21 +93,21 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
     """
     related = (spec.label("target", "the target"),)
-    if spec.flag("method.assistant_only") and not spec.target.facts["assistant_only_loss"]:
+    if spec.flag("method.assistant_only") and not spec.stack.facts["assistant_only_loss"]:
         yield Finding(
             spec.place("method.assistant_only"),
-            f"{spec.target.name} has no assistant-only loss",
+            f"{spec.stack.name} has no assistant-only loss",
             "write `target trl-1.16`",
             related,
         )
-    conflicts = spec.target.facts["completion_only_conflicts"]
+    conflicts = spec.stack.facts["completion_only_conflicts"]
     if spec.flag("method.completion_only") and isinstance(conflicts, list):
         for path in ("batch.packing", "batch.padding_free", "memory.liger"):
             name = path.rpartition(".")[2]
             if name in conflicts and spec.flag(path):
                 yield Finding(
                     spec.place(path),
-                    f"{spec.target.name} drops the completion mask with `{name}`",
+                    f"{spec.stack.name} drops the completion mask with `{name}`",
                     f"leave `{name}` out, or write `target trl-1.16`",
                     (spec.label("method.completion_only", "asked for here"), *related),
                 )

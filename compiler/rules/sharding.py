@@ -188,7 +188,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if package(name) != "bitsandbytes" and name != "galore_adamw8bit":
         return
-    fsdp2 = strategy in ("fsdp", "hsdp") and spec.target.facts["fsdp2"]
+    fsdp2 = strategy in ("fsdp", "hsdp") and spec.stack.facts["fsdp2"]
     offloaded = spec.sharded_by_fsdp and spec.text("strategy.offload") == "cpu"
     if fsdp2 or offloaded:
         yield Finding(
@@ -237,12 +237,12 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.4.0 `FullyShardedDataParallelPlugin` (no `fsdp_version`).
     """
-    strategy, legal = spec.text("strategy"), spec.target.facts["strategies"]
+    strategy, legal = spec.text("strategy"), spec.stack.facts["strategies"]
     if isinstance(legal, list) and strategy not in legal:
         other = "fsdp1" if strategy == "fsdp" else "zero3"
         yield Finding(
             spec.place("strategy"),
-            f"{spec.target.name} has no {strategy}",
+            f"{spec.stack.name} has no {strategy}",
             f"write `strategy {other}`",
             (spec.label("target", "the target"),),
         )
@@ -254,7 +254,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py` (a warning); executed.
     """
-    if spec.text("strategy") == "fsdp1" and spec.target.facts["fsdp2"]:
+    if spec.text("strategy") == "fsdp1" and spec.stack.facts["fsdp2"]:
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.language.schema import ADAPTERS, REWARDS, Setting
 from xpc.compiler.methods import METHODS
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
@@ -162,10 +162,10 @@ def _quoted(text: str) -> str | None:
 
 def _is_known(row: Setting, node: Value) -> bool:
     """Whether every loss or reward is one that some method has."""
-    target = targets.load(targets.DEFAULT)
+    stack = stacks.load(stacks.DEFAULT)
     known = set(REWARDS)
-    if row.path != "method.rewards" and target is not None:
-        known = {name for method in METHODS for name in target.losses(method)}
+    if row.path != "method.rewards" and stack is not None:
+        known = {name for method in METHODS for name in stack.losses(method)}
     parts = node.items if isinstance(node, List) else (node,)
     return bool(parts) and all(
         (one.name.text if isinstance(one, Call) else one.name if isinstance(one, Ref) else "") in known for one in parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.language.convert import plain_value
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve.extras import MAPPING, legal_names, wrong_value
@@ -55,22 +55,22 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
     A name that was renamed is written as today's. Keys of accelerate and DeepSpeed are known without what stands before
     them, and only a strategy that reads them can have them: they are told and not typed.
     """
-    target = targets.load(targets.DEFAULT)
-    if target is None:
+    stack = stacks.load(stacks.DEFAULT)
+    if stack is None:
         return None
-    value, own = typed if typed is not None else "...", _of_trl(target, name)
+    value, own = typed if typed is not None else "...", _of_trl(stack, name)
     if own is not None:
         new, method = own
-        config = target.config(method or "sft")
-        fits = wrong_value(target, "trl", new, plain_value(node), method or "sft") is None and typed is not None
-        field = target.fields(config).get(new)
+        config = stack.config(method or "sft")
+        fits = wrong_value(stack, "trl", new, plain_value(node), method or "sft") is None and typed is not None
+        field = stack.fields(config).get(new)
         if not fits and field is not None:
             value, fits = (name, True) if name in field.choices else ("...", False)
         return Passed(_form(header, "trl", new, value), "trl", new, fits and not method, method)
     for escape in ("accelerate", "deepspeed"):
         full = _of_file(escape, name)
         if full is not None:
-            wrong = wrong_value(target, escape, full, plain_value(node))
+            wrong = wrong_value(stack, escape, full, plain_value(node))
             if wrong == MAPPING:
                 return None
             fits = wrong is None and typed is not None
@@ -78,14 +78,14 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
     return None
 
 
-def _of_trl(target: targets.Target, name: str) -> tuple[str, str] | None:
+def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
     """Today's name of a trainer argument, and the method that has it where sft has not."""
-    new = target.rename(name) if name not in target.fields() else None
+    new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, ALIASES.get(letters(name), "")):
-        if one in legal_names(target, "trl"):
+        if one in legal_names(stack, "trl"):
             return one, ""
     for method in METHODS:
-        if target.refused(method) is None and (new or name) in legal_names(target, "trl", method):
+        if stack.refused(method) is None and (new or name) in legal_names(stack, "trl", method):
             return new or name, method
     return None
 
@@ -101,23 +101,23 @@ def _of_file(escape: str, name: str) -> str | None:
 
 @cache
 def _keys(escape: str) -> frozenset[str]:
-    target = targets.load(targets.DEFAULT)
-    return frozenset() if target is None else frozenset(legal_names(target, escape))
+    stack = stacks.load(stacks.DEFAULT)
+    return frozenset() if stack is None else frozenset(legal_names(stack, escape))
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Every name that `extra` can pass on, by its last part."""
-    target = targets.load(targets.DEFAULT)
-    if target is None:
+    stack = stacks.load(stacks.DEFAULT)
+    if stack is None:
         return ()
-    found = {one for method in METHODS if target.refused(method) is None
-             for one in legal_names(target, "trl", method)}  # fmt: skip
+    found = {one for method in METHODS if stack.refused(method) is None
+             for one in legal_names(stack, "trl", method)}  # fmt: skip
     for escape in ("accelerate", "deepspeed"):
         found |= {
             one.rpartition(".")[2]
-            for one in legal_names(target, escape)
-            if (full := _of_file(escape, one.rpartition(".")[2])) and wrong_value(target, escape, full, None) != MAPPING
+            for one in legal_names(stack, escape)
+            if (full := _of_file(escape, one.rpartition(".")[2])) and wrong_value(stack, escape, full, None) != MAPPING
         }
     return tuple(sorted(found))
 

@@ -7,10 +7,10 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import plain_value
 from xpc.compiler.language.items import Item
 from xpc.compiler.resolve import extras
+from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.misplaced import Said, meant_value, typed, written
 from xpc.compiler.suggest.nearest import nearest
-from xpc.compiler.targets import Target
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
@@ -37,83 +37,83 @@ def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
     )
 
 
-def unknown(target: Target, escape: str, name: str, item: Item, method: str, thought: bool = True) -> Diagnostic:
+def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thought: bool = True) -> Diagnostic:
     """The finding for a name that the target lacks, or that no bundle states: what became of it, or the nearest.
 
     Not `thought` about, it is only named.
     """
     if not thought:
-        return _finding(target, escape, name, item, NONE)
+        return _finding(stack, escape, name, item, NONE)
     if escape == "trl":
-        found = _of_trl(target, name, item, method)
+        found = _of_trl(stack, name, item, method)
         if found is not None:
             return found
-    gone = extras.removed(target, escape, name)
+    gone = extras.removed(stack, escape, name)
     if gone is not None:
-        return _finding(target, escape, name, item, gone)
-    inside = _of_a_mapping(target, escape, name, item, method)
+        return _finding(stack, escape, name, item, gone)
+    inside = _of_a_mapping(stack, escape, name, item, method)
     if inside is not None:
         return inside
     meant = meaning(name, exact=True)
     path = near = None if meant is None or meant.path not in schema.BY_PATH else meant.path
     if near is None:
-        known = extras.legal_names(target, escape, method)
-        near = _near(name, known | extras.owned_names(target, escape, method))
+        known = extras.legal_names(stack, escape, method)
+        near = _near(name, known | extras.owned_names(stack, escape, method))
         path = None if near is None else extras.owner(escape, near, method)
     if path is not None:
         setting = schema.BY_PATH[path]
         form = path if setting.pending else written(setting, _said(item, name))
-        return _finding(target, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
+        return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
     help = f"write `{near}`" if near else NONE
-    return _finding(target, escape, name, item, help, near, _edit(item, name, near))
+    return _finding(stack, escape, name, item, help, near, _edit(item, name, near))
 
 
-def _of_trl(target: Target, name: str, item: Item, method: str) -> Diagnostic | None:
+def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
     """What became of a trainer argument of other versions, or why a bundle does not state it."""
-    new = target.rename(name)
+    new = stack.rename(name)
     if new is not None:
         path = extras.owner("trl", new, method)
         if path is not None:
             return owned(item, name, path, new)
-        if new in extras.legal_names(target, "trl", method):
-            return _renamed(target, name, new, item, method)
-    why = target.removed.get(name)
+        if new in extras.legal_names(stack, "trl", method):
+            return _renamed(stack, name, new, item, method)
+    why = stack.removed.get(name)
     if why is not None:
         said = "leave it out" if why == "no equivalent" else f"leave it out: {why}"
-        return _finding(target, "trl", name, item, said)
-    why = target.omitted(target.config(method)).get(name)
+        return _finding(stack, "trl", name, item, said)
+    why = stack.omitted(stack.config(method)).get(name)
     if why is not None:
         return report("XP121", f"`{name}` is not stated by a bundle", item.label, help=f"leave it out: {why}")
     return None
 
 
-def _renamed(target: Target, name: str, new: str, item: Item, method: str) -> Diagnostic:
+def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
     """A name that is another today; what was a switch may be a choice of that (`group_by_length`)."""
     start = item.label.span.start
-    if extras.wrong_value(target, "trl", new, plain_value(item.node), method) is None:
-        return _finding(target, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
-    field = target.fields(target.config(method))[new]
+    if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
+        return _finding(stack, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
+    field = stack.fields(stack.config(method))[new]
     form = f"{new} = {name}" if name in field.choices else f"{new} = ..."
     edit = Edit(Span(start, item.label.span.end), form) if name in field.choices else None
-    return _finding(target, "trl", name, item, f"write `{form}`", new, edit)
+    return _finding(stack, "trl", name, item, f"write `{form}`", new, edit)
 
 
 def _finding(
-    target: Target, escape: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
+    stack: Stack, escape: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
 ) -> Diagnostic:
     label = evolve(item.label, text=f"did you mean `{near}`?" if near else "")
     edits = () if edit is None else (edit,)
-    return report("XP121", f"{target.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
+    return report("XP121", f"{stack.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
 
 
-def _of_a_mapping(target: Target, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
+def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
     """The finding for a name inside of a mapping of the target (`wandb.enabled`), which `extra` cannot write."""
     head, dot, last = name.partition(".")
-    if not dot or head not in extras.legal_names(target, escape, method):
+    if not dot or head not in extras.legal_names(stack, escape, method):
         return None
-    if extras.wrong_value(target, escape, head, None, method) != extras.MAPPING:
+    if extras.wrong_value(stack, escape, head, None, method) != extras.MAPPING:
         return None
-    return _finding(target, escape, name, item, _mapping_help(escape, head, last, item))
+    return _finding(stack, escape, name, item, _mapping_help(escape, head, last, item))
 
 
 def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.foreign import MEANT
 from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
@@ -144,10 +144,10 @@ def _of_targets() -> Iterator[tuple[str, str]]:
     """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
     from xpc.compiler.resolve.extras import OWNED, owner
 
-    for name in targets.names():
-        target = targets.load(name)
-        for old in () if target is None else target.renamed:
-            new = target.rename(old) if target is not None else None
+    for name in stacks.names():
+        stack = stacks.load(name)
+        for old in () if stack is None else stack.renamed:
+            new = stack.rename(old) if stack is not None else None
             path = owner("trl", new or "")
             if path is not None:
                 yield old, path
@@ -283,6 +283,6 @@ def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
     for name, phrases in CHOICES.get(row.path, {}).items():
         out += [(name, phrase) for phrase in phrases.split("; ")]
     if row.path == "optimizer":
-        loaded = [targets.load(name) for name in targets.names()]
+        loaded = [stacks.load(name) for name in stacks.names()]
         out += [(name, value) for target in loaded if target is not None for name, value in target.optimizers.items()]
     return tuple((name, phrase) for name, phrase in out if name in row.choices)

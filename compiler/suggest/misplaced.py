@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
@@ -154,7 +154,7 @@ def _is_in(path: str, clause: str) -> bool:
 def _unknown(said: Said, clause: str | None) -> Misnamed:
     name = said.name
     message = f"`{name[:60]}` is not a setting " + (f"of `{clause}`" if clause else "of the language")
-    if clause is None and name in targets.names():
+    if clause is None and name in stacks.names():
         return Misnamed("XP101", f"`{name}` is a target", help=f"write `target={name}`", edit=f"target={name}")
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
@@ -365,7 +365,7 @@ def example(row: Setting) -> str:
     """A legal value of a setting: its default where that can be typed, else one of its kind."""
     default = row.default
     if row.path == "target":
-        return targets.DEFAULT
+        return stacks.DEFAULT
     if row.choices:
         return row.choices[0]
     if isinstance(default, int | float) and not isinstance(default, bool):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 
 NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
@@ -62,13 +62,13 @@ def own_reason(name: str) -> str | None:
 
 def _of_targets() -> dict[str, str]:
     """What the newest target's trainers lost, and what a bundle does not state of their arguments."""
-    target = targets.load(targets.DEFAULT)
-    if target is None:
+    stack = stacks.load(stacks.DEFAULT)
+    if stack is None:
         return {}
     gone = {
-        name: "transformers has removed it" if why == "no equivalent" else why for name, why in target.removed.items()
+        name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()
     }
-    return {**gone, **target.omitted()}
+    return {**gone, **stack.omitted()}
 
 
 def reason(name: str) -> str | None:

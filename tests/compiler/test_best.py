@@ -9,11 +9,11 @@ from cases_best import BEST, EPOCHS, HELD
 from cases_numerics import extra
 from compile_support import checked, codes, compiled, errors
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
-TARGETS = pytest.mark.parametrize("target", targets.names())
+TARGETS = pytest.mark.parametrize("target", stacks.names())
 
 
 def arguments(*lines: str, target: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
 @TARGETS
 def test_no_deprecated_name_can_be_written(target: str, method: str) -> None:
     """Deprecated values have rules of their own (XP607, XP608)."""
-    table = targets.load(target)
+    table = stacks.load(target)
     assert table is not None
     fields = table.fields(table.config(method))
     assert not [name for name in extras.legal_names(table, "trl", method) if fields[name].deprecated]

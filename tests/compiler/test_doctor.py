@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from xpc.compiler import cli, doctor, targets
+from xpc.compiler import cli, doctor, stacks
 from xpc.compiler.inputs import UsageError
 
 SECRET = "hf_thisisasecretthatnobodymaysee"
@@ -43,13 +43,13 @@ def test_packages_that_are_missing_are_each_told(
     assert cli.main(["doctor", "--python", interpreter]) == 1
     said = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in said.splitlines()]
-    target = targets.load(targets.DEFAULT)
-    assert target is not None
-    for name, version in target.requirements().items():
+    stack = stacks.load(stacks.DEFAULT)
+    assert stack is not None
+    for name, version in stack.requirements().items():
         assert f"WRONG packages {name} {version} is not installed (pip install {name}=={version})" in lines
     assert "HF_TOKEN is set" in said
     assert SECRET not in said
-    assert said.splitlines()[-1] == f"{len(target.requirements())} things are wrong"
+    assert said.splitlines()[-1] == f"{len(stack.requirements())} things are wrong"
     assert sys.version.split()[0] in said
 
 
@@ -76,7 +76,7 @@ def test_the_interpreter_is_the_one_of_launch_sh(
 ) -> None:
     monkeypatch.setenv("PYTHON", interpreter)
     cli.main(["doctor"])
-    assert capsys.readouterr().out.startswith(f"{interpreter} for {targets.DEFAULT} (")
+    assert capsys.readouterr().out.startswith(f"{interpreter} for {stacks.DEFAULT} (")
 
 
 def test_nothing_of_the_stack_is_imported_here() -> None:
@@ -146,11 +146,11 @@ def test_the_network_is_left_alone(monkeypatch: pytest.MonkeyPatch, interpreter:
 @pytest.mark.slow
 def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    target = targets.load(targets.DEFAULT)
-    assert target is not None
+    stack = stacks.load(stacks.DEFAULT)
+    assert stack is not None
     try:
-        entries = doctor.ask(sys.executable, target)
+        entries = doctor.ask(sys.executable, stack)
     except UsageError as error:
         pytest.fail(str(error))
     assert [one for one in entries if one["state"] == "wrong"] == []
-    assert next(one["says"] for one in entries if one["what"] == "torch").startswith(target.pins["torch"])
+    assert next(one["says"] for one in entries if one["what"] == "torch").startswith(stack.pins["torch"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.cli import COMMANDS, main
 from xpc.compiler.explain.explain import explain
 from xpc.compiler.language import schema
@@ -16,7 +16,7 @@ from xpc.compiler.resolve import extras
 def library_names() -> list[str]:
     """The arguments of every trainer on every target, and the keys of accelerate.yaml and deepspeed.json."""
     out: set[str] = set()
-    for target in map(targets.load, targets.names()):
+    for target in map(stacks.load, stacks.names()):
         assert target is not None
         for method in METHODS:
             if target.refused(method) is None:

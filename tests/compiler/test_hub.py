@@ -14,7 +14,7 @@ from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.targets import Json
+from xpc.compiler.stacks import Json
 
 UNSET = {"push_to_hub": False, "hub_model_id": None, "hub_strategy": "every_save", "hub_private_repo": None}
 

@@ -283,7 +283,7 @@ def test_old_strategy_names(old, name, reshard):
 def test_older_target():
     found = checked(spec("target trl-0.18"))
     assert found.spec is not None, shown(found)
-    assert found.spec.target.name == "trl-0.18"
+    assert found.spec.stack.name == "trl-0.18"
     assert b"trl==0.18.0" in compiled(spec("target trl-0.18"))["requirements.txt"]
 
 

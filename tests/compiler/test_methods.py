@@ -14,7 +14,7 @@ import pytest
 from case_support import data, spec, trained
 from compile_support import HEAD, REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import Amount, Weighted
@@ -49,10 +49,10 @@ def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
 # -- every method, on both targets ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
-    stack = targets.load(target)
+    stack = stacks.load(target)
     assert stack is not None
     text = spec(of(method), f"target {target}", train=ON.get(method, PAIRS))
     if stack.refused(method):
@@ -70,10 +70,10 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
     }
 
 
-@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
-    stack = targets.load(target)
+    stack = stacks.load(target)
     assert stack is not None
     if stack.refused(method):
         return
@@ -259,7 +259,7 @@ def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
 
 
 def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
-    with open(os.path.join(REPOSITORY, "runtime", "rewards.py"), encoding="utf-8") as handle:
+    with open(os.path.join(REPOSITORY, "runtime", "features", "rewards.py"), encoding="utf-8") as handle:
         tree = ast.parse(handle.read())
     tables = {
         node.target.id: node.value

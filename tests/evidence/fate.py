@@ -24,7 +24,7 @@ from functools import cache
 
 from attrs import field
 
-from xpc.compiler.targets import TARGETS
+from xpc.compiler.stacks import STACKS
 from xpc.grammar.record import record
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fates")
@@ -76,7 +76,7 @@ class Ban:
     said: str
     now: str
     text: str = ""
-    targets: tuple[str, ...] = field(default=TARGETS)
+    targets: tuple[str, ...] = field(default=STACKS)
 
 
 def fates() -> tuple[dict[str, Fate], list[str]]:
@@ -109,7 +109,7 @@ def bans() -> tuple[Ban, ...]:
     if wrong:
         raise ValueError(wrong[0])
     return tuple(
-        Ban(name, str(one["said"]), str(one["now"]), str(one.get("text", "")), tuple(one.get("targets", TARGETS)))
+        Ban(name, str(one["said"]), str(one["now"]), str(one.get("text", "")), tuple(one.get("targets", STACKS)))
         for name, one in table.items()
         if isinstance(one, Mapping)
     )
@@ -142,8 +142,8 @@ def _problems(letter: str, row: str, entry: object) -> list[str]:
         value = entry.get(name)
         if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
             out.append(f"{name} is no list of texts")
-        elif name == "targets" and not set(value) <= set(TARGETS):
-            out.append(f"targets {value} are not all of {', '.join(TARGETS)}")
+        elif name == "targets" and not set(value) <= set(STACKS):
+            out.append(f"targets {value} are not all of {', '.join(STACKS)}")
     extra = set(entry) - {"fate", *texts, *lists, *(("unproven",) if kind == IMPLEMENTED else ())}
     return [*out, *([f"{', '.join(sorted(extra))} does not belong here"] if extra else [])]
 

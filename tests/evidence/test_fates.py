@@ -11,7 +11,7 @@ from rule_cases import CASES
 
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
-from xpc.compiler.targets import DEFAULT
+from xpc.compiler.stacks import DEFAULT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FATES, WRONG = fates.fates()

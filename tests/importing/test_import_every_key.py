@@ -7,15 +7,15 @@ import json
 import pytest
 from import_support import HARDWARE, convert, imported, unaccounted
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.importing import yamltext
 from xpc.compiler.methods import METHODS
 
 CLASSES = [
     (name, method)
-    for name in targets.names()
+    for name in stacks.names()
     for method in METHODS
-    if targets.load(name).refused(method) is None  # type: ignore[union-attr]
+    if stacks.load(name).refused(method) is None  # type: ignore[union-attr]
 ]
 UNSTATED = {
     "dataset_kwargs", "ddp_backend", "eval_packing", "eval_steps", "half_precision_backend", "hub_always_push",
@@ -61,7 +61,7 @@ def head(method: str) -> str:
 @pytest.mark.slow  # some thousand imports, most of them compiled
 @pytest.mark.parametrize(("target", "method"), CLASSES, ids=lambda one: str(one))
 def test_every_argument_of_the_class(target, method):
-    table = targets.load(target)
+    table = stacks.load(target)
     assert table is not None
     base = table.base_arguments(table.config(method))
     lost: dict[str, object] = {}
@@ -89,17 +89,17 @@ def _stated(text: str, target: str, method: str, name: str, value: object) -> di
     section, inner = ELSEWHERE.get(name, ("arguments", name))
     if name == "dataset_text_field":
         return {} if found.payload["data"]["sources"][0]["columns"] == [value] else {name: value}
-    new = str(targets.load(target).rename(name))  # type: ignore[union-attr]
+    new = str(stacks.load(target).rename(name))  # type: ignore[union-attr]
     got = found.payload[section].get(inner, found.arguments.get(new))
     if got is None and section != "arguments":
         got = found.arguments.get(name)
     return {} if value in (got, found.arguments.get(name)) else {name: (got, value)}
 
 
-@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("block", ["accelerate", "fsdp_config", "deepspeed_config", "parallelism_config"])
 def test_every_key_of_accelerate(target, block):
-    table = targets.load(target)
+    table = stacks.load(target)
     assert table is not None
     for name in sorted(table.keys(block)):
         kind = "DEEPSPEED" if block == "deepspeed_config" else "FSDP"
@@ -109,9 +109,9 @@ def test_every_key_of_accelerate(target, block):
         assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == [], name
 
 
-@pytest.mark.parametrize("target", targets.names())
+@pytest.mark.parametrize("target", stacks.names())
 def test_every_key_of_deepspeed(target):
-    table = targets.load(target)
+    table = stacks.load(target)
     assert table is not None
     for name in sorted({*table.launch_keys("deepspeed"), *table.keys("deepspeed"), *table.keys("deepspeed_removed")}):
         nested: object = 7

@@ -210,7 +210,7 @@ class Differential:
         for code, texts in sorted(self.lone.items()):
             most = max(1, self.steps // 100) if time.monotonic() < self.until else 0
             for number, text in enumerate(texts[:most]):
-                claim = self.claims[code, resolved(text, self.place).target.name]
+                claim = self.claims[code, resolved(text, self.place).stack.name]
                 try:
                     target, job = step(f"{code}-{number}", text, self.place, 1, claim.at, claim.keep)
                 except UNLOWERED:

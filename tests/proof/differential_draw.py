@@ -63,7 +63,7 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
         told_of = [word for one in warned for word in re.findall(r"`([\w.]+)", f"{one.message} {one.help}")]
         out.warned = tuple({one.code for one in warned})
         out.words = frozenset(word.rpartition(".")[2] for word in told_of)
-        out.accepted, out.target = True, spec.target.name
+        out.accepted, out.target = True, spec.stack.name
         if out.target not in targets:
             return out
         out.method, out.strategy = spec.text("method"), spec.text("strategy")
@@ -82,7 +82,7 @@ def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targ
         return
     code = out.codes[0]
     spec = resolved(out.text, place)
-    out.target = spec.target.name
+    out.target = spec.stack.name
     claim = claims.get((code, out.target))
     if claim is None or out.target not in targets or not claim.of(spec):
         return

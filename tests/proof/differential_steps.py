@@ -48,7 +48,7 @@ def kind(spec: Spec) -> tuple[str, ...]:
 
 def trainable(spec: Spec) -> bool:
     """Whether the stacks of the tests have what a run here would load: optimizers of torch, and peft for adapters."""
-    if spec.lora and not has(spec.target.name, "peft"):
+    if spec.lora and not has(spec.stack.name, "peft"):
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 
@@ -80,7 +80,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     folder = os.path.join(place, "step", name)
     write(lowered_files(spec), folder)
     own = spec.on_cpu
-    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.target.name == NEW and number % 2 == 0)
+    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == NEW and number % 2 == 0)
     # Context parallelism needs a GPU's attention, and offloading pins memory for one.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
@@ -88,15 +88,15 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
     processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
-    return spec.target.name, {
-        "id": name, "folder": folder, "target": spec.target.name, "at": at, "on_cpu": True,
+    return spec.stack.name, {
+        "id": name, "folder": folder, "target": spec.stack.name, "at": at, "on_cpu": True,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
         "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
-        "bits": has(spec.target.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
+        "bits": has(spec.stack.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]
     return (
-        f"target {spec.target.name}", f"method {spec.text('method')}",
+        f"target {spec.stack.name}", f"method {spec.text('method')}",
         f"strategy {strategy if many else 'one process'}",
         f"processes {job['processes']}", *(["adapters"] if spec.lora else []),
         *(["quantized"] if spec.bits and job["bits"] else []),

@@ -11,31 +11,31 @@ from random import Random
 
 import drawn
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.resolve import extras
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 
 
-def lines(draw: Random, target: Target, method: str, escape: str) -> list[str]:
+def lines(draw: Random, stack: Stack, method: str, escape: str) -> list[str]:
     """One to three lines of a block; fewer where a drawn name has a type that a spec cannot write."""
-    names = sorted(extras.legal_names(target, escape))
+    names = sorted(extras.legal_names(stack, escape))
     if escape == "trl":
-        fields = target.fields(_config(target, method))
+        fields = stack.fields(_config(stack, method))
         names = [name for name in names if name in fields]
     out = []
     for name in draw.sample(names, min(len(names), draw.choice((1, 1, 2, 3)))):
-        typed = _trl(draw, target, method, name) if escape == "trl" else _launched(draw, target, escape, name)
+        typed = _trl(draw, stack, method, name) if escape == "trl" else _launched(draw, stack, escape, name)
         if typed is not None:
             out.append(f"{name} = {typed}")
     return out
 
 
-def _config(target: Target, method: str) -> str:
-    return target.config(method) if target.refused(method) is None else targets.SFT
+def _config(stack: Stack, method: str) -> str:
+    return stack.config(method) if stack.refused(method) is None else stacks.SFT
 
 
-def _trl(draw: Random, target: Target, method: str, name: str) -> str | None:
-    known = target.fields(_config(target, method))[name]
+def _trl(draw: Random, stack: Stack, method: str, name: str) -> str | None:
+    known = stack.fields(_config(stack, method))[name]
     words = _words(known.type)
     if name in drawn.TRL and (draw.random() < 0.5 or not words & NUMBERS or not drawn.TRL[name]):
         return draw.choice(drawn.TRL[name]) if drawn.TRL[name] else None
@@ -44,8 +44,8 @@ def _trl(draw: Random, target: Target, method: str, name: str) -> str | None:
     return _of_type(draw, known.type, known.effective)
 
 
-def _launched(draw: Random, target: Target, escape: str, name: str) -> str | None:
-    record = target.launch_keys(escape).get(name)
+def _launched(draw: Random, stack: Stack, escape: str, name: str) -> str | None:
+    record = stack.launch_keys(escape).get(name)
     if record is None:
         return None
     choices = record.get("choices")

@@ -16,13 +16,13 @@ import typed
 from attrs import field, mutable
 from emitted import NEW, OLD
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.clusters import READ_BY
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
-from xpc.compiler.targets import Target
+from xpc.compiler.stacks import Stack
 
 TIDY = 0.7
 ROOM = 0.8
@@ -62,7 +62,7 @@ class Draft:
     """A spec while it is drawn: heads by clause, and what stands inside."""
 
     draw: Random
-    target: Target
+    stack: Stack
     tidy: bool
     method: str = "sft"
     gpu: Gpu | None = None
@@ -102,7 +102,7 @@ class Draft:
     def _method(self) -> None:
         known = {m: w for m, w in drawn.METHODS.items() if ("method", m) not in schema.CHOICE_PENDING}
         if self.tidy:
-            known = {m: w for m, w in known.items() if self.target.refused(m) is None}
+            known = {m: w for m, w in known.items() if self.stack.refused(m) is None}
         self.method = pick(self.draw, known)
         if self.method != "sft" or self.chance(0.3):
             self.heads["method"] = self.method
@@ -183,7 +183,7 @@ class Draft:
                 strategies = {
                     name: weight for name, weight in strategies.items() if not name.startswith(("hsdp", "hybrid"))
                 }
-            if self.target.name == OLD:
+            if self.stack.name == OLD:
                 strategies = {
                     name: weight
                     for name, weight in strategies.items()
@@ -225,7 +225,7 @@ class Draft:
         if popular is not None and (self.tidy or self.chance(0.85)):
             typed = pick(self.draw, popular)
         if self.tidy and row.path == "optimizer" and self.chance(0.1):
-            typed = self.draw.choice(sorted(self.target.optimizers))
+            typed = self.draw.choice(sorted(self.stack.optimizers))
         if typed is not None:
             self.heads[row.path] = typed
 
@@ -271,7 +271,7 @@ class Draft:
             return (of_method or self.chance(0.05)) and (fitting or self.chance(0.2))
         if not of_method or not fitting:
             return False
-        old = self.target.name == OLD
+        old = self.stack.name == OLD
         if row.path in ("method.generations", "method.steps_per_generation"):
             return False
         if row.path.startswith("lora.") and row.name in schema.OF_ONE_KIND:
@@ -306,7 +306,7 @@ class Draft:
         return self.draw.choice(pool) if pool else None
 
     def _loss(self) -> str | None:
-        names = list(self.target.losses(self.method)) if self.target.refused(self.method) is None else []
+        names = list(self.stack.losses(self.method)) if self.stack.refused(self.method) is None else []
         if not names:
             return None
         if self.method == "dpo" and self.chance(0.2):
@@ -338,7 +338,7 @@ class Draft:
         offload = any(one.startswith("offload") for one in self.inside.get("strategy", []))
         if (kernels and (sharded or self.gpu is None)) or (offload and self.heads.get("optimizer", "adamw") != "adamw"):
             self.heads["optimizer"] = "adamw"
-        if self.target.name == OLD and self.heads.get("track") == "trackio":
+        if self.stack.name == OLD and self.heads.get("track") == "trackio":
             self.heads["track"] = "wandb"
         if self.local and self.inside.get("data"):
             few = {"holdout=2000": "holdout=1", "holdout=5%": "holdout=25%"}
@@ -357,7 +357,7 @@ class Draft:
             self.inside["model"] = [*kept, f'revision="{drawn.COMMIT}"']
         waits = self.heads.get("schedule") in ("reduce_lr_on_plateau", "greedy")
         if waits and (
-            "every" not in names.get("eval", ()) or (self.target.name == OLD and "greedy" in self.heads["schedule"])
+            "every" not in names.get("eval", ()) or (self.stack.name == OLD and "greedy" in self.heads["schedule"])
         ):
             self.heads["schedule"], self.inside["schedule"] = "linear", []
         if self.heads.get("optimizer") in LOW_RANK and "targets" not in names.get("optimizer", ()):
@@ -369,7 +369,7 @@ class Draft:
         for escape, share in (("trl", 0.22), ("accelerate", 0.05), ("deepspeed", 0.1)):
             if not self.chance(share) or (escape == "deepspeed" and self.tidy and "zero" not in self.heads["strategy"]):
                 continue
-            lines = drawn_extras.lines(self.draw, self.target, self.method, escape)
+            lines = drawn_extras.lines(self.draw, self.stack, self.method, escape)
             if lines:
                 self.inside[f"extra {escape}"] = lines
                 self.blocks.append(f"extra {escape}")
@@ -389,8 +389,8 @@ def _shape(name: str) -> str:
 def spec(seed: str) -> str:
     """The spec of a seed: the same text every time, for the same schema and registry."""
     draw = Random(seed)
-    target = targets.load(NEW if draw.random() < 0.65 else OLD)
-    assert target is not None
-    draft = Draft(draw, target, draw.random() < TIDY)
+    stack = stacks.load(NEW if draw.random() < 0.65 else OLD)
+    assert stack is not None
+    draft = Draft(draw, stack, draw.random() < TIDY)
     draft.build()
     return typed.text(draft)

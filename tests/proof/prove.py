@@ -180,7 +180,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
     if not family:
         family = "qwen2" if spec.model.facts is None else spec.model.facts.model_type
     return {
-        "id": f"{proof.title}{' legal' if legal else ''}", "folder": out, "target": spec.target.name, "at": proof.at,
+        "id": f"{proof.title}{' legal' if legal else ''}", "folder": out, "target": spec.stack.name, "at": proof.at,
         "on_cpu": on_cpu, "keep": proof.keep, "changed": [*proof.common, *({} if legal else proof.arguments)],
         "family": family, "shape": proof.shape, "rows": proof.rows, "steps": proof.steps, "measure": proof.measure,
         "processes": processes, "port": port(),

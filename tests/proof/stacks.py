@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
@@ -26,10 +26,10 @@ QUIET = {
 def interpreter(target: str) -> str:
     """The Python of an environment with the target's versions; skips the test where there is none."""
     variable = "XPC_PYTHON_" + target.upper().replace("-", "_").replace(".", "_")
-    python = os.environ.get(variable) or (sys.executable if target == targets.DEFAULT and find_spec("trl") else "")
+    python = os.environ.get(variable) or (sys.executable if target == stacks.DEFAULT and find_spec("trl") else "")
     if not python:
         pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {target}")
-    found, known = _trl(python), targets.load(target)
+    found, known = _trl(python), stacks.load(target)
     assert known is not None
     if found != known.pins["trl"]:
         pytest.skip(f"{python} has TRL {found or 'none'}, not that of {target}")

@@ -57,7 +57,7 @@ def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
     assert {one.text("strategy") for one in specs} >= {"ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1"}
     assert {one.text("method") for one in specs} >= {"sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo"}
     assert {one.text("precision") for one in specs} == {"bf16", "fp16", "fp32"}
-    assert {one.target.name for one in specs} == {NEW, OLD}
+    assert {one.stack.name for one in specs} == {NEW, OLD}
     assert {one.on_cpu for one in specs} == {True, False}
     assert {name for one in specs for name in one.extra} == {"trl", "accelerate", "deepspeed"}
     assert {one.flag("lora") or one.flag("qlora") for one in specs} == {True, False}

@@ -13,7 +13,7 @@ import pytest
 from emitted import FILES, NEW, OLD, SPECS, compiled, put
 from stacks import REPOSITORY, looked_at
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 
 NAMES = [one.name for one in SPECS]
 TARGET = {one.name: one.target for one in SPECS}
@@ -71,26 +71,26 @@ def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], name: str) -> None:
-    target = targets.load(TARGET[name])
-    assert target is not None
+    stack = stacks.load(TARGET[name])
+    assert stack is not None
     pins = dict(line.split("==") for line in text(bundles[name], "requirements.txt").splitlines())
     assert {package: version for package, version in pins.items() if package != "flash-attn"} == {
-        package: target.pins[package] for package in pins if package != "flash-attn"
+        package: stack.pins[package] for package in pins if package != "flash-attn"
     }
     plan = payload(bundles[name])
     assert ("deepspeed" in pins) is (plan["run"]["zero_stage"] > 0)
     liger = plan["model"]["liger"] or plan["arguments"].get("use_liger_kernel", False)
     assert ("liger-kernel" in pins) is liger
     assert ("flash-attn" in pins) is plan["model"]["attn_implementation"].startswith("flash")
-    assert set(target.requirements()) <= set(pins)
+    assert set(stack.requirements()) <= set(pins)
 
 
 def test_the_train_extra_installs_the_pins_of_the_default_target() -> None:
     with open(os.path.join(REPOSITORY, "pyproject.toml"), "rb") as handle:
         extra = dict(line.split("==") for line in tomllib.load(handle)["project"]["optional-dependencies"]["train"])
-    target = targets.load(targets.DEFAULT)
-    assert target is not None
-    assert {package: target.pins.get(package) for package in extra} == extra
+    stack = stacks.load(stacks.DEFAULT)
+    assert stack is not None
+    assert {package: stack.pins.get(package) for package in extra} == extra
     assert {"torch", "transformers", "trl", "accelerate", "deepspeed", "liger-kernel"} <= set(extra)
 
 

@@ -23,7 +23,7 @@ def text(draft: Draft) -> str:
     for clause in dict.fromkeys(("hardware", "nodes", "target", *heads, *inside)):
         head, items = heads.get(clause, ""), inside.get(clause, [])
         if clause == "target":
-            head = draft.target.name
+            head = draft.stack.name
         if not head and not items and clause not in heads:
             continue
         if clause == "save" and not head:

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from compile_support import REPOSITORY, compiled
 
-from xpc.compiler.targets import load
+from xpc.compiler.stacks import load
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECS = os.path.join(REPOSITORY, "specs")

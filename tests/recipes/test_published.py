@@ -14,7 +14,7 @@ from compile_support import REPOSITORY, checked, errors
 from copy_published import SOURCES, copied, text
 from recipe_support import DIFFERENCES, NAMES, RECIPES, SPECS, SWEEPS, allowed, published, spec_for, unlike
 
-from xpc.compiler.targets import TARGETS
+from xpc.compiler.stacks import STACKS
 
 BASES = {
     "ddp": "recipes/accelerate_configs/ddp.yaml",
@@ -23,7 +23,7 @@ BASES = {
     "zero3": "recipes/accelerate_configs/zero3.yaml",
 }
 TAKEN = [
-    (recipe, target) for recipe in RECIPES for target in TARGETS if target not in RECIPES[recipe].get("refused", ())
+    (recipe, target) for recipe in RECIPES for target in STACKS if target not in RECIPES[recipe].get("refused", ())
 ]
 REFUSED = [(recipe, target) for recipe in RECIPES for target in RECIPES[recipe].get("refused", ())]
 
@@ -130,7 +130,7 @@ ON_A_BASE = 'xpc 1\n\nextends "base/{}.xp"\n\ntrain qwen2.5-3b on infinity-instr
 READ_BY_NOBODY = {"same_network", "gpu_ids", "tpu_env", "tpu_use_cluster", "tpu_use_sudo"}
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("base", BASES)
 def test_a_base_says_what_the_accelerate_configuration_says(base: str, target: str) -> None:
     found = support.view_of(ON_A_BASE.format(base, target), "base-test.xp")

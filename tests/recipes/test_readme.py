@@ -9,7 +9,7 @@ from recipe_support import RECIPES, bundle, published, spec_for, view_of
 from test_published import TAKEN
 
 from xpc.compiler.lower.document import cell
-from xpc.compiler.targets import load
+from xpc.compiler.stacks import load
 
 NEWEST = [recipe for recipe, target in TAKEN if target == "trl-1.16"]
 GONE = {

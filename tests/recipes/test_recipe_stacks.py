@@ -15,14 +15,14 @@ sys.path.append(os.path.join(REPOSITORY, "tests", "proof"))
 from emitted import put
 from stacks import looked_at
 
-from xpc.compiler.targets import TARGETS
+from xpc.compiler.stacks import STACKS
 
 KNOWN = ("'keep_end'", "torch.jit")
 """trl 1.16 says that it will drop what the DPO recipes rely on; torch says something of itself when it is imported."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 def test_the_libraries_read_what_was_stated(target: str, tmp_path: Any) -> None:
     recipes = [recipe for recipe, other in TAKEN if other == target]
     folders = {recipe: put(str(tmp_path / recipe), bundle(recipe, target)) for recipe in recipes}

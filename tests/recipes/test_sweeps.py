@@ -16,7 +16,7 @@ from compile_support import checked, compiled, errors, only
 from copy_published import SOURCES
 from recipe_support import RECIPES, SPECS, SWEEPS, allowed, bundle, published, unlike
 
-from xpc.compiler.targets import TARGETS
+from xpc.compiler.stacks import STACKS
 
 GONE = ("kto_pair",)
 """Losses of the script that DPO has in no target."""
@@ -41,7 +41,7 @@ def member(name: str, target: str, loss: str, beta: float) -> dict[str, bytes]:
     return {path.removeprefix(start): data for path, data in swept(name, target).items() if path.startswith(start)}
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize(("name", "loss", "beta"), RUNS)
 def test_a_member_is_the_published_run(name: str, loss: str, beta: float, target: str) -> None:
     entry = SWEEPS[name]
@@ -59,7 +59,7 @@ def test_a_member_is_the_published_run(name: str, loss: str, beta: float, target
 
 
 @EACH
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 def test_every_run_that_can_be_is_a_member_and_no_other(name: str, target: str) -> None:
     listed = swept(name, target)["members.txt"].decode().split()
     assert listed == [f"loss={loss},beta={beta}" for one, loss, beta in RUNS if one == name]
@@ -67,7 +67,7 @@ def test_every_run_that_can_be_is_a_member_and_no_other(name: str, target: str) 
 
 
 @EACH
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 def test_the_run_of_the_file_is_one_of_them(name: str, target: str) -> None:
     alone, found = bundle(SWEEPS[name]["recipe"], target), member(name, target, "sigmoid", 0.01)
     one, other = (json.loads(files["trainer_args.json"]) for files in (alone, found))
@@ -79,7 +79,7 @@ def test_the_run_of_the_file_is_one_of_them(name: str, target: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", STACKS)
 def test_the_loss_that_is_gone_is_refused_at_its_place(name: str, target: str) -> None:
     text = f"{support.spec_text(name)}\ntarget {target}\n".replace("[sigmoid, ipo]", "[sigmoid, kto_pair, ipo]")
     found = checked(text, SPECS, name + ".xp")

@@ -77,7 +77,7 @@ def test_the_runtime_never_imports_the_compiler() -> None:
 def test_everything_that_the_runtime_imports_is_pinned() -> None:
     import ast
 
-    from xpc.compiler import targets
+    from xpc.compiler import stacks
 
     # In the requirements of every bundle, or of those that use it; torch requires jinja2, accelerate psutil, and
     # datasets numpy and pyarrow.
@@ -85,8 +85,8 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
     known = always | {"deepspeed", "liger-kernel"}  # of every target
     # Where the spec asks for them.
     optional = {"huggingface-hub", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "wandb"}
-    for target in targets.names():
-        loaded = targets.load(target)
+    for target in stacks.names():
+        loaded = stacks.load(target)
         assert loaded is not None
         assert always <= set(loaded.requirements()), target
         assert known <= set(loaded.requirements("zero", "liger")), target

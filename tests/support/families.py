@@ -1,4 +1,4 @@
-"""What a target does with packed rows of tiny models, family by family; run by test_target_families.py.
+"""What a target does with packed rows of tiny models, family by family; run by test_stack_families.py.
 
 JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or

@@ -8,95 +8,95 @@ import tomllib
 
 import pytest
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
-from xpc.compiler.targets import generate
+from xpc.compiler.stacks import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def load(name: str) -> targets.Target:
-    target = targets.load(name)
-    assert target is not None
-    return target
+def load(name: str) -> stacks.Stack:
+    stack = stacks.load(name)
+    assert stack is not None
+    return stack
 
 
-def test_the_two_targets_and_nothing_else() -> None:
-    assert targets.names() == ("trl-0.18", "trl-1.16")
-    assert targets.DEFAULT == "trl-1.16"
-    assert targets.load("trl-1.17") is None
-    assert targets.load("../targets/trl-1.16") is None
+def test_the_stacks_are_the_folders() -> None:
+    assert stacks.names() == ("trl-0.18", "trl-1.16")
+    assert stacks.DEFAULT == "trl-1.16"
+    assert stacks.load("trl-1.17") is None
+    assert stacks.load("../stacks/trl-1.16") is None
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_policy_that_the_compiler_loads_is_the_one_that_is_written(name: str) -> None:
-    with open(os.path.join(generate.HERE, name + ".json"), encoding="utf-8", newline="") as file:
+    with open(os.path.join(generate.HERE, name, "stack.json"), encoding="utf-8", newline="") as file:
         text = file.read()
     folded = generate.fold(json.loads(text)["library"], generate.read_policy(name))
-    assert text == folded, f"run: python compiler/targets/generate.py {name} --fold"
+    assert text == folded, f"run: python compiler/stacks/generate.py {name} --fold"
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
-    target = load(name)
-    for config in target.configs:
-        stated, omitted = set(target.base_arguments(config)), set(target.omitted(config))
-        assert stated | omitted == set(target.fields(config))
+    stack = load(name)
+    for config in stack.configs:
+        stated, omitted = set(stack.base_arguments(config)), set(stack.omitted(config))
+        assert stated | omitted == set(stack.fields(config))
         assert not stated & omitted
-    used = {name for config in target.configs for name in target.omitted(config)}
-    assert used == set(target.table["policy"]["omitted"]), "an omitted name that no class has"
-    assert all(len(reason) > 8 for config in target.configs for reason in target.omitted(config).values())
+    used = {name for config in stack.configs for name in stack.omitted(config)}
+    assert used == set(stack.table["policy"]["omitted"]), "an omitted name that no class has"
+    assert all(len(reason) > 8 for config in stack.configs for reason in stack.omitted(config).values())
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_no_deprecated_or_secret_argument_is_stated(name: str) -> None:
-    target = load(name)
-    for config in target.configs:
-        stated = target.base_arguments(config)
-        assert [field for field, facts in target.fields(config).items() if facts.deprecated and field in stated] == []
+    stack = load(name)
+    for config in stack.configs:
+        stated = stack.base_arguments(config)
+        assert [field for field, facts in stack.fields(config).items() if facts.deprecated and field in stated] == []
         assert [field for field in stated if field in ("hub_token", "push_to_hub_token", "local_rank")] == []
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
-    target = load(name)
-    base = target.table["policy"]["base"]
+    stack = load(name)
+    base = stack.table["policy"]["base"]
     assert isinstance(base, dict)
-    assert set(base) <= set(target.base_arguments())
-    for config in target.configs:
-        decided = {**base, **target.omitted(config)}
+    assert set(base) <= set(stack.base_arguments())
+    for config in stack.configs:
+        decided = {**base, **stack.omitted(config)}
         undecided = [
-            field.name for field in target.fields(config).values() if field.machine and field.name not in decided
+            field.name for field in stack.fields(config).values() if field.machine and field.name not in decided
         ]
         assert undecided == ["dataloader_pin_memory"]  # true where there is a GPU; the compiler states false for a CPU
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_every_method_has_a_class_and_its_losses(name: str) -> None:
-    target = load(name)
+    stack = load(name)
     for method in METHODS:
-        fields = target.fields(target.config(method))
-        losses = target.losses(method)
+        fields = stack.fields(stack.config(method))
+        losses = stack.losses(method)
         assert ("loss_type" in fields) is bool(losses)
         choices = fields["loss_type"].choices if losses else ()
         assert not choices or set(losses.values()) == set(choices) - {"chunked_nll"}  # an alias of nll that warns
         default = fields["loss_type"].effective if losses else []
         assert set(default if isinstance(default, list) else [default]) <= set(losses.values())
-    assert {target.config(method) for method in METHODS} | {"transformers.TrainingArguments"} == set(target.configs)
-    assert [method for method in METHODS if target.refused(method)] == (["rloo"] if name == "trl-0.18" else [])
+    assert {stack.config(method) for method in METHODS} | {"transformers.TrainingArguments"} == set(stack.configs)
+    assert [method for method in METHODS if stack.refused(method)] == (["rloo"] if name == "trl-0.18" else [])
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_names_of_other_versions_lead_to_names_of_this_one(name: str) -> None:
-    target = load(name)
-    stated, fields = target.base_arguments(), target.fields()
-    renames = target.table["policy"]["renames"]
+    stack = load(name)
+    stated, fields = stack.base_arguments(), stack.fields()
+    renames = stack.table["policy"]["renames"]
     assert isinstance(renames, dict)
     for old in renames:
-        assert target.rename(old) in {*fields, target.arguments["dtype"]}
+        assert stack.rename(old) in {*fields, stack.arguments["dtype"]}
         assert old not in stated
-    assert [old for old in target.removed if old in stated or old in renames] == []
-    assert target.rename("learning_rate") is None
+    assert [old for old in stack.removed if old in stated or old in renames] == []
+    assert stack.rename("learning_rate") is None
 
 
 def test_the_names_that_moved_between_the_targets() -> None:
@@ -126,28 +126,28 @@ def test_the_defaults_that_moved_between_the_targets() -> None:
     assert not old["use_liger_kernel"].deprecated
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_what_the_language_calls_by_its_own_name_exists(name: str) -> None:
-    target = load(name)
-    fields = target.fields()
-    assert set(target.optimizers.values()) <= set(fields["optim"].choices)
-    assert set(target.schedulers) == set(fields["lr_scheduler_type"].choices)
+    stack = load(name)
+    fields = stack.fields()
+    assert set(stack.optimizers.values()) <= set(fields["optim"].choices)
+    assert set(stack.schedulers) == set(fields["lr_scheduler_type"].choices)
     strategies = fields["packing_strategy"].choices if "packing_strategy" in fields else ("wrapped",)
-    assert target.packing == strategies
-    for meaning, argument in target.arguments.items():
+    assert stack.packing == strategies
+    for meaning, argument in stack.arguments.items():
         assert argument in fields or meaning == "dtype"
-    assert (target.facts["assistant_only_loss"], target.facts["eos_token"]) == (
+    assert (stack.facts["assistant_only_loss"], stack.facts["eos_token"]) == (
         "assistant_only_loss" in fields,
         "eos_token" in fields,
     )
 
 
 def test_schedules_name_the_keywords_that_reach_them() -> None:
-    target = load("trl-1.16")
-    cosine = target.schedulers["cosine_with_min_lr"]
+    stack = load("trl-1.16")
+    cosine = stack.schedulers["cosine_with_min_lr"]
     assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
-    assert target.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
-    assert target.schedulers["linear"] == {"required": [], "optional": {}}
+    assert stack.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
+    assert stack.schedulers["linear"] == {"required": [], "optional": {}}
     assert load("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # takes timescale, is never given it
 
 
@@ -187,36 +187,36 @@ def test_both_targets_answer_the_same_questions() -> None:
     assert set(new.table["policy"]) == set(old.table["policy"])
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
-    target = load(name)
-    versions = target.table["library"]["versions"]
+    stack = load(name)
+    versions = stack.table["library"]["versions"]
     assert isinstance(versions, dict)
-    assert {package: target.pins[package] for package in versions} == versions
-    assert "deepspeed" not in target.requirements()
-    assert target.requirements("zero")["deepspeed"] == target.pins["deepspeed"]
-    assert set(target.requirements(*target.table["policy"]["extras"])) == set(target.pins)
+    assert {package: stack.pins[package] for package in versions} == versions
+    assert "deepspeed" not in stack.requirements()
+    assert stack.requirements("zero")["deepspeed"] == stack.pins["deepspeed"]
+    assert set(stack.requirements(*stack.table["policy"]["extras"])) == set(stack.pins)
 
 
 def test_the_training_extra_is_the_default_target() -> None:
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         train = tomllib.load(file)["project"]["optional-dependencies"]["train"]
-    pins = load(targets.DEFAULT).pins
+    pins = load(stacks.DEFAULT).pins
     assert set(train) <= {f"{package}=={version}" for package, version in pins.items()}
 
 
 def test_base_arguments_belong_to_the_caller() -> None:
-    target = load("trl-1.16")
-    config = target.base_arguments()["accelerator_config"]
+    stack = load("trl-1.16")
+    config = stack.base_arguments()["accelerator_config"]
     assert isinstance(config, dict)
     config["split_batches"] = True
-    assert target.base_arguments()["accelerator_config"] != config
+    assert stack.base_arguments()["accelerator_config"] != config
 
 
 def test_loading_a_target_parses_no_toml() -> None:
     code = (
-        "import sys; from xpc.compiler import targets; targets.load('trl-1.16').base_arguments(); "
-        "print(sorted({'tomllib', 'toml', 'typing_extensions', 'xpc.compiler.targets.introspect'} & set(sys.modules)))"
+        "import sys; from xpc.compiler import stacks; stacks.load('trl-1.16').base_arguments(); "
+        "print(sorted({'tomllib', 'toml', 'typing_extensions', 'xpc.compiler.stacks.introspect'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Write a target's table, from the classes that its versions really have and from its written policy.
+"""Write a stack's table, from the classes that its versions really have and from its written policy.
 
-Run it with the interpreter of an environment that holds the target's versions:
+Run it with the interpreter of an environment that holds the stack's versions:
 
-    python compiler/targets/generate.py trl-1.16           # introspect, fold in trl-1.16.toml, write trl-1.16.json
-    python compiler/targets/generate.py trl-1.16 --fold    # fold the policy in again; needs no library
-    python compiler/targets/generate.py trl-1.16 -o FILE   # write elsewhere (- for standard output)
+    python compiler/stacks/generate.py NAME           # introspect, fold in NAME/policy.toml, write NAME/stack.json
+    python compiler/stacks/generate.py NAME --fold    # fold the policy in again; needs no library
+    python compiler/stacks/generate.py NAME -o FILE   # write elsewhere (- for standard output)
 
 The table is what the compiler loads. Its part under "library" comes from the classes, its part under "policy" from the
-TOML file beside this script, so that the compiler never parses TOML. The output is the same on every machine: what
+TOML file, so that the compiler never parses TOML. The output is the same on every machine: what
 depends on the machine is named (`"machine": true`) and carries no value.
 """
 
@@ -30,8 +30,8 @@ def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """The written policy of a target; raises FileNotFoundError where there is no such target."""
-    with open(os.path.join(HERE, name + ".toml"), "rb") as file:
+    """The written policy of a stack; raises FileNotFoundError where there is no such stack."""
+    with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         return tomllib.load(file)
 
 
@@ -46,13 +46,13 @@ def render(value: Any, indent: int = 0) -> str:
 
 def main(argv: list[str]) -> int:
     """Run the script; 0 when the table was written."""
-    parser = argparse.ArgumentParser(description="Write the table of a target.")
-    parser.add_argument("target", help="name of a policy file beside this script, such as trl-1.16")
+    parser = argparse.ArgumentParser(description="Write the table of a stack.")
+    parser.add_argument("stack", help="name of a folder beside this script that holds policy.toml, such as trl-1.16")
     parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")
     parser.add_argument("-o", "--output", help="where to write; - is standard output")
     options = parser.parse_args(argv)
-    path = os.path.join(HERE, options.target + ".json")
-    policy = read_policy(options.target)
+    path = os.path.join(HERE, options.stack, "stack.json")
+    policy = read_policy(options.stack)
     if options.fold:
         with open(path, encoding="utf-8") as file:
             library = json.load(file)["library"]

@@ -1,4 +1,4 @@
-"""What the libraries of a target say to test_target_classes.py, in one interpreter: they are imported once.
+"""What the libraries of a target say to test_stack_classes.py, in one interpreter: they are imported once.
 
 JSON in: `generate` (the words of generate.py, whose classes those are), `classes` (for each method a configuration
 class and the arguments of it that are stated). JSON out, on the last line: `built` (what each became), `packed` (the

@@ -1,6 +1,6 @@
 """Writes lm-eval.json: the tasks of lm-evaluation-harness, for an installed version. Run by hand, where it is.
 
-    python compiler/targets/harness_names.py
+    python compiler/stacks/harness_names.py
 
 The harness's own index gives the names of tasks, groups and tags. Unsafe are those that execute what the model wrote:
 what the harness marks `unsafe_code`, what includes such a file, and every group and tag that has one of them.

@@ -1,8 +1,8 @@
-"""The stacks that a bundle can be written for: one table a target, what its names and defaults are, what it can do.
+"""The stacks that a bundle can be written for, a folder each: what its names and defaults are, what it can do.
 
-A table is `NAME.json`: its "library" half is read from the real classes by `generate.py`, its "policy" half is written
-by hand in `NAME.toml`. To add a target, write the TOML file, run the script in an environment with those versions, and
-name it in TARGETS.
+`NAME/stack.json` is what the compiler loads: its "library" half is read from the real classes by `generate.py`, its
+"policy" half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
+environment with those versions.
 """
 
 import json
@@ -13,7 +13,9 @@ from functools import cache
 from xpc.grammar.record import entity
 
 DEFAULT = "trl-1.16"
-TARGETS = ("trl-0.18", "trl-1.16")
+HERE = os.path.dirname(os.path.abspath(__file__))
+STACKS = tuple(sorted(name for name in os.listdir(HERE) if os.path.isfile(os.path.join(HERE, name, "stack.json"))))
+"""Every supported stack, which are the folders here."""
 
 SFT = "trl.SFTConfig"
 
@@ -40,7 +42,7 @@ class Field:
 
 
 @entity  # one instance a name; printing it would print the table
-class Target:
+class Stack:
     """A supported stack. Configuration classes are named by their dotted path, `trl.SFTConfig`."""
 
     name: str
@@ -53,12 +55,12 @@ class Target:
 
     @property
     def configs(self) -> tuple[str, ...]:
-        """The configuration classes that the target has."""
+        """The configuration classes that the stack has."""
         return tuple(_mapping(self.table["library"]["configs"]))
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Package to exact version, for every package that a bundle of this target can need."""
+        """Package to exact version, for every package that a bundle of this stack can need."""
         return {package: str(version) for package, version in self._policy("pins").items()}
 
     def requirements(self, *extras: str) -> Mapping[str, str]:
@@ -70,12 +72,12 @@ class Target:
 
     @property
     def facts(self) -> Mapping[str, Json]:
-        """What the target can and cannot do; the keys are explained in its TOML file."""
+        """What the stack can and cannot do; the keys are explained in its TOML file."""
         return self._policy("facts")
 
     @property
     def arguments(self) -> Mapping[str, str]:
-        """The argument that carries a meaning whose name moved between targets (`checkpointing`, `warmup_ratio`)."""
+        """The argument that carries a meaning whose name moved between stacks (`checkpointing`, `warmup_ratio`)."""
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @property
@@ -84,7 +86,7 @@ class Target:
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` of the language that the target has not, each with its reason."""
+        """The `optimizers` or `schedules` of the language that the stack has not, each with its reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
@@ -97,13 +99,13 @@ class Target:
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:
-        """The losses of a method: the language's names to the target's. Empty where there is no choice."""
+        """The losses of a method: the language's names to the stack's. Empty where there is no choice."""
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in _mapping(table).items()}
 
     @property
     def packing(self) -> tuple[str, ...]:
-        """The packing strategies that the target's trainer has."""
+        """The packing strategies that the stack's trainer has."""
         return tuple(self._policy("packing"))
 
     @property
@@ -113,7 +115,7 @@ class Target:
 
     @property
     def removed(self) -> Mapping[str, str]:
-        """Names of other versions that this target has no successor for, with what became of them."""
+        """Names of other versions that this stack has no successor for, with what became of them."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
@@ -127,7 +129,7 @@ class Target:
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
-        """Every argument that the class accepts, by name. Raises KeyError for a class that the target lacks."""
+        """Every argument that the class accepts, by name. Raises KeyError for a class that the stack lacks."""
         return _fields(self, config)
 
     def legal(self, method: str, name: str) -> Mapping[str, Json]:
@@ -220,23 +222,23 @@ class Target:
 
 
 def names() -> tuple[str, ...]:
-    """The supported targets."""
-    return TARGETS
+    """The supported stacks."""
+    return STACKS
 
 
 @cache
-def load(name: str) -> Target | None:
-    """The target of that name, None where there is none."""
-    if name not in TARGETS:
+def load(name: str) -> Stack | None:
+    """The stack of that name, None where there is none."""
+    if name not in STACKS:
         return None
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".json")
+    path = os.path.join(HERE, name, "stack.json")
     with open(path, encoding="utf-8") as file:
-        return Target(name, json.load(file))
+        return Stack(name, json.load(file))
 
 
 @cache  # a compilation asks many times
-def _fields(target: Target, config: str) -> Mapping[str, Field]:
-    return {name: _field(name, record) for name, record in target._records(config).items()}
+def _fields(stack: Stack, config: str) -> Mapping[str, Field]:
+    return {name: _field(name, record) for name, record in stack._records(config).items()}
 
 
 def _field(name: str, record: Mapping[str, Json]) -> Field:

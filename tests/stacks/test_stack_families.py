@@ -8,9 +8,9 @@ import subprocess
 from functools import cache
 
 import pytest
-from test_target_classes import interpreter
+from test_stack_classes import interpreter
 
-from xpc.compiler import registry, targets
+from xpc.compiler import registry, stacks
 from xpc.compiler.rules.attention import FIXED_POSITIONS
 
 pytestmark = pytest.mark.slow
@@ -40,21 +40,21 @@ def known(name: str) -> dict[str, dict]:
     return {family: found for family, found in measured(name).items() if found["known"]}
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_families_that_it_does_not_know(name: str) -> None:
-    assert sorted(set(measured(name)) - set(known(name))) == targets.load(name).facts["families_absent"]
+    assert sorted(set(measured(name)) - set(known(name))) == stacks.load(name).facts["families_absent"]
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_families_without_scores(name: str) -> None:
     without = sorted(family for family, found in known(name).items() if not found["scores"])
-    assert without == targets.load(name).facts["scores_absent"]
+    assert without == stacks.load(name).facts["scores_absent"]
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_attentions_that_a_family_has(name: str) -> None:
     """gpt_oss declares flash attention and cannot have it; gemma2 declares sdpa under 4.52 and loses its soft cap."""
-    lacks, wrong = targets.load(name).facts["family_lacks"], {}
+    lacks, wrong = stacks.load(name).facts["family_lacks"], {}
     for family, found in known(name).items():
         facts = registry.find_family(family)
         for flag, attention in (("sdpa", "sdpa"), ("flash", "flash2"), ("flex", "flex")):
@@ -65,9 +65,9 @@ def test_the_attentions_that_a_family_has(name: str) -> None:
     assert wrong == ({"gemma2": "sdpa"} if name == "trl-0.18" else {}), {one: known(name)[one] for one in wrong}
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
-    facts = targets.load(name).facts
+    facts = stacks.load(name).facts
     for family, found in known(name).items():
         exact = facts["isolate_mask"] and registry.find_family(family).packing == "exact"
         for attention in ("eager", "sdpa"):
@@ -78,10 +78,10 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
                 assert registry.find_family(family).packing == "kernel", (family, error)
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     """Told the bounds of documents, the kernel's arithmetic keeps them apart; some families do not tell it."""
-    facts = targets.load(name).facts
+    facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}
     state = {one for one in registry.families() if registry.find_family(one).packing == "stateful"}
     assert mixed | set(facts["flash_mixes"]) == set(facts["flash_mixes"]) | (mixed & state)
@@ -90,7 +90,7 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
         assert family in mixed or _number(found["errors"]["flash2"]) < EXACT, (family, found["errors"]["flash2"])
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> None:
     ending = {family for family, found in known(name).items() if found["ends"]}
     assert ending == set(FIXED_POSITIONS) & set(known(name))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from xpc.compiler import targets
+from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
-from xpc.compiler.targets import generate
+from xpc.compiler.stacks import generate
 
 pytestmark = pytest.mark.slow
 
@@ -28,14 +28,14 @@ Ask = Callable[[str], dict[str, Any]]
 def interpreter(name: str) -> str:
     """The Python of an environment with the target's versions; skips the test where there is none."""
     variable = "XPC_PYTHON_" + name.upper().replace("-", "_").replace(".", "_")
-    python = os.environ.get(variable) or (sys.executable if name == targets.DEFAULT else "")
+    python = os.environ.get(variable) or (sys.executable if name == stacks.DEFAULT else "")
     if not python:
         pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {name}")
     code = "import importlib.metadata as m; print(m.version('trl'))"
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    target = targets.load(name)
-    assert target is not None
-    if found.stdout.strip() != target.pins["trl"]:
+    stack = stacks.load(name)
+    assert stack is not None
+    if found.stdout.strip() != stack.pins["trl"]:
         pytest.skip(f"{variable} (or this interpreter) has TRL {found.stdout.strip() or 'none'}, not that of {name}")
     return python
 
@@ -47,11 +47,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
     @cache
     def ask(name: str) -> dict[str, Any]:
-        target = targets.load(name)
-        assert target is not None
+        stack = stacks.load(name)
+        assert stack is not None
         out = os.path.join(str(folder), name + ".json")
         classes = {
-            method: (target.config(method), stated(target, method)) for method in METHODS if not target.refused(method)
+            method: (stack.config(method), stated(stack, method)) for method in METHODS if not stack.refused(method)
         }
         given = {"generate": [os.path.join(generate.HERE, "generate.py"), name, "-o", out], "classes": classes}
         done = subprocess.run(
@@ -64,44 +64,44 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
     return ask
 
 
-def stated(target: targets.Target, method: str) -> dict[str, Any]:
+def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
     """What a bundle of the method states at least, on a CPU."""
-    base = target.base_arguments(target.config(method))
+    base = stack.base_arguments(stack.config(method))
     return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False}
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_table_is_what_the_classes_say_today(name: str, answers: Ask) -> None:
-    with open(os.path.join(generate.HERE, name + ".json"), encoding="utf-8") as file:
+    with open(os.path.join(generate.HERE, name, "stack.json"), encoding="utf-8") as file:
         assert answers(name)["table"] == file.read()
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, answers: Ask) -> None:
-    target = targets.load(name)
-    assert target is not None
-    if target.refused(method):
+    stack = stacks.load(name)
+    assert stack is not None
+    if stack.refused(method):
         return  # no bundle states this class
-    omitted = sorted(target.omitted(target.config(method)))
+    omitted = sorted(stack.omitted(stack.config(method)))
     assert answers(name)["built"][method] == {"warnings": [], "changed": {}, "unstated": omitted}
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> None:
-    target = targets.load(name)
-    assert target is not None
+    stack = stacks.load(name)
+    assert stack is not None
     error = answers(name)["packed"]
-    assert (error < 1e-5) is target.facts["isolate_mask"]
-    assert ("sdpa" in str(target.facts["isolate_attention"])) is target.facts["isolate_mask"]
+    assert (error < 1e-5) is stack.facts["isolate_mask"]
+    assert ("sdpa" in str(stack.facts["isolate_attention"])) is stack.facts["isolate_mask"]
     assert error < 1e-5 or error > 0.05
 
 
-@pytest.mark.parametrize("name", targets.names())
+@pytest.mark.parametrize("name", stacks.names())
 def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
-    target = targets.load(name)
-    assert target is not None
+    stack = stacks.load(name)
+    assert stack is not None
     found, models = answers(name)["liger"]
-    if found != target.pins["liger-kernel"]:
-        pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {target.pins['liger-kernel']}")
-    assert models == target.facts["liger_models"]
+    if found != stack.pins["liger-kernel"]:
+        pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
+    assert models == stack.facts["liger_models"]
