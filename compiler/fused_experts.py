@@ -7,6 +7,8 @@ adapter takes no dropout, and the halves of a fused pair are adapted together. S
 
 from __future__ import annotations
 
+from xpc.compiler.stacks import Stack
+
 FAMILIES = (
     "afmoe", "cohere2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "exaone_moe",
     "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe", "glm_moe_dsa", "hunyuan_v1_moe", "longcat_flash", "mellum",
@@ -19,16 +21,16 @@ OLD_NAMES = ("w1", "w3", "w2")
 NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
-def names(target: str, model_type: str | None) -> tuple[str, ...]:
+def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
     """The two halves of the fused pair and the third layer; nothing where experts are layers of their own."""
-    if target == "trl-0.18" or model_type not in FAMILIES:
+    if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
     return OLD_NAMES if model_type in ("mixtral", "minimax", "minimax_m2") else NAMES
 
 
-def adapted(target: str, model_type: str | None, targets: object) -> tuple[str, ...]:
+def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
     """The layers of the experts that `targets` (a list of names, or `all-linear`) puts an adapter on."""
-    layers = names(target, model_type)
+    layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers
     ends = {str(one).rpartition(".")[2] for one in targets}

@@ -11,10 +11,11 @@ from xpc.compiler.importing import model as models
 from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
 from xpc.compiler.importing.draft import Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
-from xpc.compiler.importing.overrides import NEW, Asked, Machines, load
+from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount, Weighted
+from xpc.compiler.stacks import DEFAULT
 
 Entries = Mapping[str, Entry]
 
@@ -48,7 +49,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     rl, reward = entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
-    draft = Draft(load(asked.target or NEW), method, asked.stem)
+    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
     trlyaml.given(draft, asked)
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")

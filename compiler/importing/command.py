@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.importing import jsontext, sharding, trlyaml, yamltext
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
-from xpc.compiler.importing.overrides import NEW, OLD, Asked, Machines, load
+from xpc.compiler.importing.overrides import Asked, Machines, load, native
 from xpc.compiler.importing.shell import Call, Word, calls
 from xpc.compiler.importing.vicuna import VICUNA
 from xpc.compiler.methods import METHODS
+from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import evolve, record
 
 Entries = Mapping[str, Entry]
@@ -180,7 +181,7 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
             draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
     if chat:
         entries = fastchat(draft, entries, line.program, asked)
-        source = load(OLD)
+        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts are of that time
     named = options.get("config_file")
     if named is not None and launch is None:
         launch = _file(named, asked)
@@ -290,7 +291,7 @@ ZERO = (
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:
     """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
-    draft.stack = load(asked.target or NEW)
+    draft.stack = load(asked.target or DEFAULT)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries
     low = out.pop("q_lora", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import EXTRA, Draft, Fate
-from xpc.compiler.importing.overrides import OLD
 from xpc.compiler.importing.values import RENAMES, optimizers
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import TABLE
@@ -56,12 +55,12 @@ def native_defaults(draft: Draft, native: Stack) -> None:
         draft.default("eval.micro", 8, why)
     draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, why)
     on = draft.settings.get("memory.checkpointing")
-    if native.name == OLD and on is not None and on.text == "true":
+    if native.facts.reentrant_by_default and on is not None and on.text == "true":
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
         draft.default("optimizer", optimizer, why)
-    if native.name == OLD and draft.method == "sft" and not draft.has("batch.mean"):
+    if draft.method == "sft" and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
     if native.name != draft.stack.name:

@@ -23,11 +23,12 @@ from xpc.compiler.importing.llamafactory_keys import (
     STAGES,
 )
 from xpc.compiler.importing.llamafactory_tuning import tuning
-from xpc.compiler.importing.overrides import NEW, Asked, Machines, load
+from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.stacks import DEFAULT
 
 Entries = Mapping[str, Entry]
 
@@ -42,7 +43,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     loss = entries.get("pref_loss")
     orpo = word == "dpo" and loss is not None and loss.value == "orpo"
     method = asked.method or ("orpo" if orpo else STAGES.get(word, "sft"))
-    draft = Draft(load(asked.target or NEW), method, asked.stem)
+    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
     trlyaml.given(draft, asked)
     if stage is not None and word not in STAGES:
         draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")

@@ -85,24 +85,26 @@ def wrong_hardware(text: str) -> str | None:
     return f"`{gpu[:40]}` is no GPU of the registry, which has " + ", ".join(registry.gpu_names())
 
 
-OLD, NEW = "trl-0.18", "trl-1.16"
-
-
 def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stack]:
-    """The targets of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
+    """The stacks of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
 
-    A name that only the older stack has dates the file; one that only the newer has, a method or a family that came
-    with it, ask for the newer stack all the same.
+    A name that the default stack does not have dates the file: of the other stacks, the one that has most of them is
+    meant. What only the default has, a method or a family that came with it, asks for the default all the same.
     """
-    old, new = load(OLD), load(NEW)
-    before = set(old.fields(old.config(method))) | {"torch_dtype", "evaluation_strategy"}
-    today = set(new.fields(new.config(method))) | {"dtype"}
-    before |= {name for name in RENAMES if name not in today}
+    default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
+    today = _arguments(default, method)
+    dated = names & ({"evaluation_strategy", *RENAMES}.union(*(_arguments(one, method) for one in others)) - today)
+    if not dated or not others:
+        return default, default
+    source = max(others, key=lambda one: len(dated & _arguments(one, method)))
     known = registry.find_model(model) if model else None
-    absent = old.facts["families_absent"]
-    source = old if names & (before - today) else load(stacks.DEFAULT)
-    gone = known is not None and isinstance(absent, list) and known.model_type in absent
-    return source, new if gone or names & (today - before) or old.refused(method) else source
+    gone = known is not None and known.model_type in source.facts.families_absent
+    later = names & (today - _arguments(source, method))
+    return source, default if gone or later or source.refused(method) else source
+
+
+def _arguments(stack: Stack, method: str) -> set[str]:
+    return {*stack.fields(stack.config(method)), stack.arguments["dtype"]}
 
 
 def load(name: str) -> Stack:

@@ -8,6 +8,7 @@ from xpc.compiler.importing import jsontext, zero
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked, Machines
+from xpc.compiler.stacks import able
 
 Entries = Mapping[str, Entry]
 
@@ -161,8 +162,9 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
     if sharding is not None and not sharding.empty and word not in SHARDING:
         draft.error(sharding, "FSDP has FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
     name = "fsdp" if second and name == "fsdp1" else name
-    if name == "fsdp" and draft.stack.facts["fsdp2"] is False and version is not None:
-        draft.error(version, f"{draft.stack.name} has no FSDP2", "write `--target trl-1.16`")
+    if name == "fsdp" and not draft.stack.facts.fsdp2 and version is not None:
+        other = able(lambda one: one.facts.fsdp2)
+        draft.error(version, f"{draft.stack.name} has no FSDP2", f"write `--target {other}`")
     if not hybrid:
         for said in (sharding, version):
             if said is not None and not said.empty:

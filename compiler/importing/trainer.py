@@ -93,7 +93,7 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
             draft.note(entry, f"it is off, and {draft.method} has no such setting")
         else:
             draft.error(entry, f"{draft.method} has no such setting", f"it is one of {', '.join(row.methods)}")
-    elif name == "padding_free" and draft.method == "dpo" and not draft.stack.facts["dpo_padding_free"]:
+    elif name == "padding_free" and draft.method == "dpo" and not draft.stack.facts.dpo_padding_free:
         draft.note(entry, PADS)
         if not entry.off:
             draft.warn(entry, PADS)

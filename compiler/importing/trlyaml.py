@@ -10,7 +10,7 @@ from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
-from xpc.compiler.importing.overrides import OLD, Asked, Machines, load, machines, native
+from xpc.compiler.importing.overrides import Asked, Machines, load, machines, native
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.methods import METHODS
@@ -97,7 +97,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     models.model(draft, named)
     trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
     models.adapter(draft, named)
-    if source.name != OLD:
+    if source.fields(source.config(draft.method))["bf16"].effective is True:
         draft.default("precision", "bf16", f"not set: the default of {source.name}")
     shard(draft, named, asked, launch, zero, found)
     switches.precision(draft, f"not set: the default of {source.name}")

@@ -73,7 +73,7 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
     The model is sharded over `dp_shard` and `cp` together, so that `shard` counts the ranks of both.
     Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
     """
-    hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts["hsdp"] == "parallelism_config"
+    hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts.hsdp == "parallelism_config"
     if not hybrid and spec.context_parallel == 1:
         return None
     shard = spec.integer("strategy.shard") if hybrid else spec.hardware.world
@@ -99,7 +99,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
     }
     strategy = spec.text("strategy")
-    if strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts["hsdp"] == "fsdp1"):
+    if strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"):
         names = FSDP1_STRATEGY if strategy == "fsdp1" else HYBRID_STRATEGY
         out.update(
             {
@@ -110,7 +110,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
                 "fsdp_use_orig_params": True,
             }
         )
-        if spec.stack.facts["fsdp2"]:
+        if spec.stack.facts.fsdp2:
             out["fsdp_version"] = 1
     else:
         out["fsdp_reshard_after_forward"] = reshard

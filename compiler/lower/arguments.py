@@ -89,7 +89,7 @@ def _length(spec: Spec) -> dict[str, Json]:
 
 def _batch(spec: Spec) -> dict[str, Json]:
     packing = spec.flag("batch.packing")
-    uncut = spec.flag("batch.padding_free") and not packing and spec.stack.facts["padding_free_needs_no_max_length"]
+    uncut = spec.flag("batch.padding_free") and not packing and spec.stack.facts.padding_free_needs_no_max_length
     out: dict[str, Json] = {
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
@@ -127,7 +127,7 @@ def _memory(spec: Spec) -> dict[str, Json]:
         ),
         "activation_offloading": spec.flag("memory.offload_activations"),
     }
-    if spec.stack.facts["liger"] == "argument":
+    if spec.stack.facts.liger == "argument":
         out["use_liger_kernel"] = spec.flag("memory.liger")
     return out
 
@@ -169,7 +169,7 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """Where and what is pushed. trl-0.18 has no argument for the branch: the runtime reads it from `hub`."""
+    """Where and what is pushed. Where there is no argument for the branch, the runtime reads it from `hub`."""
     private, revision = spec.get("save.hub.private"), spec.get("save.hub.revision")
     out: dict[str, Json] = {
         "push_to_hub": True,

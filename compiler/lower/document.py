@@ -115,7 +115,7 @@ def install(spec: Spec) -> list[str]:
     """The commands that install what the run needs; vLLM asks for other versions than the pins, so it goes alone."""
     steps = ["pip install -r requirements.txt"]
     if spec.flag("method.vllm"):
-        steps.insert(0 if spec.stack.facts["vllm_first"] else 1, "pip install -r requirements-vllm.txt")
+        steps.insert(0 if spec.stack.facts.vllm_first else 1, "pip install -r requirements-vllm.txt")
     return steps
 
 
@@ -147,7 +147,7 @@ def _server(spec: Spec) -> list[str]:
         "(XPC_VLLM_HOST names its host to `launch.sh`):",
         "",
         "```",
-        f"{spec.stack.facts['vllm_serve']} --port {port}",
+        f"{spec.stack.facts.vllm_serve} --port {port}",
         "```",
     ]
 

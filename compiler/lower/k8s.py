@@ -235,8 +235,7 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     start = SERVER.format(tensor=tensor, copies=copies)
     container = _container(spec, "vllm", _script(spec, "jobset.yaml", digest, start=start), [])
-    path = "/health" if spec.stack.facts["vllm_first"] else "/health/"  # vllm's own, and that of trl-0.18
-    probe: Json = {"path": path, "port": spec.integer("method.vllm.port")}
+    probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}
     container["resources"] = _resources(spec)
     return {"name": "vllm", "replicas": 1, "template": {"spec": _job(spec, 1, container)}}

@@ -145,7 +145,7 @@ def launch(spec: Spec) -> str:
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
     # Several nodes have checked that MASTER_PORT is set.
     if group and not (torchrun and not multi):
-        finds = bool(spec.stack.facts["fsdp2"])
+        finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
             parts.append(FREE_PORT)
         parts.append(PORT.format(port="" if multi else "0" if finds else "$(free_port)"))

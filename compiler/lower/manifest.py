@@ -42,7 +42,7 @@ def vllm_requirement(spec: Spec) -> str | None:
     It stands in a file of its own because pip refuses it beside the other pins: vLLM 0.31.0 asks for transformers below
     5.18, vLLM 0.8.5 for torch 2.6.0. Installed in a step of its own, it only warns.
     """
-    return f"vllm=={spec.stack.facts['vllm']}" if spec.flag("method.vllm") else None
+    return f"vllm=={spec.stack.facts.vllm}" if spec.flag("method.vllm") else None
 
 
 def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:

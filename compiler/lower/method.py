@@ -30,9 +30,7 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
         stated = any(weight is not None for weight in weights)
         out["reward_weights"] = [1.0 if one is None else one for one in weights] if stated else None
         out["shuffle_dataset"] = spec.flag("data.shuffle")
-    keepers = spec.stack.facts["keeps_columns"]
-    assert isinstance(keepers, list)
-    if method in keepers:
+    if method in spec.stack.facts.keeps_columns:
         out["remove_unused_columns"] = False
     return out
 
@@ -112,9 +110,7 @@ def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
     """
-    facts = spec.stack.facts
-    methods, own = facts["quantized_adapters_bf16"], facts["zero3_adapters_as_base"] is True
-    assert isinstance(methods, list)
+    methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
     if sharded and spec.bits == 4 and not own and spec.get("method") == "sft":

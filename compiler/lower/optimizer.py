@@ -135,7 +135,7 @@ def peak_untold(spec: Spec) -> bool:
 
     deepspeed 0.19.8's wrappers have no `defaults`, 0.16.8's have; executed.
     """
-    return spec.zero_stage > 0 and not spec.owns_optimizer and spec.stack.name != "trl-0.18"
+    return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 
 
 def rate(spec: Spec, path: AmountPath) -> float:

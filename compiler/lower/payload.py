@@ -60,7 +60,7 @@ def _model(spec: Spec) -> dict[str, Json]:
         "attn_implementation": ATTENTION[spec.text("model.attn")],
         "trust_remote_code": spec.flag("model.trust_remote_code"),
         "pickle": spec.flag("model.pickle"),
-        "liger": spec.flag("memory.liger") and spec.stack.facts["liger"] == "runtime",
+        "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
         "params": None if spec.model.facts is None else spec.model.facts.params,
         "config_overrides": {},
     }

@@ -87,8 +87,8 @@ class Derivation:
 
     def _checkpointing(self) -> None:
         """Off for the families that cannot recompute."""
-        name, without = self.model.model_type, self.stack.facts["no_checkpointing"]
-        if "memory.checkpointing" not in self.values and isinstance(without, list) and name in without:
+        name, without = self.model.model_type, self.stack.facts.no_checkpointing
+        if "memory.checkpointing" not in self.values and name in without:
             self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
 
     def _defaults(self) -> None:
@@ -172,7 +172,7 @@ class Derivation:
     def _length(self) -> None:
         """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
         packed = self._get("batch.packing") is True
-        uncut = self.stack.facts["padding_free_needs_no_max_length"] and self._get("batch.padding_free") is True
+        uncut = self.stack.facts.padding_free_needs_no_max_length and self._get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
         seq, cut = self._get("batch.seq"), self._trains().cuts_rows
@@ -234,7 +234,7 @@ class Derivation:
             (self._whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
             seq,
             self._get("memory.checkpointing") is True,
-            self.stack.facts["liger_fused_loss"] is False or self._get("memory.liger") is True,
+            self.stack.facts.liger_fused_loss is False or self._get("memory.liger") is True,
             self._get("strategy.offload") in ("cpu", "optimizer"),
         )
         chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)

@@ -33,7 +33,7 @@ def adapter(of: Derivation) -> None:
     """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
     if "lora.targets" not in of.values:
         of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
-    stacks = adapted(of.stack.name, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
+    stacks = adapted(of.stack, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
         of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
     for name, value in LORA.items() if of._get("oft") is not True else ():

@@ -27,7 +27,7 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
     peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed on each family of the registry.
     """
     kind, targets = spec.model.model_type, spec.get("lora.targets")
-    layers = adapted(spec.stack.name, kind, targets)
+    layers = adapted(spec.stack, kind, targets)
     named = spec.names("lora.parameters")
     if (layers or named) and not spec.flag("oft") and spec.real("lora.dropout") > 0:
         what = f"`{layers[0]}` is" if layers and isinstance(targets, tuple) else "all-linear takes in what is"
@@ -50,7 +50,7 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
     `tuners/lora/layer.py` `ParamWrapper`; executed.
     """
     named = spec.names("lora.parameters")
-    layers = adapted(spec.stack.name, spec.model.model_type, spec.get("lora.targets"))
+    layers = adapted(spec.stack, spec.model.model_type, spec.get("lora.targets"))
     if spec.flag("lora.dora") and (named or layers):
         yield Finding(
             spec.place("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
@@ -70,8 +70,8 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     targets = spec.get("lora.targets")
     if not isinstance(targets, tuple) or spec.flag("oft"):
         return
-    pair = names(spec.stack.name, spec.model.model_type)[:2]
-    there = [name for name in pair if name in adapted(spec.stack.name, spec.model.model_type, targets)]
+    pair = names(spec.stack, spec.model.model_type)[:2]
+    there = [name for name in pair if name in adapted(spec.stack, spec.model.model_type, targets)]
     if len(there) == 1:
         other = next(name for name in pair if name not in there)
         every = ", ".join((*map(str, targets), other))

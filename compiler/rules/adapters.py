@@ -47,7 +47,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     `rloo_trainer.py`; executed.
     """
     heads = [one for one in _targets(spec) if one.rpartition(".")[2] in HEADS]
-    if heads and spec.method.head != "model" and spec.stack.name != "trl-0.18":
+    if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
         others = [one for one in _targets(spec) if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),
@@ -148,7 +148,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
     Today: a warning in the log. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
     """
     path: Final = "memory.checkpointing.reentrant"
-    forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.name != "trl-0.18"
+    forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(
             spec.place(path, "set to true by trl"),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from math import gcd
 
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.families import FLASH, by_name, has_attention, listed, supposed
+from xpc.compiler.rules.families import FLASH, by_name, has_attention, supposed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
 """Families that look positions up in a table of the context's length and raise beyond it; measured, family by family,
@@ -186,8 +187,8 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; executed.
     """
-    attn, legal = spec.text("model.attn"), spec.stack.facts["attentions"]
-    if isinstance(legal, list) and attn not in legal:
+    attn, legal = spec.text("model.attn"), spec.stack.facts.attentions
+    if attn not in legal:
         place = spec.place("model.attn")
         other = "flash2" if attn in FLASH and has_attention(spec, "flash2") else _legal(spec)
         yield Finding(
@@ -224,11 +225,11 @@ def family_target(spec: Spec) -> Iterator[Finding]:
     Code that comes with the model can bring the family along, so `trust_remote_code` is believed. Source: transformers
     4.52.3 `CONFIG_MAPPING`; executed.
     """
-    if listed(spec, "families_absent") and not spec.flag("model.trust_remote_code"):
+    if spec.model.model_type in spec.stack.facts.families_absent and not spec.flag("model.trust_remote_code"):
         yield Finding(
             spec.model.label,
             f"the transformers of {spec.stack.name} does not know {spec.model.model_type}",
-            "write `target trl-1.16`",
+            f"write `target {able(lambda one: spec.model.model_type not in one.facts.families_absent)}`",
             (spec.label("target", "the target"),),
         )
 
@@ -244,11 +245,12 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     if spec.method.head != "fused":
         return
     kind = spec.model.model_type
-    if listed(spec, "fused_head_fails"):
+    if kind in spec.stack.facts.fused_head_fails:
+        other = able(lambda one: kind not in (*one.facts.fused_head_fails, *one.facts.families_absent))
         yield Finding(
-            spec.model.label, f"the trainer of {spec.stack.name} cannot train {kind}", "write `target trl-0.18`"
+            spec.model.label, f"the trainer of {spec.stack.name} cannot train {kind}", f"write `target {other}`"
         )
-    elif listed(spec, "router_loss_fails"):
+    elif kind in spec.stack.facts.router_loss_fails:
         weight = spec.extra_value("trl", "router_aux_loss_coef")
         own = spec.model.config.get("router_aux_loss_coef")
         if weight == 0 or (weight is None and own == 0):

@@ -15,29 +15,6 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """What every evaluation answers."""
-_PAIRS = tuple(f"{what}/{side}" for what in ("rewards", "logps", "logits") for side in ("chosen", "rejected"))
-_MARGINS = (*_PAIRS, "rewards/margins")
-_ODDS = (*_MARGINS, "rewards/accuracies", "nll_loss", "log_odds_ratio", "log_odds_chosen")
-METRICS: dict[str, dict[str, tuple[str, ...]]] = {
-    "trl-1.16": {
-        "sft": ("mean_token_accuracy", "entropy", "num_tokens", "aux_loss"),
-        "dpo": (*_MARGINS, "rewards/accuracies", "mean_token_accuracy", "entropy", "num_tokens", "aux_loss"),
-        "orpo": _ODDS,
-        "kto": (*_MARGINS, "kl", "entropy", "num_tokens", "aux_loss"),
-        "reward": ("accuracy", "margin", "max_reward", "mean_reward", "min_reward", "num_tokens"),
-    },
-    "trl-0.18": {
-        "sft": (),
-        "dpo": (*_MARGINS, "rewards/accuracies", "nll_loss", "aux_loss"),
-        "orpo": _ODDS,
-        "kto": (*_MARGINS, "kl"),
-        "reward": ("accuracy",),
-        "grpo": (),
-    },
-}
-"""Metrics of an evaluation beside SPEED, by target and method: what the trainers' `log` puts into the dictionary that
-`evaluate` returns (sft and grpo of trl 0.18 log a copy, so that nothing of theirs is returned). Executed. A method that
-is not named may log what its reward functions like."""
 
 
 def _loads_best(spec: Spec) -> bool:
@@ -105,11 +82,10 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     remainder = saved.value % evaluated.value
     text, severity, nearest = "", "error", other
     rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
-    old = spec.stack.name == "trl-0.18"  # it rounds as well, and raises all the same
     if saved.unit != evaluated.unit:
         message = f"checkpoints every {here} and evaluations every {other} need not meet"
         severity = "error" if remainder else "warning"
-    elif not remainder or (rounded and not old):
+    elif not remainder or (rounded and spec.stack.facts.save_multiples_rounded):
         return
     else:
         message = f"a checkpoint every {here} has not always an evaluation, which comes every {other}"
@@ -139,7 +115,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
-    known = METRICS[spec.stack.name].get(method)
+    known = spec.stack.facts.evaluation_metrics.get(method)
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
     if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
         return

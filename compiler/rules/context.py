@@ -8,6 +8,7 @@ from typing import Final
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 SETTING: Final = "strategy.context_parallel"
 FLATTENED: Final = ("batch.packing", "batch.padding_free")
@@ -23,11 +24,12 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     if spec.context_parallel == 1:
         return
     strategy = spec.text("strategy")
-    if not spec.stack.facts["context_parallel"]:
+    if not spec.stack.facts.context_parallel:
+        other = able(lambda one: one.facts.context_parallel)
         yield Finding(
             spec.place(SETTING),
             f"{spec.stack.name} has no context parallelism",
-            "write `target trl-1.16` with `strategy fsdp`, or leave `context_parallel` out",
+            f"write `target {other}` with `strategy fsdp`, or leave `context_parallel` out",
             (spec.label("target", "the target"),),
         )
     elif strategy not in ("fsdp", "hsdp"):
@@ -48,7 +50,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     `parallelism_config.py` (`__post_init__`, `_validate_accelerator`); executed.
     """
     size, world, strategy = spec.context_parallel, spec.hardware.world, spec.text("strategy")
-    if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.stack.facts["context_parallel"]:
+    if size == 1 or strategy not in ("fsdp", "hsdp") or not spec.stack.facts.context_parallel:
         return
     if world % size:
         from xpc.compiler.resolve.divisors import largest

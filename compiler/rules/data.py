@@ -8,6 +8,7 @@ from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.stacks import Stack, able
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
         )
 
 
+def _keeps_order(stack: Stack) -> bool:
+    return "train_sampling_strategy" in stack.fields()
+
+
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
     """trl-0.18 has no sampler that keeps the order of the rows: its Trainer draws them at random in every epoch.
@@ -126,12 +131,12 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
     kto keeps the order there, and grpo has `shuffle_dataset`. Source: transformers 4.52 `trainer.py`
     (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`.
     """
-    ordered = "train_sampling_strategy" in spec.fields() or spec.online or spec.text("method") == "kto"
+    ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto"
     if not spec.flag("data.shuffle") and not ordered:
         yield Finding(
             spec.place("data.shuffle", "the trainer draws rows at random"),
             f"{spec.stack.name} always shuffles",
-            "leave `shuffle` out, or write `target trl-1.16`",
+            f"leave `shuffle` out, or write `target {able(_keeps_order)}`",
             (spec.label("target", "the target"),),
         )
 

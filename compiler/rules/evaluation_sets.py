@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
@@ -47,9 +48,9 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
     if not spec.sets or spec.amount("eval.every") == NEVER or not (isinstance(metric, str) or stepping or best):
         return
-    from xpc.compiler.rules.best_model import METRICS, SPEED
+    from xpc.compiler.rules.best_model import SPEED
 
-    known = METRICS[spec.stack.name].get(method)
+    known = spec.stack.facts.evaluation_metrics.get(method)
     said = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
     for name in spec.sets:
         if said.startswith(f"{name}_") and (known is None or said[len(name) + 1 :] in (*SPEED, *known)):
@@ -81,11 +82,11 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
     Today: TypeError at the first evaluation: the trainer makes a loader of the name of the set. Source: trl 0.18
     `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
     """
-    if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts["precompute_of_sets"]:
+    if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
         yield Finding(
             spec.place("method.precompute", "of several sets"),
             f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
-            "leave `precompute` out, or write `target trl-1.16`",
+            f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
             (spec.label("eval.data", "the sets"), spec.label("target", "the target")),
         )
 

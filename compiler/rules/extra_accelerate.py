@@ -74,7 +74,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
     of. Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
     """
     strategy = spec.text("strategy")
-    if strategy not in ("fsdp", "hsdp") or not spec.stack.facts["fsdp2"]:
+    if strategy not in ("fsdp", "hsdp") or not spec.stack.facts.fsdp2:
         return
     related = (spec.label("strategy", "FSDP2"),)
     if spec.extra_value("accelerate", "fsdp_forward_prefetch") is True:
@@ -177,7 +177,7 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
             'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and leave it out',
             (spec.extra_place("accelerate", "fsdp_auto_wrap_policy"),),
         )
-    elif spec.text("strategy") != "fsdp1" and spec.stack.facts["fsdp2"]:
+    elif spec.text("strategy") != "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(
             spec.extra_place("accelerate", "fsdp_auto_wrap_policy", "would wrap the list of layers, too"),
             "FSDP2 cannot wrap modules by their size",

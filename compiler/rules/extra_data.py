@@ -117,7 +117,7 @@ def text_column(spec: Spec) -> Iterator[Finding]:
         yield Finding(place, "`dataset_text_field` without rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
         yield Finding(place, f"`{name}` is a column with another meaning", help)
-    elif spec.stack.name == "trl-0.18":
+    elif not spec.stack.facts.end_token_of_any_column:
         yield Finding(
             place,
             f"{spec.stack.name} adds the end token to a column called text only",
@@ -169,8 +169,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py` (`compute_loss`); executed.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
-    old = spec.stack.name == "trl-0.18"
-    if not isinstance(value, int | float) or not value or old or spec.text("method") != "sft":
+    twice = spec.stack.facts.label_smoothing == "extra_forward"
+    if not isinstance(value, int | float) or not value or not twice or spec.text("method") != "sft":
         return
     place = spec.extra_place("trl", "label_smoothing_factor")
     losses = spec.get("method.loss")

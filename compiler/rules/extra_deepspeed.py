@@ -217,7 +217,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
     """
     name, world = HPZ, spec.hardware.world
     size = spec.extra_value("deepspeed", name)
-    sound = spec.stack.facts["secondary_shards"] is True
+    sound = spec.stack.facts.secondary_shards is True
     if sound and spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
         better = next(one for one in range(size, 0, -1) if world % one == 0)
         yield Finding(
@@ -239,7 +239,7 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
     """
     size = spec.extra_value("deepspeed", HPZ)
     wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1
-    if wanted and spec.stack.facts["secondary_shards"] is False:
+    if wanted and spec.stack.facts.secondary_shards is False:
         yield Finding(
             spec.extra_place("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
             "the second copy of the weights is read before it is written",

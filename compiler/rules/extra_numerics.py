@@ -75,7 +75,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     `training_step`; executed. transformers 5.23 hands the number of tokens to the smoothed loss.
     """
     value = _trl(spec, "label_smoothing_factor")
-    if not value or spec.text("method") != "sft" or spec.stack.facts["label_smoothing"] != "not_divided":
+    if not value or spec.text("method") != "sft" or spec.stack.facts.label_smoothing != "not_divided":
         return
     accum, world = spec.integer("batch.accum"), spec.hardware.world
     factor = accum * (world if spec.get("batch.mean") == "global_tokens" else 1)
@@ -196,8 +196,7 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
     """
-    mode, known = _trl(spec, "torch_compile_mode"), spec.stack.facts["compile_backends"]
-    assert isinstance(known, list)
+    mode, known = _trl(spec, "torch_compile_mode"), spec.stack.facts.compile_backends
     for name, value, legal in (("torch_compile_mode", mode, MODES), ("torch_compile_backend", _backend(spec), known)):
         if isinstance(value, str) and value not in legal and _trl(spec, name) is not None:
             usual = "default" if name == "torch_compile_mode" else "inductor"

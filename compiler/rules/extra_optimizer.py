@@ -47,7 +47,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     if not isinstance(text, str):
         return
     name = spec.text("optimizer")
-    new = OF_THE_NEW.get(name, ()) if spec.stack.name != "trl-0.18" else ()
+    new = OF_THE_NEW.get(name, ()) if spec.stack.facts.torch_optimizers_read_words else ()
     known = (*OF_BOTH.get(name, ()), *new)
     better = f'optim_args = "{known[0]}={EXAMPLES.get(known[0], "0.1")}"' if known else None
     example = f"write `{better}`, or leave it out" if better else "leave it out"

@@ -8,6 +8,7 @@ from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.schema import MATH
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 
 @rule("XP274", "traced-evaluation")
@@ -134,11 +135,11 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     gradients of 0 for any `ld_alpha`. Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which
     begin at the prompt); executed. trl 1.16 counts from the answer.
     """
-    if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts["ld_alpha_counts"] == "row":
+    if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts.ld_alpha_counts == "row":
         yield Finding(
             spec.extra_place("trl", "ld_alpha", "counts the prompt's words"),
             f"`ld_alpha` of {spec.stack.name} weighs down the answers themselves",
-            "leave `ld_alpha` out, or write `target trl-1.16`",
+            f"leave `ld_alpha` out, or write `target {able(lambda one: one.facts.ld_alpha_counts == 'answer')}`",
             (spec.label("target", "the target"),),
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.registry import Family
 from xpc.compiler.spec import Spec
@@ -36,33 +34,19 @@ def by_name(spec: Spec) -> str:
     return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
 
 
-def listed(spec: Spec, fact: str) -> bool:
-    """Whether the model's family stands in a list of the target's facts."""
-    return _in_list(spec, fact, spec.model.model_type)
-
-
-def _in_list(spec: Spec, fact: str, model_type: str | None) -> bool:
-    names = spec.stack.facts[fact]
-    assert isinstance(names, list)
-    return model_type in names
-
-
 def has_attention(spec: Spec, attn: str) -> bool:
     """Whether the model's family has an attention on this target; unknown families may have all of them."""
-    known, lacks = supposed(spec), spec.stack.facts["family_lacks"]
+    known = supposed(spec)
     if known is None:
         return True
-    assert isinstance(lacks, Mapping)
     declared = {"sdpa": known.sdpa, "flash2": known.flash, "flash3": known.flash, "flex": known.flex}.get(attn, True)
-    missing = lacks.get(known.model_type, [])
-    assert isinstance(missing, list)
-    return declared and attn not in missing
+    return declared and attn not in spec.stack.facts.family_lacks.get(known.model_type, ())
 
 
 def mask_is_exact(spec: Spec) -> bool:
     """Whether the target's mask keeps packed documents of this model apart without a flash kernel."""
     known = family(spec)
-    return spec.stack.facts["isolate_mask"] is True and known is not None and known.packing == "exact"
+    return spec.stack.facts.isolate_mask and known is not None and known.packing == "exact"
 
 
 def flash_is_exact(spec: Spec) -> bool:
@@ -73,7 +57,7 @@ def flash_is_exact(spec: Spec) -> bool:
 
 def mixes(spec: Spec, known: Family) -> bool:
     """Whether flash attention of the family does not look at position ids."""
-    return _in_list(spec, "flash_mixes", known.model_type)
+    return known.model_type in spec.stack.facts.flash_mixes
 
 
 def runs_flash(spec: Spec) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 
 @rule("XP330", "liger-on-cpu")
@@ -29,8 +30,8 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
     Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
     """
-    kind, patched = spec.model.model_type, spec.stack.facts["liger_models"]
-    if spec.flag("memory.liger") and kind is not None and isinstance(patched, list) and kind not in patched:
+    kind, patched = spec.model.model_type, spec.stack.facts.liger_models
+    if spec.flag("memory.liger") and kind is not None and kind not in patched:
         yield Finding(
             spec.place("memory.liger", f"no kernels for {kind}"),
             f"liger does nothing for {kind}",
@@ -64,11 +65,11 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     trl 1.16 the runtime applies the layers' kernels alone. Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers
     4.52.3 `trainer.py` (`use_liger_kernel`); executed, its layers' kernels left out.
     """
-    if spec.flag("memory.liger") and spec.get("method") == "reward" and spec.stack.facts["liger_scores"] is False:
+    if spec.flag("memory.liger") and spec.get("method") == "reward" and not spec.stack.facts.liger_scores:
         yield Finding(
             spec.place("memory.liger", "reads an output head"),
             f"liger of {spec.stack.name} cannot run a reward model",
-            "leave `liger` out, or write `target trl-1.16`",
+            f"leave `liger` out, or write `target {able(lambda one: one.facts.liger_scores)}`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )
 

@@ -17,8 +17,8 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
     The default wheels install and then fail with "no kernel image is available". Source: torch release notes.
     """
-    gpu, wheels = spec.hardware.gpu, spec.stack.facts.get("volta_wheels")
-    if gpu is not None and gpu.capability < (7, 5) and isinstance(wheels, str):
+    gpu, wheels = spec.hardware.gpu, spec.stack.facts.volta_wheels
+    if gpu is not None and gpu.capability < (7, 5) and wheels:
         torch = spec.stack.pins["torch"]
         yield Finding(
             spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}"),

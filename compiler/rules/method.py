@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Stack, able
 
 BESIDE = ("method.max_prompt", "method.rewards")
 """Settings that the runtime carries out where the class has no argument."""
@@ -31,35 +31,38 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("target", "the target"),)
     reason = target.refused(method)
     if reason is not None:
-        yield Finding(
-            spec.place("method"), f"{target.name} has no {method}: {reason}", "write `target trl-1.16`", related
-        )
+        help = f"write `target {able(lambda one: one.refused(method) is None)}`"
+        yield Finding(spec.place("method"), f"{target.name} has no {method}: {reason}", help, related)
         return
     yield from _missing(spec)
     losses = spec.weighted("method.loss")
     several = len(losses) > 1 or any(one.weight is not None for one in losses)
-    if method == "dpo" and several and not target.facts["dpo_loss_list"]:
+    if method == "dpo" and several and not target.facts.dpo_loss_list:
         yield Finding(
             spec.place("method.loss"),
             f"dpo of {target.name} has one loss at a time",
-            f"write `loss = {losses[0].name}`, or `target trl-1.16`",
+            f"write `loss = {losses[0].name}`, or `target {able(lambda one: one.facts.dpo_loss_list)}`",
             related,
         )
-    scaled = spec.fields().get("scale_rewards")
-    if scaled is not None and scaled.type == "bool" and spec.get("method.scale_rewards") == "batch":
+    if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
         yield Finding(
             spec.place("method.scale_rewards"),
             f"grpo of {target.name} divides by the deviation of the prompt's completions, or not at all",
-            "write `scale_rewards = group`, or `target trl-1.16`",
+            f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
         )
-    if method == "dpo" and spec.flag("batch.padding_free") and not target.facts["dpo_padding_free"]:
+    if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(
             spec.place("batch.padding_free"),
             f"dpo of {target.name} pads all the same, with a warning",
             "leave `padding_free` out",
             related,
         )
+
+
+def _scales_batches(stack: Stack) -> bool:
+    """Whether grpo can divide by the deviation of a whole batch: TRL 0.18's setting is a boolean."""
+    return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:
@@ -83,7 +86,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
     configuration class", when the model is loaded. Source: transformers 5.23 and 4.52.3
     `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
     """
-    wrong = listed(spec, "scores_absent") and not spec.flag("model.trust_remote_code")
+    wrong = spec.model.model_type in spec.stack.facts.scores_absent and not spec.flag("model.trust_remote_code")
     if spec.get("method") == "reward" and wrong:
         yield Finding(
             spec.model.label,

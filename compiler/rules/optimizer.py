@@ -10,6 +10,7 @@ from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGE
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
 MOMENTUM = ("sgd", "rmsprop")
@@ -25,7 +26,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     StableAdamW came to transformers after 4.52, whose layerwise optimizers end in a ValueError of their schedule under
     torch 2.13. Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
     """
-    yield from lacking(spec, "optimizer", "{}", "write `target trl-1.16`, or `optimizer adamw`")
+    yield from lacking(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
 
 
 @rule("XP221", "setting-of-another-optimizer")
@@ -55,11 +56,11 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
             "leave `momentum` out",
             related,
         )
-    elif spec.stack.name == "trl-0.18":
+    elif not spec.stack.facts.torch_optimizers_read_words:
         yield Finding(
             spec.place("optimizer.momentum", "transformers 4.52 hands it to no optimizer"),
             f"`momentum` does not reach the {name} of {spec.stack.name}",
-            "leave `momentum` out, or write `target trl-1.16`",
+            f"leave `momentum` out, or write `target {able(lambda one: one.facts.torch_optimizers_read_words)}`",
             (spec.label("target", "the target"),),
         )
 
@@ -180,7 +181,7 @@ def _fails(spec: Spec, name: str) -> bool:
         # Adapters make one group of parameters, which Adagrad has too. An offloaded one is swapped (XP406).
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
-    if spec.text("strategy") == "fsdp1" or not spec.stack.facts["fsdp2"]:
+    if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
         return name in LOW_RANK
     states = spec.flag("save.full_state") and spec.get("save.every") != NEVER
     return name in ("adafactor", "galore_adafactor", *PACKAGES["apollo"]) or (

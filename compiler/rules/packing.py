@@ -96,7 +96,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif not mask_is_exact(spec):
         known = family(spec)
-        if spec.stack.facts["isolate_mask"] is not True:
+        if spec.stack.facts.isolate_mask is not True:
             why = f"{spec.stack.name} does not read position ids into its mask"
         elif known is None:
             why = "the model's family is not known"
@@ -109,12 +109,12 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             place,
             f"the mask does not keep documents apart: {why}",
             "leave `packing` out" + (", or write `attn = flash2` without `isolate`" if flash else ""),
-            (spec.label("target", "the target") if spec.stack.facts["isolate_mask"] is not True else spec.model.label,),
+            (spec.label("target", "the target") if spec.stack.facts.isolate_mask is not True else spec.model.label,),
         )
 
 
 def _own_state(spec: Spec, known: Family) -> str:
-    if known.packing == "kernel" and spec.stack.facts["isolate_mask"] is True:
+    if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d for it"
     return f"{known.model_type} carries a state from one document into the next"
 
@@ -198,7 +198,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
-    keeps = spec.flag("batch.padding_free") and spec.stack.facts["bfd_forces_padding_free"] is True
+    keeps = spec.flag("batch.padding_free") and spec.stack.facts.bfd_forces_padding_free is True
     if not keeps:
         yield Finding(
             spec.place("batch.packing.eval", "documents of the evaluation see each other"),
@@ -216,7 +216,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
         return
-    if spec.stack.facts["padding_free_needs_no_max_length"] and spec.written("batch.seq"):
+    if spec.stack.facts.padding_free_needs_no_max_length and spec.written("batch.seq"):
         yield Finding(
             spec.place("batch.seq", "not enforced"),
             "`padding_free` does not cut rows at `seq`",
@@ -232,7 +232,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
     """
     attn = spec.text("model.attn")
-    if spec.get("method") == "dpo" and not spec.stack.facts["dpo_padding_free"]:
+    if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
         return  # pads all the same
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
@@ -296,7 +296,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
     """
     micro, seq, attn = spec.integer("batch.micro"), spec.integer("batch.seq"), spec.text("model.attn")
-    flat = spec.flag("batch.packing") and rows_have_bounds(spec) and spec.stack.facts["bfd_forces_padding_free"] is True
+    flat = spec.flag("batch.packing") and rows_have_bounds(spec) and spec.stack.facts.bfd_forces_padding_free is True
     if not flat or spec.get("batch.packing.isolate") != "mask" or not mask_is_exact(spec):
         return
     if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:

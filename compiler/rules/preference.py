@@ -7,21 +7,12 @@ from typing import Final
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
 
-SMOOTHED = {
-    "trl-0.18": ("sigmoid", "robust", "exo_pair", "aot", "aot_pair", "aot_unpaired"),
-    "trl-1.16": ("robust", "exo_pair", "aot", "aot_pair", "aot_unpaired"),
-}
-"""dpo's losses that read `label_smoothing`; in trl 1.16 `sigmoid` no longer does."""
-DIVERGENT = {
-    "trl-0.18": ("sigmoid", "robust", "exo_pair", "hinge", "ipo"),
-    "trl-1.16": ("sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"),
-}
-"""dpo's losses that are made of the difference that an f-divergence changes."""
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
 """dpo's losses that sort a batch, so that a row's own weight no longer stands beside it."""
@@ -46,7 +37,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
     kind = spec.extra_value("trl", "f_divergence_type")
     if not _method(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
         return
-    others = [name for name in _losses(spec) if name not in DIVERGENT[spec.stack.name]]
+    others = [name for name in _losses(spec) if name not in spec.stack.facts.dpo_losses_divergent]
     if others:
         yield Finding(
             spec.extra_place("trl", "f_divergence_type", "not of this loss"),
@@ -102,7 +93,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
     if not _method(spec, "dpo") or not isinstance(value, int | float):
         return
     for name, wrong, text, better in (
-        ("exo_pair", value == 0 and spec.stack.name != "trl-0.18", "log(0)", 0.001),
+        ("exo_pair", value == 0 and spec.stack.facts.exo_pair_needs_smoothing, "log(0)", 0.001),
         ("exo_pair", value >= 1, "log(1 - 1)", 0.001),
         ("robust", value >= 0.5, f"1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
     ):
@@ -125,7 +116,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
     of both; executed (the same losses with and without it).
     """
     value, losses = spec.get("method.label_smoothing"), _losses(spec)
-    reads = SMOOTHED[spec.stack.name]
+    reads = spec.stack.facts.dpo_losses_smoothed
     if _method(spec, "dpo") and value and losses and not set(losses) & set(reads):
         yield Finding(
             spec.place("method.label_smoothing", "never read"),
@@ -197,11 +188,12 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can. Source: trl 0.18
     `dpo_trainer.py`, `kto_trainer.py`; executed.
     """
-    if spec.flag("method.precompute") and spec.zero_stage == 3 and spec.stack.name == "trl-0.18":
+    if spec.flag("method.precompute") and spec.zero_stage == 3 and not spec.stack.facts.precompute_under_zero3:
+        other = able(lambda one: one.facts.precompute_under_zero3)
         yield Finding(
             spec.place("method.precompute"),
             f"{spec.stack.name} cannot compute the reference beforehand under zero3",
-            "write `strategy zero2`, `target trl-1.16`, or leave `precompute` out",
+            f"write `strategy zero2`, `target {other}`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
 
@@ -326,7 +318,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     AssertionError in the first step. ZeRO-1 and 3 add the two. Source: trl 0.18 `reward_trainer.py` (`compute_loss`);
     executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
     """
-    twice = _method(spec, "reward") and spec.stack.name == "trl-0.18"
+    twice = _method(spec, "reward") and spec.stack.facts.reward_runs_twice
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     path: Final = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):

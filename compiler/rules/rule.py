@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import record
 
@@ -55,14 +56,16 @@ class Rule:
 
 
 def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`)."""
+    """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`). The help's `{}` is the
+    name of a target that has it."""
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)
     if reason is not None:
+        other = able(lambda one: name not in one.lacking(f"{setting}s"))
         yield Finding(
             spec.place(setting, reason),
             f"{spec.stack.name} has no {named.format(name)}",
-            help,
+            help.format(other),
             (spec.label("target", "the target"),),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
@@ -10,6 +11,7 @@ from xpc.compiler.language.optimizers import WARM_UP
 from xpc.compiler.rules.batch import total_steps
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Stack, able
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ READ_BY: Mapping[Path, tuple[str, ...]] = {
 }
 MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
 """What an evaluation answers with (transformers 5.23 and 4.52)."""
-OF_SFT = ("entropy", "mean_token_accuracy", "num_tokens", "aux_loss")
-"""What sft of trl 1.16 puts beside it; trl 0.18 logs such numbers, and does not answer with them."""
 
 
 @rule("XP240", "schedule-not-in-the-target")
@@ -39,7 +39,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
     Greedy came to transformers after 4.52. Today: ValueError when the arguments are built. Source: `SchedulerType` of
     transformers 5.23 and 4.52; executed.
     """
-    yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target trl-1.16`")
+    yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
 
 
 @rule("XP241", "setting-of-another-schedule")
@@ -62,11 +62,11 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
                 f"leave `{setting}` out",
                 related,
             )
-        elif setting in ("timescale", "warmup_lr") and not _reaches(spec, setting):
+        elif setting in ("timescale", "warmup_lr") and not _reaches(setting, spec.stack):
             yield Finding(
                 spec.place(path),
                 f"`{setting}` does not reach the schedule of {spec.stack.name}",
-                f"leave `{setting}` out, or write `target trl-1.16`",
+                f"leave `{setting}` out, or write `target {able(partial(_reaches, setting))}`",
                 (spec.label("target", "the target"),),
             )
         elif setting == "warmup_lr" and (
@@ -81,13 +81,13 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
             )
 
 
-def _reaches(spec: Spec, setting: str) -> bool:
+def _reaches(setting: str, stack: Stack) -> bool:
     """Whether the library hands a keyword of the schedule on."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
     }[setting]
-    optional = spec.stack.schedulers.get(schedule, {}).get("optional")
+    optional = stack.schedulers.get(schedule, {}).get("optional")
     return isinstance(optional, dict) and keyword in optional
 
 
@@ -118,7 +118,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
         return
-    known = MEASURED if spec.stack.name == "trl-0.18" else (*MEASURED, *OF_SFT)
+    known = (*MEASURED, *spec.stack.facts.evaluation_metrics["sft"])
     if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
         yield Finding(
             spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
@@ -154,8 +154,8 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     AttributeError ('defaults') in train(), after the data is tokenized; deepspeed 0.16.8 tells. Source: transformers
     5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
     """
-    name, new = spec.text("optimizer"), spec.stack.name != "trl-0.18"
-    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and new:
+    name, untold = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
+    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and untold:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),
             f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
 
@@ -93,22 +94,23 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
     """
     related = (spec.label("target", "the target"),)
-    if spec.flag("method.assistant_only") and not spec.stack.facts["assistant_only_loss"]:
+    if spec.flag("method.assistant_only") and not spec.stack.facts.assistant_only_loss:
         yield Finding(
             spec.place("method.assistant_only"),
             f"{spec.stack.name} has no assistant-only loss",
-            "write `target trl-1.16`",
+            f"write `target {able(lambda one: one.facts.assistant_only_loss)}`",
             related,
         )
-    conflicts = spec.stack.facts["completion_only_conflicts"]
-    if spec.flag("method.completion_only") and isinstance(conflicts, list):
+    conflicts = spec.stack.facts.completion_only_conflicts
+    if spec.flag("method.completion_only"):
         for path in ("batch.packing", "batch.padding_free", "memory.liger"):
             name = path.rpartition(".")[2]
             if name in conflicts and spec.flag(path):
+                other = able(lambda one: not one.facts.completion_only_conflicts)
                 yield Finding(
                     spec.place(path),
                     f"{spec.stack.name} drops the completion mask with `{name}`",
-                    f"leave `{name}` out, or write `target trl-1.16`",
+                    f"leave `{name}` out, or write `target {other}`",
                     (spec.label("method.completion_only", "asked for here"), *related),
                 )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.families import listed
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 
@@ -188,7 +187,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if package(name) != "bitsandbytes" and name != "galore_adamw8bit":
         return
-    fsdp2 = strategy in ("fsdp", "hsdp") and spec.stack.facts["fsdp2"]
+    fsdp2 = strategy in ("fsdp", "hsdp") and spec.stack.facts.fsdp2
     offloaded = spec.sharded_by_fsdp and spec.text("strategy.offload") == "cpu"
     if fsdp2 or offloaded:
         yield Finding(
@@ -237,8 +236,8 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.4.0 `FullyShardedDataParallelPlugin` (no `fsdp_version`).
     """
-    strategy, legal = spec.text("strategy"), spec.stack.facts["strategies"]
-    if isinstance(legal, list) and strategy not in legal:
+    strategy, legal = spec.text("strategy"), spec.stack.facts.strategies
+    if strategy not in legal:
         other = "fsdp1" if strategy == "fsdp" else "zero3"
         yield Finding(
             spec.place("strategy"),
@@ -254,7 +253,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py` (a warning); executed.
     """
-    if spec.text("strategy") == "fsdp1" and spec.stack.facts["fsdp2"]:
+    if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
 
@@ -281,7 +280,7 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
     Unwritten, it is off for them. Today: ValueError when it is switched on, after the model is loaded and the data
     tokenized. Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; executed.
     """
-    if spec.flag("memory.checkpointing") and listed(spec, "no_checkpointing"):
+    if spec.flag("memory.checkpointing") and spec.model.model_type in spec.stack.facts.no_checkpointing:
         yield Finding(
             spec.place("memory.checkpointing"),
             f"{spec.model.model_type} has no activation checkpointing",

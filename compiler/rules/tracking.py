@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 
 def _trackers(spec: Spec) -> tuple[object, ...]:
@@ -20,11 +21,11 @@ def tracker_not_there(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor, after the data is tokenized. Source: transformers 4.52
     `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
     """
-    if "trackio" in _trackers(spec) and spec.stack.name == "trl-0.18":
+    if "trackio" in _trackers(spec) and not spec.stack.facts.trackio:
         yield Finding(
             spec.place("track", "no callback for trackio"),
             f"{spec.stack.name} cannot report to trackio",
-            "write `track wandb`, or `target trl-1.16`",
+            f"write `track wandb`, or `target {able(lambda one: one.facts.trackio)}`",
             (spec.label("target", "the target"),),
         )
 
@@ -35,7 +36,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
     """
-    if "trackio" in _trackers(spec) and spec.get("track.project") is None and spec.stack.name != "trl-0.18":
+    if "trackio" in _trackers(spec) and spec.get("track.project") is None and spec.stack.facts.trackio:
         yield Finding(
             spec.place("track", "the project is `huggingface`"),
             "trackio without a project",

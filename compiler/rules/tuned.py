@@ -89,7 +89,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
             "write `lora` instead",
             (spec.model.label,),
         )
-    elif wrong and spec.stack.name == "trl-0.18":
+    elif wrong and not spec.stack.facts.oft_embeddings:
         yield Finding(
             spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
             f"oft rotates no embedding on {spec.stack.name}",
@@ -138,7 +138,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     facts = spec.model.facts
     names = spec.names("lora.modules_to_save")
     tied = [one for one in names if one.rpartition(".")[2] in (*EMBEDDINGS[:2], *EMBEDDINGS[3:5], *HEADS)]
-    if facts is not None and facts.tied and tied and spec.stack.name == "trl-0.18":
+    if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
         yield Finding(
             spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
             f"{spec.model.name} ties its embeddings to its head, and here they part",
@@ -159,7 +159,7 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     if not stacked or facts is None:
         return
     dense = not facts.experts and facts.model_type in MODULES
-    apart = spec.stack.name == "trl-0.18" and facts.model_type in FAMILIES
+    apart = not spec.stack.facts.experts_stacked and facts.model_type in FAMILIES
     if dense or apart:
         yield Finding(
             spec.place("lora.parameters", f"in {spec.stack.name} its layers are apart" if apart else ""),

@@ -35,12 +35,11 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     Today: "no kernel image is available" when vLLM starts, after the model is loaded. Source: vLLM's installation
     page, `docs/getting_started/installation/gpu.cuda.inc.md`.
     """
-    gpu, needs = spec.hardware.gpu, spec.stack.facts["vllm_capability"]
-    assert isinstance(needs, list)
-    if gpu is not None and _colocated(spec) and gpu.capability < tuple(int(str(one)) for one in needs):
+    gpu, needs = spec.hardware.gpu, spec.stack.facts.vllm_capability
+    if gpu is not None and _colocated(spec) and gpu.capability < needs:
         has = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
         yield Finding(
-            spec.place("method.vllm", f"{has}, vLLM {spec.stack.facts['vllm']} needs {needs[0]}.{needs[1]}"),
+            spec.place("method.vllm", f"{has}, vLLM {spec.stack.facts.vllm} needs {needs[0]}.{needs[1]}"),
             f"vLLM on {gpu.name}",
             "leave `vllm` out: transformers generates",
             (spec.label("hardware", "the GPU"),),
@@ -74,7 +73,7 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
 
     Today: ValueError when the trainer starts vLLM, after the model is loaded. Source: trl 1.16 `vllm_generation.py`.
     """
-    if spec.bits == 8 and _colocated(spec) and spec.stack.name != "trl-0.18":
+    if spec.bits == 8 and _colocated(spec) and spec.stack.facts.colocated_vllm_quantizes:
         yield Finding(
             spec.place("lora.bits", "not by vLLM"),
             "a colocated vLLM cannot load a base of 8 bits",

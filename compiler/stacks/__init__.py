@@ -7,9 +7,10 @@ environment with those versions.
 
 import json
 import os
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 
+from xpc.compiler.stacks.facts import Facts
 from xpc.grammar.record import entity
 
 DEFAULT = "trl-1.16"
@@ -70,10 +71,10 @@ class Stack:
         left_out = {name for names in optional.values() for name in names} - wanted
         return {package: version for package, version in self.pins.items() if package not in left_out}
 
-    @property
-    def facts(self) -> Mapping[str, Json]:
-        """What the stack can and cannot do; the keys are explained in its TOML file."""
-        return self._policy("facts")
+    @cached_property
+    def facts(self) -> Facts:
+        """What the stack can and cannot do."""
+        return Facts(self._policy("facts"))
 
     @property
     def arguments(self) -> Mapping[str, str]:
@@ -234,6 +235,12 @@ def load(name: str) -> Stack | None:
     path = os.path.join(HERE, name, "stack.json")
     with open(path, encoding="utf-8") as file:
         return Stack(name, json.load(file))
+
+
+def able(can: Callable[[Stack], object]) -> str:
+    """The name of a stack that can do something, for helps: the default if it can, else the last by name that can.
+    The default where none can."""
+    return next((name for name in (DEFAULT, *reversed(STACKS)) if (stack := load(name)) and can(stack)), DEFAULT)
 
 
 @cache  # a compilation asks many times

@@ -9,12 +9,14 @@ import prove
 import pytest
 from case_support import spec, trained
 
-from xpc.compiler.rules.best_model import METRICS, SPEED
+from xpc.compiler import stacks
+from xpc.compiler.rules.best_model import SPEED
 
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins"}
 """Of a mixture of experts, of a loss with a likelihood beside it, and of kto where both kinds of answers are held."""
+METRICS = {name: stacks.load(name).facts.evaluation_metrics for name in stacks.names()}
 EACH = [(target, method) for target, methods in METRICS.items() for method in methods]
 
 

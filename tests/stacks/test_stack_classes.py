@@ -92,8 +92,8 @@ def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> N
     stack = stacks.load(name)
     assert stack is not None
     error = answers(name)["packed"]
-    assert (error < 1e-5) is stack.facts["isolate_mask"]
-    assert ("sdpa" in str(stack.facts["isolate_attention"])) is stack.facts["isolate_mask"]
+    assert (error < 1e-5) is stack.facts.isolate_mask
+    assert ("sdpa" in str(stack.facts.isolate_attention)) is stack.facts.isolate_mask
     assert error < 1e-5 or error > 0.05
 
 
@@ -104,4 +104,4 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
     found, models = answers(name)["liger"]
     if found != stack.pins["liger-kernel"]:
         pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
-    assert models == stack.facts["liger_models"]
+    assert models == list(stack.facts.liger_models)

@@ -42,23 +42,23 @@ def known(name: str) -> dict[str, dict]:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_families_that_it_does_not_know(name: str) -> None:
-    assert sorted(set(measured(name)) - set(known(name))) == stacks.load(name).facts["families_absent"]
+    assert sorted(set(measured(name)) - set(known(name))) == list(stacks.load(name).facts.families_absent)
 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_families_without_scores(name: str) -> None:
     without = sorted(family for family, found in known(name).items() if not found["scores"])
-    assert without == stacks.load(name).facts["scores_absent"]
+    assert without == list(stacks.load(name).facts.scores_absent)
 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_attentions_that_a_family_has(name: str) -> None:
     """gpt_oss declares flash attention and cannot have it; gemma2 declares sdpa under 4.52 and loses its soft cap."""
-    lacks, wrong = stacks.load(name).facts["family_lacks"], {}
+    lacks, wrong = stacks.load(name).facts.family_lacks, {}
     for family, found in known(name).items():
         facts = registry.find_family(family)
         for flag, attention in (("sdpa", "sdpa"), ("flash", "flash2"), ("flex", "flex")):
-            ours = getattr(facts, flag) and attention not in lacks.get(family, [])
+            ours = getattr(facts, flag) and attention not in lacks.get(family, ())
             works = found[flag] and not str(found["errors"].get(attention)).startswith("ImportError")
             if ours != works:
                 wrong[family] = attention
@@ -69,7 +69,7 @@ def test_the_attentions_that_a_family_has(name: str) -> None:
 def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
     facts = stacks.load(name).facts
     for family, found in known(name).items():
-        exact = facts["isolate_mask"] and registry.find_family(family).packing == "exact"
+        exact = facts.isolate_mask and registry.find_family(family).packing == "exact"
         for attention in ("eager", "sdpa"):
             error = found["errors"][attention]
             if isinstance(error, float):
@@ -84,8 +84,8 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}
     state = {one for one in registry.families() if registry.find_family(one).packing == "stateful"}
-    assert mixed | set(facts["flash_mixes"]) == set(facts["flash_mixes"]) | (mixed & state)
-    assert set(facts["flash_mixes"]) <= mixed
+    assert mixed | set(facts.flash_mixes) == set(facts.flash_mixes) | (mixed & state)
+    assert set(facts.flash_mixes) <= mixed
     for family, found in known(name).items():
         assert family in mixed or _number(found["errors"]["flash2"]) < EXACT, (family, found["errors"]["flash2"])
 

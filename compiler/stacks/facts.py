@@ -1,0 +1,169 @@
+"""What a stack can and cannot do, as one typed record: a fact that is misspelt is a type error.
+
+The values stand under [facts] in the stack's policy.toml, each with its source; tests/stacks/test_stack_facts.py holds
+names and types of every stack against this class. Nothing else may ask which stack it has: code that behaves
+differently on two stacks reads a fact that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NoReturn
+
+Names = tuple[str, ...]
+
+
+class Facts:
+    """The facts of one stack. A plain class: attrs would take a millisecond of every start to define it."""
+
+    # Versions and installing
+    vllm: str
+    """The version of vLLM that the stack's TRL works with; a bundle installs it from a file of its own."""
+    vllm_capability: tuple[int, int]
+    """The least compute capability of a GPU that this vLLM runs on."""
+    vllm_first: bool
+    """Whether vLLM is installed before the bundle's own pins."""
+    vllm_health: str
+    """Where the server answers once it is ready."""
+    vllm_program: Literal["trl", "vllm"]
+    """The program that is the server."""
+    vllm_serve: str
+    """The server's command, as the bundle's README shows it."""
+    volta_wheels: str
+    """The CUDA of the wheels of torch that still carry code for V100."""
+
+    # Model families (by `model_type`)
+    families_absent: Names
+    """Families of the registry that transformers does not know."""
+    family_lacks: Mapping[str, Names]
+    """Attentions that fail although the family's class declares them."""
+    flash_mixes: Names
+    """Families whose flash attention does not look at position ids: packed documents attend to each other."""
+    fused_head_fails: Names
+    """Families that the trainer's own fused head cannot train."""
+    liger_models: Names
+    """liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN: it does nothing for any other."""
+    no_checkpointing: Names
+    """Families whose class has `supports_gradient_checkpointing = False`: a ValueError inside train()."""
+    router_loss_fails: Names
+    """Families whose balancing loss the fused head cannot compute."""
+    scores_absent: Names
+    """Families of the registry without a class for sequence classification, which a reward model is."""
+    experts_stacked: bool
+    """Whether the experts of a layer are one parameter, which PEFT can put adapters on by the layers' names."""
+    tied_by_config: bool
+    """Whether a merged model is saved as its configuration says, so that weights that have parted are tied again."""
+
+    # Attention, packing, kernels
+    attentions: Names
+    """Implementations of attention that transformers has under a name of its own (ALL_ATTENTION_FUNCTIONS)."""
+    bfd_forces_padding_free: bool
+    """Whether packed rows are always flattened."""
+    isolate_attention: Names
+    """The implementations that keep flattened documents apart."""
+    isolate_mask: bool
+    """Whether masks read position ids, so that any attention keeps packed documents apart."""
+    padding_free_needs_no_max_length: bool
+    """Without packing, TRL raises unless max_length is null."""
+    dpo_padding_free: bool
+    """Whether dpo flattens; else it warns and pads."""
+    liger: Literal["argument", "runtime"]
+    """Who applies Liger's kernels: transformers by `use_liger_kernel`, or the runtime."""
+    liger_fused_loss: bool
+    """Whether Liger's fused loss is the trainer's; else TRL's own fused head is."""
+    liger_scores: bool
+    """Whether a reward model can have the layers' kernels."""
+    compile_backends: Names
+    """accelerate's DynamoBackend, without "no"."""
+
+    # Launching
+    strategies: Names
+    """The strategies of the language that can be launched."""
+    fsdp2: bool
+    context_parallel: bool
+    parallelism_config: bool
+    """Whether accelerate's configuration has a block of that name."""
+    hsdp: Literal["fsdp1", "parallelism_config"]
+    """Where a hybrid mesh is written: FSDP1's HYBRID_SHARD, or a block of its own."""
+    secondary_shards: bool
+    """Whether ZeRO-3's second copy of the weights is written before it is read."""
+    wrapped_optimizer_has_defaults: bool
+    """Whether DeepSpeed's wrapper of a torch optimizer still tells its `defaults`."""
+
+    # Trainers
+    assistant_only_loss: bool
+    eos_token: bool
+    completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
+    """What loses the mask of prompts in silence."""
+    end_token_of_any_column: bool
+    """Whether sft adds the end token to a text column of any name."""
+    evaluation_metrics: Mapping[str, Names]
+    """The metrics that an evaluation of a method returns beside loss and speed. A method that is not named may return
+    whatever its reward functions like."""
+    fused_head: bool
+    """Whether the loss multiplies by the weight of `lm_head` itself, past an adapter on it."""
+    keeps_columns: Names
+    """Methods whose trainer turns remove_unused_columns off, and warns unless it is off already."""
+    label_smoothing: Literal["extra_forward", "not_divided"]
+    """What sft's smoothed loss costs: a second forward pass, or the division by the accumulation."""
+    ld_alpha_counts: Literal["answer", "row"]
+    """Where the words that DPOConfig.ld_alpha keeps begin."""
+    losses_not_divided: Names
+    """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
+    dpo_loss_list: bool
+    """Whether dpo's loss is a list, with weights."""
+    dpo_losses_smoothed: Names
+    """dpo's losses that read `label_smoothing`."""
+    dpo_losses_divergent: Names
+    """dpo's losses that are made of the difference that an f-divergence changes."""
+    exo_pair_needs_smoothing: bool
+    """Whether exo_pair takes the logarithm of a smoothing of 0; else the trainer puts 0.001 in its place."""
+    precompute_of_sets: bool
+    """Whether the reference can be computed beforehand for several sets of evaluation."""
+    precompute_under_zero3: bool
+    reference_given: Names
+    """Methods that copy the policy for their reference, which ZeRO-3 refuses: the runtime gives them one."""
+    reward_async: bool
+    """Whether a reward function may be a coroutine."""
+    reward_given: Names
+    """What a reward function is called with, beside the columns."""
+    reward_runs_twice: bool
+    """Whether the reward trainer runs the model once for each answer before it goes back."""
+    save_multiples_rounded: bool
+    """Whether shares of the run that save and evaluate are compared as whole numbers, and not in floating point."""
+    trackio: bool
+    """Whether transformers has a callback for it."""
+    torch_optimizers_read_words: bool
+    """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
+
+    # Adapters
+    oft_embeddings: bool
+    """Whether OFT rotates embeddings."""
+    quantized_adapters_bf16: Names
+    """Methods whose trainer makes trained weights over a quantized base bfloat16."""
+    quantized_on_cpu: bool
+    """Whether a quantized base loads without a GPU."""
+    zero3_adapters_as_base: bool
+    """Whether adapters under ZeRO-3 have the dtype of their base."""
+    zero3_adapters_reentrant: bool
+    """Whether adapters under ZeRO-3 recompute the reentrant way, whatever is written."""
+    zero3_hooks_shared: bool
+    """Whether DeepSpeed takes the hooks that PEFT's wrapper of a module only passes on for the wrapper's own."""
+    colocated_vllm_quantizes: bool
+    """Whether a colocated vLLM quantizes its model like the one that is trained."""
+
+    # Importing configurations written for it
+    reentrant_by_default: bool
+    """Whether activations are recomputed the reentrant way where nothing is said."""
+
+    def __init__(self, table: Mapping[str, object]) -> None:
+        self.__dict__.update({name: _frozen(value) for name, value in table.items()})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"facts are read only: {name}")
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(value)
+    return {name: _frozen(one) for name, one in value.items()} if isinstance(value, dict) else value
