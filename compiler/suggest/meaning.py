@@ -95,11 +95,29 @@ def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     for word in one:
         if word in other:
             shared += weight(word)
-        elif weight(word) == 1.0 and not any(_of_letters(word, known) >= 0.8 for known in other):
+        elif weight(word) == 1.0 and _spelt_like(word).isdisjoint(other):
             return 0.0
     if not shared:
         return 0.0
     return 2 * shared / (sum(map(weight, one)) + sum(map(weight, other)))
+
+
+@cache
+def _spelt_like(word: str) -> frozenset[str]:
+    """The words of names and choices that another word is most likely a misspelling of."""
+    alphabet = _alphabet(word)
+    return frozenset(
+        one.letters
+        for one in _vocabulary()
+        if _may_be_near(word, alphabet, one) and _of_letters(word, one.letters) >= 0.8
+    )
+
+
+@cache
+def _vocabulary() -> tuple[Known, ...]:
+    phrases = {phrase for row in schema.TABLE for _, phrase in _choices(row)}
+    found = {word for one in known() for word in one.words} | {word for phrase in phrases for word in words(phrase)}
+    return tuple(Known(word, _alphabet(word), (), "", "", False, 0.0) for word in found)
 
 
 @cache
@@ -169,8 +187,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     rank = 0.0
     for number, way in enumerate(ways):
         said, own = letters(way), words(way)
-        alphabet, named = _alphabet(said), frozenset(words(name))
-        for one in known():
+        named = frozenset(words(name))
+        for one in _candidates(said, own, exact):
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
@@ -178,14 +196,40 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 continue  # read behind the clause's name it means the clause's settings, by a word of its own
             like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
             if like < SAME and not exact:
-                near = _of_letters(said, one.letters) if _may_be_near(said, alphabet, one) else 0.0
-                like = max(like, near, 0.8 * (one.own and _begins(said, one.letters)))
+                like = max(like, _of_letters(said, one.letters), 0.8 * (one.own and _begins(said, one.letters)))
             if like < (SAME if exact else ENOUGH):
                 continue
             score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
+
+
+def _candidates(said: str, own: tuple[str, ...], exact: bool) -> list[Known]:
+    """The known names that can be alike at all, in their order: by all letters, by a word, or by most letters."""
+    names, with_word, of_length = _index()
+    alphabet = _alphabet(said)
+    found = {number for number in of_length.get(len(said), ()) if names[number].letters == said}
+    found.update(number for word in own for number in with_word.get(word, ()))
+    if not exact:
+        for length, numbers in of_length.items():
+            if length > len(said):
+                found.update(one for one in numbers if names[one].own and _begins(said, names[one].letters))
+            if 2 * min(length, len(said)) >= LETTERS * (length + len(said)):
+                found.update(one for one in numbers if _may_be_near(said, alphabet, names[one]))
+    return [names[number] for number in sorted(found)]
+
+
+@cache
+def _index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
+    """The known names, and the numbers of those that have a word or a length."""
+    with_word: dict[str, list[int]] = {}
+    of_length: dict[int, list[int]] = {}
+    for number, one in enumerate(known()):
+        of_length.setdefault(len(one.letters), []).append(number)
+        for word in one.words:
+            with_word.setdefault(word, []).append(number)
+    return known(), with_word, of_length
 
 
 def nearest_elsewhere(name: str) -> tuple[str, float] | None:
