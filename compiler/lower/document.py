@@ -100,15 +100,16 @@ def _finding(one: Diagnostic) -> str:
     return f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}"
 
 
+_MARKUP = str.maketrans(
+    {**{c: "\\" + c for c in "\\`*_{}[]#!~$"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "&#124;"}
+)
+
+
 def cell(text: str) -> str:
     """A text for a Markdown table: one line, nothing in it is markup."""
-    out = []
-    for c in text:
-        if c in "\\`*_{}[]<>#|!~$&":
-            out.append({"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "&#124;"}.get(c, "\\" + c))
-        else:
-            out.append(c if c.isprintable() else " ")
-    return "".join(out)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
+    return text.translate(_MARKUP)
 
 
 def install(spec: Spec) -> list[str]:

@@ -43,14 +43,15 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 
 def _names(spec: Spec, other: Stack, cell: Callable[[str], str]) -> Iterator[str]:
     """The names that another target has for the settings that are written, where this one has them no more."""
-    here, there = spec.stack.base_arguments(spec.config), other.fields(_config(spec, other))
+    here, there = spec.fields(), other.fields(_config(spec, other))
+    omitted = spec.stack.omitted(spec.config)
     written = dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
     for name in dict.fromkeys(both):
-        if name in here or not (name in there or name == other.arguments["dtype"]):
+        if (name in here and name not in omitted) or not (name in there or name == other.arguments["dtype"]):
             continue
         new = spec.stack.rename(name)
-        gone = spec.stack.removed.get(name) or spec.stack.omitted(spec.config).get(name)
+        gone = spec.stack.removed.get(name) or omitted.get(name)
         if new is not None and new != name:
             yield f"| {cell(other.name)}: {cell(name)} | {cell(new)} |"
         elif gone is not None and name in written:

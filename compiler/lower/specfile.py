@@ -24,17 +24,15 @@ def specfile(spec: Spec) -> str:
         lines += _evaluated(one)
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
-    there = [name for name in ADAPTERS if name in spec.values]
-    adapter = spec.adapter if spec.lora or not there else there[0]
+    adapters = [name for name in ADAPTERS if name in spec.values]
+    adapter = spec.adapter if spec.lora or not adapters else adapters[0]
+    out = _left_out(spec)
+    there = [row for row in TABLE if "." in row.path and row.path in spec.values and row.path not in out]
     for clause in clauses:
         if clause == "data" or (clause == "lora" and clause != adapter):
             continue
         settings = "lora" if clause == adapter else clause
-        inner = [
-            row
-            for row in TABLE
-            if row.path.startswith(settings + ".") and row.path in spec.values and row.path not in _left_out(spec)
-        ]
+        inner = [row for row in there if row.path.startswith(settings + ".")]
         if clause == "launch":
             inner = [row for row in inner if _is_read(spec, row.name)]
         head = next((row for row in flat if row.path == clause), None)

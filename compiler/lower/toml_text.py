@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def table(name: str, rows: Mapping[str, str | int | None]) -> str:
     """A table with its head; `[name]` for one of an array. TOML has no null: what is not known is left out."""
@@ -19,4 +21,4 @@ def key(name: str) -> str:
 
 def value(held: str | int) -> str:
     """A number, or a basic string: JSON's escapes are TOML's, but for DEL."""
-    return json.dumps(held, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _json(held).replace("\x7f", "\\u007f")

@@ -82,6 +82,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
     are known. Source: the runtime's `data.py`; datasets `train_test_split`.
     """
     total: int | None = 0
+    trained = set(map(id, spec.data))
     for source in spec.sources:
         taken = there = rows.count(source)
         if there is not None and source.take is not None:
@@ -95,7 +96,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
                     severity=None if source.path is not None else "warning",
                 )
                 taken = None
-        if source in spec.data:
+        if id(source) in trained:
             total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
     if not isinstance(holdout, Amount):

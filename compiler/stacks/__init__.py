@@ -216,10 +216,7 @@ class Stack:
         return _mapping(self.table["policy"][section])
 
     def _records(self, config: str) -> Mapping[str, Mapping[str, Json]]:
-        """The raw fields of a class over those of its base class."""
-        entry = _mapping(_mapping(self.table["library"]["configs"])[config])
-        own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
-        return {**self._records(str(entry["base"])), **own} if entry["base"] is not None else own
+        return _records(self, config)
 
 
 def names() -> tuple[str, ...]:
@@ -244,6 +241,14 @@ def able(can: Callable[[Stack], object]) -> str:
 
 
 @cache  # a compilation asks many times
+def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
+    """The raw fields of a class over those of its base class."""
+    entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
+    own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
+    return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
+
+
+@cache
 def _fields(stack: Stack, config: str) -> Mapping[str, Field]:
     return {name: _field(name, record) for name, record in stack._records(config).items()}
 
