@@ -1,8 +1,8 @@
 """The vLLM server of a run that lets one generate: starts it in the place of this program, or asks whether it answers.
 
 ``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` ends with 0 when the server on HOST is
-ready. The program is ``vllm`` (``trl`` for trl-0.18) beside this interpreter or on the PATH; XPC_VLLM names another, as
-that of an environment of its own. Standard library only.
+ready. The program is ``vllm``, or ``trl`` of an older stack, beside this interpreter or on the PATH; XPC_VLLM names
+another, as that of an environment of its own. Standard library only.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def port(bundle: Bundle) -> int:
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     """The words that start the server, its program first.
 
-    Those of trl-1.16 are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
-    those of trl-0.18 are its own (trl 0.18 `scripts/vllm_serve.py`).
+    Those of vllm are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
+    those of trl are its own (trl 0.18 `scripts/vllm_serve.py`).
     """
     named, where = bundle.model, bundle.model["id"] or bundle.find(bundle.model["path"])
-    old = bundle.target == "trl-0.18"
+    old = bundle.stack["vllm_program"] == "trl"
     words = [program("trl"), "vllm-serve", "--model", where] if old else [program("vllm"), "serve", where]
     sizes = ("--tensor_parallel_size", "--data_parallel_size") if old else (
         "--tensor-parallel-size", "--data-parallel-size",

@@ -7,7 +7,7 @@ from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import DTYPES, arguments
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
-from xpc.compiler.stacks import Json
+from xpc.compiler.stacks import Json, Stack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def payload(spec: Spec) -> dict[str, Json]:
     return {
         "format": FORMAT,
         "target": spec.stack.name,
+        "stack": stack_section(spec.stack),
         "config": spec.config,
         "method": method_section(spec),
         "arguments": arguments(spec),
@@ -43,6 +44,20 @@ def payload(spec: Spec) -> dict[str, Json]:
         "freeze": freeze_section(spec),
         "hub": _hub(spec),
         "run": _run(spec),
+    }
+
+
+def stack_section(stack: Stack) -> dict[str, Json]:
+    """What the runtime has to know of the stack: it compares no names."""
+    facts = stack.facts
+    return {
+        "losses_not_divided": [*facts.losses_not_divided],
+        "quantized_on_cpu": facts.quantized_on_cpu,
+        "reference_given": [*facts.reference_given],
+        "reward_async": facts.reward_async,
+        "reward_given": [*facts.reward_given],
+        "vllm_program": facts.vllm_program,
+        "zero3_hooks_shared": facts.zero3_hooks_shared,
     }
 
 
@@ -123,7 +138,7 @@ def _evaluation(spec: Spec) -> Json:
 
 
 def _hub(spec: Spec) -> Json:
-    """What the arguments of a run that pushes cannot say: its branch on trl-0.18, and branches of checkpoints."""
+    """What the arguments of a run that pushes may not say: its branch, and branches of checkpoints."""
     if not spec.flag("save.hub"):
         return None
     return {

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from .errors import RunError
 
@@ -21,6 +21,25 @@ METHODS = {
 """The classes of arguments that this runtime builds, with the method of each; ORPO's place differs by stack."""
 
 
+class Stack(TypedDict):
+    """What differs between the versions of the libraries that this runtime runs on."""
+
+    losses_not_divided: list[str]
+    """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
+    quantized_on_cpu: bool
+    """Whether a quantized base loads without a GPU."""
+    reference_given: list[str]
+    """Methods whose trainer copies the policy for its reference, which ZeRO-3 refuses."""
+    reward_async: bool
+    """Whether trl can call a reward function that is a coroutine."""
+    reward_given: list[str]
+    """What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
+    vllm_program: Literal["trl", "vllm"]
+    """The program that is the vLLM server."""
+    zero3_hooks_shared: bool
+    """Whether DeepSpeed takes hooks that peft's wrapper of a module only passes on for the wrapper's own."""
+
+
 class Bundle:
     """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
 
@@ -29,6 +48,7 @@ class Bundle:
         self.digest = digest
         self.pins = pins
         self.target: str = plan["target"]
+        self.stack: Stack = plan["stack"]
         self.config: str = plan["config"]
         self.method: str = METHODS[self.config]
         self.rewards: list[dict[str, Any]] = (plan.get("method") or {}).get("rewards") or []

@@ -21,7 +21,7 @@ def adapter(bundle: Bundle) -> Any:
     from peft import LoraConfig, OFTConfig
 
     whole = bundle.method == "reward" or plan["modules_to_save"]
-    if bundle.target == "trl-0.18" and whole and bundle.run["zero_stage"] == 3:
+    if bundle.stack["zero3_hooks_shared"] and whole and bundle.run["zero_stage"] == 3:
         _own_hooks()
     common = {
         "target_modules": plan["targets"],

@@ -10,6 +10,9 @@ import subprocess
 import sys
 from typing import Any
 
+from xpc.compiler import stacks
+from xpc.compiler.lower.payload import stack_section
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 YAML = """compute_environment: LOCAL_MACHINE
@@ -35,7 +38,9 @@ def source(path: str, shape: str = "messages", **changes: Any) -> dict[str, Any]
     return {**out, **changes}
 
 
-def plan(target: str, model: str, sources: list[dict[str, Any]], *, world: int = 1, zero: int = 0) -> dict[str, Any]:
+def plan(
+    model: str, sources: list[dict[str, Any]], *, stack: str = stacks.DEFAULT, world: int = 1, zero: int = 0
+) -> dict[str, Any]:
     """trainer_args.json of a tiny run: 8 steps, a checkpoint every two."""
     arguments: dict[str, Any] = {
         "output_dir": "out", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 8,
@@ -47,7 +52,8 @@ def plan(target: str, model: str, sources: list[dict[str, Any]], *, world: int =
         arguments["deepspeed"] = "deepspeed.json"
     kind = "DEEPSPEED" if zero else "MULTI_CPU" if world > 1 else "NO"
     return {
-        "format": 1, "target": target, "config": "trl.SFTConfig", "arguments": arguments,
+        "format": 1, "target": stack, "stack": stack_section(stacks.load(stack)), "config": "trl.SFTConfig",
+        "arguments": arguments,
         "model": {"id": None, "path": model, "revision": None, "dtype": "float32", "attn_implementation": "sdpa",
                   "trust_remote_code": False, "liger": False, "config_overrides": {}},
         "tokenizer": {"chat_template": None, "eos_token": None, "pad_token": None},

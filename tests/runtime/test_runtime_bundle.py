@@ -33,7 +33,7 @@ def test_no_launcher_counts_as_one_process() -> None:
 
 
 def made(tmp_path: Path, name: str = "bundle", **arguments: object) -> bundles.Bundle:
-    facts = plan("trl-1.16", "tiny", [source("data.jsonl")])
+    facts = plan("tiny", [source("data.jsonl")])
     facts["arguments"].update(arguments)
     (tmp_path / name).mkdir()
     return bundles.read(write(str(tmp_path / name), facts, "trl==1.16.0\ntorch==2.13.0 ; python_version > '3'\n"))

@@ -150,7 +150,7 @@ def test_a_missing_column_is_told_with_what_there_is() -> None:
 def bundle_with(tmp_path: Path, one: dict[str, object]) -> bundles.Bundle:
     folder = tmp_path / "bundle"
     folder.mkdir()
-    return bundles.read(write(str(folder), plan("trl-1.16", "tiny", [one])))
+    return bundles.read(write(str(folder), plan("tiny", [one])))
 
 
 def test_a_local_file_is_loaded_mapped_and_checked(tmp_path: Path) -> None:

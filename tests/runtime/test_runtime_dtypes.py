@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> bundles.Bundle:
     """A bundle with adapters over 4 bits."""
-    facts = plan("trl-1.16", "tiny", [source("rows.jsonl")])
+    facts = plan("tiny", [source("rows.jsonl")])
     facts["lora"] = {**LORA, "bits": 4}
     facts["model"]["dtype"] = dtype
     facts["arguments"].update(bf16=False, fp16=False)

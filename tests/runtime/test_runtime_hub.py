@@ -33,7 +33,7 @@ def server() -> Iterator[Hub]:
 
 def pushes(folder: Path, name: str | None = "me/model", **changes: Any) -> Bundle:
     """A bundle that pushes; ``changes`` are arguments, and `checkpoint_branches` and `revision` of its section."""
-    facts = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts = plan("tiny", [source("d.jsonl")])
     facts["hub"] = {one: changes.pop(one, None) for one in ("checkpoint_branches", "revision")}
     facts["arguments"].update({"push_to_hub": True, "hub_model_id": name, "output_dir": str(folder / "out"), **changes})
     return read(write(str(folder / "bundle"), facts))

@@ -88,7 +88,7 @@ def test_kernels_by_architecture(built: list[str], gpu: tuple[int, int], runs: b
 
 
 def zero(tmp_path: Path, optimizer: dict[str, Any] | None, offload: str = "none") -> Bundle:
-    folder = write(str(tmp_path / "bundle"), plan("trl-1.16", "tiny", [source("d.jsonl")], zero=2))
+    folder = write(str(tmp_path / "bundle"), plan("tiny", [source("d.jsonl")], zero=2))
     deepspeed: dict[str, Any] = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": offload}}}
     if optimizer is not None:
         deepspeed["optimizer"] = optimizer
@@ -112,7 +112,7 @@ def test_the_extension_that_the_optimizer_is(torch: Any, tmp_path: Path, monkeyp
     # torch's own Adam, on a CPU, and an optimizer of transformers
     assert machine.extensions(zero(tmp_path / "e", {"type": "AdamW", "params": {"torch_adam": True}})) == []
     assert machine.extensions(zero(tmp_path / "f", None)) == []
-    one = read(write(str(tmp_path / "g"), plan("trl-1.16", "tiny", [source("d.jsonl")])))
+    one = read(write(str(tmp_path / "g"), plan("tiny", [source("d.jsonl")])))
     assert machine.extensions(one) == []
 
 
@@ -159,7 +159,7 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
 def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = read(write(str(tmp_path / "bundle"), plan("trl-1.16", "tiny", [source("d.jsonl")])))
+    bundle = read(write(str(tmp_path / "bundle"), plan("tiny", [source("d.jsonl")])))
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
     assert preflight.between_gpus(bundle) == []
     assert capsys.readouterr().out == ""  # a CPU run

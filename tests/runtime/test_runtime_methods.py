@@ -35,14 +35,13 @@ LIMIT = 3
 def made(
     tmp_path: Path,
     method: str = "grpo",
-    target: str = "trl-1.16",
     code: str = CODE,
     functions: tuple[str, ...] = (),
     names: tuple[str | Mapping[str, Any], ...] = (),
     **changes: Any,
 ) -> Bundle:
     """A bundle of the method; ``functions`` are rewards of its file, ``names`` those that have a name."""
-    facts = plan(target, "tiny", [source("d.jsonl", "prompt")])
+    facts = plan("tiny", [source("d.jsonl", "prompt")])
     facts["config"] = {"grpo": "trl.GRPOConfig", "dpo": "trl.DPOConfig", "reward": "trl.RewardConfig"}[method]
     digest = sha256(code.encode()).hexdigest()
     own = [{"name": f"r.py:{one}", "file": "files/r.py", "function": one, "sha256": digest} for one in functions]
@@ -104,9 +103,9 @@ def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path
     assert "missing a required argument: 'row'" in str(rewards.problem(bundle, even, ["prompt"]))
     told = str(rewards.problem(bundle, more, ["prompt", "level"]))
     assert "the reward needs_more cannot be called" in told  # it takes no more names, and is given prompts
-    assert told.endswith("prompts, completions, completion_ids, trainer_state, log_extra, log_metric, level")
+    assert told.endswith(", ".join([*bundle.stack["reward_given"], "level"]))
     assert rewards.problem(bundle, asked, ["prompt"]) is None
-    bundle.target = "trl-0.18"
+    bundle.stack["reward_async"] = False
     assert "asynchronous" in str(rewards.problem(bundle, asked, ["prompt"]))
 
 
@@ -253,9 +252,9 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     assert "a base of 4 bits needs it" in told[1]
     assert told[3].endswith("(pip install -r requirements-vllm.txt)")
     assert "the reward 'accuracy' needs it" in told[4]
-    bundle.target = "trl-0.18"
+    bundle.stack["quantized_on_cpu"] = False
     assert requirements.packages(bundle) == [
-        "a quantized base needs a GPU: transformers 4.52 loads none on a CPU",
+        "a quantized base needs a GPU: this transformers loads none on a CPU",
         *told,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
@@ -307,7 +306,7 @@ def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
 
 
 def test_the_method_and_its_class_belong_together(tmp_path: Path) -> None:
-    facts = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts = plan("tiny", [source("d.jsonl")])
     facts["method"] = {"name": "dpo", "rewards": []}
     with pytest.raises(RunError, match=r"the method of this bundle is 'dpo', and its arguments are trl\.SFTConfig"):
         read(write(str(tmp_path), facts))

@@ -31,7 +31,7 @@ def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
 
 
 def made(tmp_path: Path, pins: str = "") -> Bundle:
-    return read(write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")]), pins))
+    return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
 
 
 def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_other_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_wrong_world_stops_before_anything_is_imported(tmp_path: Path) -> None:
-    write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")], world=2))
+    write(str(tmp_path), plan("tiny", [source("d.jsonl")], world=2))
     main = os.path.join(str(tmp_path), "trainer", "main.py")
     code = f"import runpy, sys; sys.argv = [{main!r}]\ntry: runpy.run_path({main!r}, run_name='__main__')\n"
     code += "except SystemExit as e: assert e.code == 1\nassert 'torch' not in sys.modules and 'xpc' not in sys.modules"

@@ -45,7 +45,7 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
 
 def made(folder: Path) -> Bundle:
     os.makedirs(folder)
-    facts_ = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts_ = plan("tiny", [source("d.jsonl")])
     facts_["run"].update(nodes=2, world_size=2, gbs=16)
     return read(write(str(folder), facts_))
 

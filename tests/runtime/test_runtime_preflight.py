@@ -20,7 +20,7 @@ V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_n
 
 
 def made(tmp_path: Path, pins: str = "") -> Bundle:
-    return read(write(str(tmp_path), plan("trl-1.16", "tiny", [source("d.jsonl")]), pins))
+    return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
 
 
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:

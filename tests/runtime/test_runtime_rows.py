@@ -122,7 +122,7 @@ def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -
 
 def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> bundles.Bundle:
     (folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    facts = plan("trl-1.16", "tiny", [source("d.jsonl", shape)])
+    facts = plan("tiny", [source("d.jsonl", shape)])
     facts["config"] = config
     facts["data"].update(changes)
     (folder / "bundle").mkdir()

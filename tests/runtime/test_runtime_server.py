@@ -1,4 +1,4 @@
-"""The vLLM server of a run: the words that start it on each target, its program, and whether it answers."""
+"""The vLLM server of a run: the words that start it, its program, and whether it answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from xpc.runtime.core.errors import RunError
 pytestmark = pytest.mark.slow
 
 
-def bundle(target: str = "trl-1.16", port: int | None = 8001, **model: object) -> Bundle:
-    facts = plan(target, "/models/tiny", [])
+def bundle(program: str = "vllm", port: int | None = 8001, **model: object) -> Bundle:
+    facts = plan("/models/tiny", [])
+    facts["stack"]["vllm_program"] = program
     facts["config"] = "trl.GRPOConfig"
     facts["arguments"] |= {"use_vllm": port is not None, "vllm_server_port": port}
     facts["model"] |= model
@@ -32,7 +33,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XPC_VLLM", "/bin/true")
 
 
-def test_the_words_of_each_target() -> None:
+def test_the_words_of_each_program() -> None:
     named = {"id": "org/model", "path": None, "revision": "abc"}
     new = vllm_server.command(bundle(**named, trust_remote_code=True), 2, 4)
     assert new[:3] == ["/bin/true", "serve", "org/model"]
@@ -42,7 +43,7 @@ def test_the_words_of_each_target() -> None:
     ]  # fmt: skip
     assert "--trust-remote-code" in new
     assert new[new.index("--weight-transfer-config") + 1] == '{"backend": "nccl"}'
-    old = vllm_server.command(bundle("trl-0.18", **named), 1, 8)
+    old = vllm_server.command(bundle("trl", **named), 1, 8)
     assert old == [
         "/bin/true", "vllm-serve", "--model", "org/model", "--host", "0.0.0.0", "--port", "8001",
         "--tensor_parallel_size", "1", "--data_parallel_size", "8", "--revision", "abc",

@@ -27,7 +27,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_gpus(folder: Path, world: int) -> bundles.Bundle:
-    facts = plan("trl-1.16", "tiny", [source("rows.jsonl")], world=world)
+    facts = plan("tiny", [source("rows.jsonl")], world=world)
     facts["run"].update(device="cuda", gpu={"name": "h100-80gb"})
     return bundles.read(write(str(folder / "made.bundle"), facts))
 

@@ -83,7 +83,7 @@ def bundle(tmp_path: Path, stacks: Stacks, target: str, **shape: int) -> tuple[s
     folder.mkdir()
     cwd = tmp_path / "here"
     cwd.mkdir()
-    facts = plan(target, place, [source(os.path.join(place, "messages.jsonl"))], **shape)
+    facts = plan(place, [source(os.path.join(place, "messages.jsonl"))], stack=target, **shape)
     return str(folder), str(cwd), stacks.of(target).python, facts
 
 

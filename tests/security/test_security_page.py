@@ -35,7 +35,7 @@ def test_every_code_that_is_named_is_there() -> None:
 
 def test_both_stacks_pin_a_datasets_without_scripts() -> None:
     for name in ("trl-0.18", "trl-1.16"):
-        with open(os.path.join(REPOSITORY, "compiler", "targets", f"{name}.toml"), "rb") as handle:
+        with open(os.path.join(REPOSITORY, "compiler", "stacks", name, "policy.toml"), "rb") as handle:
             pins = str(tomllib.load(handle))
         found = re.search(r"'datasets': '(\d+)\.", pins)
         assert found is not None, name

@@ -46,8 +46,8 @@ def packages(bundle: Bundle) -> list[str]:
     if checked:
         wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
     told: dict[str, str] = {}
-    if bundle.on_cpu and bundle.target == "trl-0.18" and lora is not None and lora["bits"] is not None:
-        told["GPU"] = "a quantized base needs a GPU: transformers 4.52 loads none on a CPU"
+    if bundle.on_cpu and not bundle.stack["quantized_on_cpu"] and lora is not None and lora["bits"] is not None:
+        told["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"
     for package, modules, reason in wanted:
         if package not in bundle.pins and not any(find_spec(module) for module in modules):
             listed = "-r requirements-vllm.txt" if package == "vllm" else package

@@ -23,11 +23,6 @@ from ..core.errors import RunError
 Function = Callable[..., Any]
 STEPS = r"(Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,)"
 TAGS = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
-GIVEN = {
-    "trl-0.18": ("prompts", "completions", "completion_ids"),
-    "trl-1.16": ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"),
-}
-"""What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
 
 
 def texts(completions: list[Any]) -> list[str]:
@@ -252,9 +247,10 @@ _modules: dict[str, ModuleType] = {}
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
     """Why this function cannot be called on rows of these columns, or None."""
     name = getattr(reward, "__name__", type(reward).__name__)
-    if bundle.target == "trl-0.18" and iscoroutinefunction(reward):
-        return f"the reward {name} is asynchronous, which trl 0.18 cannot call"
-    given = [*GIVEN[bundle.target], *(one for one in columns if one not in ("prompt", "completion", "completion_ids"))]
+    if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
+        return f"the reward {name} is asynchronous, which this trl cannot call"
+    own = [one for one in columns if one not in ("prompt", "completion", "completion_ids")]
+    given = [*bundle.stack["reward_given"], *own]
     try:
         signature(reward).bind(**dict.fromkeys(given))
     except TypeError as error:

@@ -149,14 +149,12 @@ def liger_problem(model_type: str) -> str | None:
 
 
 def apply_liger(bundle: Bundle, model: Any) -> None:
-    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model; trl-1.16 only.
+    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model, where the bundle asks for it.
 
     trl 1.16 deprecates ``use_liger_kernel`` and computes the loss in its own fused head, so the loss kernels stay off.
-    On trl-0.18 the argument ``use_liger_kernel`` does it and this is never called. Raises RunError, where Liger itself
-    only logs, when it does not know the family.
+    With an older trl the argument does it and this is never called. Raises RunError, where Liger itself only logs,
+    when it does not know the family.
     """
-    if bundle.target == "trl-0.18":
-        raise RunError("on trl-0.18 Liger is switched on by use_liger_kernel, not by model.liger")
     problem = liger_problem(model.config.model_type)
     if problem:
         raise RunError(problem)

@@ -159,12 +159,12 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
         frozen_weights.freeze(bundle, model)
     if bundle.method in ("grpo", "rloo"):
         parts["reward_funcs"] = rewards.functions(bundle)
-    if bundle.target == "trl-0.18" and _wants_reference(bundle):
+    if _wants_reference(bundle):
         parts["ref_model"] = load()
     with references(kind, load), weight_dtypes.unrounded(bundle, module_of(kind)) as kept:
         trainer = kind(model=model, args=args, **parts)
     weight_dtypes.restore(trainer.model, kept)
-    if bundle.target == "trl-0.18" and bundle.method in ("orpo", "reward"):
+    if bundle.method in bundle.stack["losses_not_divided"]:
         # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
         # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.
         trainer.model_accepts_loss_kwargs = False
@@ -180,7 +180,7 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
 def _wants_reference(bundle: Bundle) -> bool:
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
-    return bundle.method in ("dpo", "kto") and bundle.lora is None and not precomputed
+    return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 @contextmanager
