@@ -6,7 +6,7 @@ from xpc.compiler.files import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.rules import check
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
 from xpc.grammar.record import evolve, record
@@ -33,7 +33,7 @@ class Checked:
     `members` are all.
     """
 
-    spec: Spec | None
+    spec: CheckedSpec | None
     problems: tuple[Diagnostic, ...]
     silenced: tuple[Silenced, ...] = ()
     members: tuple[Member, ...] = ()
@@ -86,7 +86,8 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
         from xpc.compiler.silence import apply  # only a text with silences pays for them
 
         found, silenced = apply(loaded.files, found)
-    return Checked(None if wrong else spec, tuple(found), silenced)
+    checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
+    return Checked(checked, tuple(found), silenced)
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
@@ -101,4 +102,4 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
         from xpc.compiler.lower.sweep import sweep
 
         return sweep(checked.members, checked.problems), checked
-    return lower(checked.spec, checked.problems, checked.silenced), checked
+    return lower(checked.spec), checked

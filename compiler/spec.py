@@ -6,7 +6,7 @@ it through the typed getters, which fail loudly when a setting has another type 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import field
 
@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.stacks import Field, Stack
-from xpc.grammar.diagnostic import Label
+from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         TextPath,
         WeightedPath,
     )
+    from xpc.compiler.silence import Silenced
+    from xpc.grammar.diagnostic import Diagnostic
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
@@ -402,3 +404,22 @@ class Spec:
     def sharded_by_fsdp(self) -> bool:
         """Whether the strategy is one of FSDP's."""
         return self.text("strategy") in ("fsdp", "fsdp1", "hsdp")
+
+
+class CheckedSpec(Spec):
+    """An experiment that went through every rule and has no error: the one thing that is lowered.
+
+    `problems` are its warnings and notes, `silenced` what comments took out of them.
+    """
+
+    problems: tuple[Diagnostic, ...]
+    silenced: tuple[Silenced, ...]
+
+    @classmethod
+    def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
+        """The checked form of a spec. Raises ValueError where an error is among its problems."""
+        if any(one.severity == ERROR for one in problems):
+            raise ValueError(f"{spec.name} has errors")
+        checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
+        vars(checked).update(problems=tuple(problems), silenced=tuple(silenced))
+        return checked

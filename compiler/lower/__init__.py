@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
@@ -13,12 +12,7 @@ from xpc.compiler.lower.launch import launch
 from xpc.compiler.lower.manifest import manifest, requirements, sealed, vllm_requirement
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.specfile import specfile
-from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import Diagnostic
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.silence import Silenced
+from xpc.compiler.spec import CheckedSpec
 
 YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
@@ -27,14 +21,14 @@ MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU mac
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 
 
-def lower(spec: Spec, problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> dict[str, bytes]:
+def lower(spec: CheckedSpec) -> dict[str, bytes]:
     """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
     plan = payload(spec)
     stated = plan["arguments"]
     assert isinstance(stated, dict)
     several_on_cpu = spec.on_cpu and spec.hardware.world > 1 and not spec.zero_stage
     texts = {
-        "README.md": readme(spec, stated, problems, silenced),
+        "README.md": readme(spec, stated),
         "accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT + (CPU_COMMENT if several_on_cpu else "")),
         "launch.sh": launch(spec),
         "requirements.txt": requirements(spec),

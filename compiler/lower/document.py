@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import BY_PATH
@@ -10,18 +10,16 @@ from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.spec import BASE, SPEC, Spec, Value
+from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.silence import Silenced
+    pass
 
 
-def readme(
-    spec: Spec, stated: Mapping[str, Json], problems: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()
-) -> str:
+def readme(spec: CheckedSpec, stated: Mapping[str, Json]) -> str:
     """The page. Texts of the spec are escaped, so that a name cannot become markup.
 
     `stated` are the trainer arguments of the bundle.
@@ -86,13 +84,12 @@ def readme(
             for name, value in table.items()
         ]
     lines += drift(spec, stated, cell)
-    shown = [one for one in problems if one.severity != ERROR]
-    if shown:
+    if spec.problems:
         lines += ["", "## Warnings and notes", ""]
-        lines += [_finding(one) for one in shown]
-    if silenced:
+        lines += [_finding(one) for one in spec.problems]
+    if spec.silenced:
         lines += ["", "## Silenced in the spec", ""]
-        lines += [f"{_finding(one.finding)} ({cell(one.reason)})" for one in silenced]
+        lines += [f"{_finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced]
     return "\n".join(lines) + "\n"
 
 

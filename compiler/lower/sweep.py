@@ -17,7 +17,7 @@ from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import LAUNCH
 from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
 
@@ -36,7 +36,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
         assert spec is not None
         folder = f"{spec.name}.bundle/{FOLDER}/{member.name}"
         named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}", folder=folder)
-        files = lower(named, member.problems, member.silenced)
+        files = lower(CheckedSpec.of(named, spec.problems, spec.silenced))
         digests.append(digest(files["bundle.toml"]))
         out.update({f"{FOLDER}/{member.name}/{name}": data for name, data in files.items()})
     texts = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.silence import Silenced
-from xpc.compiler.spec import DERIVED, Origin, Spec, Value
-from xpc.grammar.diagnostic import Diagnostic
+from xpc.compiler.spec import DERIVED, CheckedSpec, Origin, Value
 from xpc.grammar.record import record
 
 APART = ("save", "track.name", "save.hub.revision")
@@ -15,15 +13,13 @@ APART = ("save", "track.name", "save.hub.revision")
 class Member:
     """One run of a sweep: its stable name, its number from 0, the value of every swept setting as names show it.
 
-    `spec` is None where an error stands; `problems` and `silenced` are this member's own.
+    `spec` is None where an error stands; its problems and silences are this member's own.
     """
 
     name: str
     index: int
     settings: tuple[tuple[str, str], ...]
-    spec: Spec | None
-    problems: tuple[Diagnostic, ...] = ()
-    silenced: tuple[Silenced, ...] = ()
+    spec: CheckedSpec | None
 
 
 def plain_name(name: str) -> str:

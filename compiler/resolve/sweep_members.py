@@ -20,6 +20,7 @@ from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
 from xpc.compiler.rules import check
 from xpc.compiler.silence import apply as silence
+from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve, mutable
 
@@ -78,7 +79,8 @@ def members(
         left, silenced = silence(loaded.files, own) if by_comment and not wrong else (own, ())
         problems = tuple(one for one in left if one.code not in ("XP901", "XP902"))
         settings = tuple(pair for pick in picks for pair in pick.shown)
-        out.append(Member(name, index, settings, None if wrong else spec, problems, silenced))
+        checked = None if spec is None or wrong else CheckedSpec.of(spec, problems, silenced)
+        out.append(Member(name, index, settings, checked))
     together = [*loaded.problems, *grid.problems, *_together(every, rows, names)]
     if not any(one.severity == ERROR for one in together):
         together += _across(out, grid)

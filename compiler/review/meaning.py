@@ -39,7 +39,7 @@ def plain(node: object) -> object:
 
 def meaning(checked: Checked) -> tuple[object, ...]:
     """Everything that was decided for a spec, what was found in it, and what its comments silenced."""
-    members = [(one.name, plain(one.spec), _found(one.problems)) for one in checked.members]
+    members = [(one.name, plain(one.spec), _found(one.spec.problems)) for one in checked.members if one.spec]
     silenced = sorted((one.finding.code, one.finding.message, one.reason) for one in checked.silenced)
     return plain(checked.spec), members, _found(checked.problems), silenced
 

@@ -9,8 +9,10 @@ from compile_support import REPOSITORY, SEED, checked, placed
 from rule_cases import CASES
 
 from xpc.compiler.language import build
+from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE
+from xpc.compiler.spec import CheckedSpec, Spec
 
 TYPES = {"Flag": bool, "Integer": int, "Real": float, "Text": str, "Amount": Amount}
 KINDS = {kind: getter for getter, kinds in build.GETTERS.items() for kind in kinds}
@@ -23,6 +25,7 @@ MISTAKES = (
     'spec.integer("optimizer.lr")',
     'spec.text("batch.gbs")',
     'spec.names("method.loss")',
+    "lower(spec)",
 )
 
 
@@ -33,7 +36,8 @@ def test_the_paths_are_those_of_the_table():
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory):
-    return checked(SEED, tmp_path_factory.mktemp("paths")).spec
+    found = checked(SEED, tmp_path_factory.mktemp("paths")).spec
+    return Spec(**{name: value for name, value in vars(found).items() if name not in ("problems", "silenced")})
 
 
 @pytest.mark.parametrize("getter", ["get", "written", "label", "place", "flag", "integer", "text", "names"])
@@ -64,11 +68,19 @@ def test_every_value_has_the_type_of_its_getter(tmp_path_factory):
     assert len(seen) > 0.8 * len(TABLE)
 
 
+def test_a_spec_with_an_error_is_no_checked_spec(spec):
+    wrong = report("XP113", "`trl-9` is no target of this version", None)
+    with pytest.raises(ValueError, match="has errors"):
+        CheckedSpec.of(spec, [wrong])
+    assert checked("xpc 1\n\ntrain qwen2.5-0.5b on ultrachat for 1 epochs\ntarget trl-9\n").spec is None
+
+
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
     """One file with a line a mistake: mypy finds an error in each, and none in the line without one."""
-    lines = ["from xpc.compiler.spec import Spec", "", "", "def read(spec: Spec) -> None:"]
-    lines += [f"    {one}" for one in (*MISTAKES, 'spec.flag("memory.checkpointing")')]
+    lines = ["from xpc.compiler.lower import lower", "from xpc.compiler.spec import CheckedSpec, Spec", "", ""]
+    lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]
+    lines += [f"    {one}" for one in (*MISTAKES, 'spec.flag("memory.checkpointing")', "lower(checked)")]
     (tmp_path / "mistakes.py").write_text("\n".join(lines) + "\n")
     packages = tmp_path / "root" / "xpc"
     packages.mkdir(parents=True)
@@ -80,4 +92,4 @@ def test_strict_mypy_refuses_each_mistake(tmp_path):
         cwd=tmp_path, env={**os.environ, "MYPYPATH": str(packages.parent)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    assert found == {5 + n for n in range(len(MISTAKES))}, done.stdout
+    assert found == {6 + n for n in range(len(MISTAKES))}, done.stdout

@@ -256,7 +256,7 @@ def test_a_silence_that_one_member_uses_is_used():
     quiet = checked(silenced)
     assert found[0].code not in codes(quiet), shown(quiet)
     assert "XP901" not in codes(quiet), shown(quiet)
-    assert [len(one.silenced) for one in quiet.members] == [0, 1]
+    assert [len(one.spec.silenced) for one in quiet.members] == [0, 1]
 
 
 def test_hostile_bodies_are_refused_and_break_nothing():

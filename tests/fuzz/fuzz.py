@@ -292,7 +292,7 @@ def _examine(data: bytes, every_format: bool) -> Checked:
         from xpc.compiler.lower import lower
 
         try:
-            files = lower(found.spec, found.problems)
+            files = lower(found.spec)
         except Exception as error:
             raise Failure(f"lower raised {type(error).__name__}: {error}") from error
         try:
@@ -368,7 +368,7 @@ def _files(files: dict[str, bytes], found: Checked) -> None:
     ):
         from xpc.compiler.lower import lower
 
-        second = lower(again.spec, again.problems)
+        second = lower(again.spec)
         for name in ("trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "requirements.txt"):
             if files.get(name) != second.get(name):
                 raise Failure(f"the bundle's spec.xp compiles to another {name}")

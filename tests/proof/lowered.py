@@ -14,7 +14,7 @@ from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode
 
 GONE = "\0gone"
@@ -73,7 +73,7 @@ def lowered_files(spec: Spec) -> dict[str, bytes]:
 
 def whole(spec: Spec) -> dict[str, bytes]:
     """The same files from the compiler's own end, which writes all the others too."""
-    return {name: data for name, data in lower(spec, ()).items() if not name.startswith(LEFT_OUT)}
+    return {name: data for name, data in lower(CheckedSpec.of(spec)).items() if not name.startswith(LEFT_OUT)}
 
 
 def write(files: Mapping[str, bytes], out: str) -> None:

@@ -21,6 +21,7 @@ from tiny_runs import lines, spec
 
 from xpc.compiler.bundle import write
 from xpc.compiler.lower import lower
+from xpc.compiler.spec import CheckedSpec
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
         if checked:
             compiled(text, place, out, f"{name}.xp")
         else:
-            write(lower(resolved(text, place, f"{name}.xp"), ()), out)
+            write(lower(CheckedSpec.of(resolved(text, place, f"{name}.xp"))), out)
         plan = payload(out)
         edit(plan)
         put(out, {"trainer_args.json": json.dumps(plan)})
