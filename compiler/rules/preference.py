@@ -251,7 +251,15 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
         if source.shape != "unpaired" or whole.take is not None or found is None or found.broken is not None:
             return
         good, bad = good + found.labels[0], bad + found.labels[1]
-    good, bad = max(good, 1), max(bad, 1)
+    if not good or not bad:
+        if good or bad:
+            only, other = ("good", "bad") if good else ("bad", "good")
+            yield Finding(
+                spec.data[0].label,
+                f"all {good or bad} answers are {only}",
+                f"add {other} answers: the loss compares the two kinds",
+            )
+        return
     up, down = spec.real("method.desirable"), spec.real("method.undesirable")
     lows = round(bad * down / good, 2), round(good * up / bad / 1.33, 2)
     highs = round(bad * down / good * 1.33, 2), round(good * up / bad, 2)
