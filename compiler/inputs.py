@@ -38,7 +38,17 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         full = os.path.abspath(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    workspace = Workspace(os.path.dirname(full))
+    folder = os.path.dirname(full)
+    workspace = Workspace(folder)
+    if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
+        from xpc.compiler import bundled  # few specs that are checked are those of bundles
+
+        table = bundled.manifest(folder)
+        if table is not None:
+            workspace = bundled.workspace(folder, table)
+            data = bundled.as_written(data, workspace.copies_of)
+            workspace.read("bundle.toml")  # a check holds as long as it is that
+            workspace.reads.clear()
     workspace.saw(full, state)
     # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -50,10 +50,17 @@ class Origin:
     why: str = ""
 
     def describe(self) -> str:
-        """One phrase: `v100.xp:21`, `default`, `528 / (11 x 8)`."""
+        """One phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
         if self.label is not None:
             line, _ = self.label.source.position(self.label.span.start)
             return f"{self.label.source.name}:{line}"
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """One phrase for a bundle: the file without its line, so that a comment above a setting changes nothing."""
+        if self.label is not None:
+            return self.label.source.name
         return f"{self.kind}: {self.why}" if self.why else self.kind
 
 

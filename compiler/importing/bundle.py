@@ -9,14 +9,11 @@ from collections.abc import Callable
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, Unreadable
 from xpc.compiler.importing.overrides import Asked, load
-from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.lower.specfile import quoted
+from xpc.compiler.written import lines, written
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
-
-WRITTEN = re.compile(r".+:\d+")
-"""The origin of a setting that a spec states: `seed.xp:21`; others say `default` or `derived`."""
 
 DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
@@ -31,7 +28,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         sets = (payload["data"].get("evaluation") or {}).get("sets", [])
         sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
         draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
-        lines = said.decode("utf-8").split("\n")
+        said_lines = lines(said.decode("utf-8"))
         copies = [
             (one["bundled"], source["path"], one["path"] if one is not source else None)
             for source in sources
@@ -55,9 +52,15 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
             plain += "_"
         places[path] = plain
         draft.files[plain if part is None else _own(f"{plain}/{part}")] = data
-        lines = [line.replace(quoted(path), quoted(plain)) for line in lines]
-    kept = [line for number, line in enumerate(lines, 1) if _keeps(draft, line, number, f"{name}/spec.xp")]
-    text = "\n".join(_without_empty(kept))
+    for line in said_lines:
+        entry = Entry(line.code.strip().rstrip(" {"), None, f"{name}/spec.xp", line.number, line.code.strip())
+        if line.filled:
+            draft.note(entry, line.note)
+        elif line.code.strip() not in ("", "}"):
+            draft.mark(entry, "mapped", line.code.strip(), line.note or "the spec")
+    text = written(said_lines)
+    for path, plain in places.items():
+        text = text.replace(quoted(path), quoted(plain))
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
         data = read(_own(inside))
         if data is None:
@@ -108,40 +111,3 @@ def _folder_name(path: str) -> str:
 def _plain(name: str) -> str:
     """The name of a bundle's copy without its digest, which compiling puts there again."""
     return DIGEST.sub("", name)
-
-
-def _keeps(draft: Draft, line: str, number: int, file: str) -> bool:
-    """Whether a line says what the spec said: no default and nothing derived."""
-    code, mark, origin = line.rpartition("  # ")
-    if not mark or line.startswith("train "):
-        return True
-    entry = Entry(code.strip().rstrip(" {"), None, file, number, code.strip())
-    if WRITTEN.fullmatch(origin):
-        draft.mark(entry, "mapped", code.strip(), origin)
-        return True
-    if origin.startswith("registry") or not code.endswith("{"):
-        draft.note(entry, origin)
-        return False
-    draft.note(entry, origin)
-    return True
-
-
-def _without_empty(lines: list[str]) -> list[str]:
-    """The lines without their origins, and without blocks that nothing is left in."""
-    out: list[str] = []
-    for line in lines:
-        code = line.rpartition("  # ")[0] or line
-        if code.strip() == "}" and out and out[-1].endswith("{") and not WRITTEN.fullmatch(line):
-            head = out.pop()
-            if _stands(head, lines):
-                out.append(head.rstrip(" {"))
-            continue
-        out.append(code)
-    return out
-
-
-def _stands(head: str, lines: list[str]) -> bool:
-    """Whether the head of an empty block was written, or names what no default would."""
-    full = next((line for line in lines if line.startswith(head)), head)
-    origin = full.rpartition("  # ")[2] if "  # " in full else ""
-    return bool(WRITTEN.fullmatch(origin)) or head.strip().startswith(ADAPTERS)

@@ -86,10 +86,10 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json]) -> str:
     lines += drift(spec, stated, cell)
     if spec.problems:
         lines += ["", "## Warnings and notes", ""]
-        lines += [_finding(one) for one in spec.problems]
+        lines += sorted(_finding(one) for one in spec.problems)
     if spec.silenced:
         lines += ["", "## Silenced in the spec", ""]
-        lines += [f"{_finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced]
+        lines += sorted(f"{_finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced)
     return "\n".join(lines) + "\n"
 
 
@@ -230,7 +230,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if (value.origin.kind in (SPEC, BASE)) is written:
-            lines.append(f"| {path} | {cell(_shown(path, value))} | {cell(value.origin.describe())} |")
+            lines.append(f"| {path} | {cell(_shown(path, value))} | {cell(value.origin.name)} |")
     return lines
 
 

@@ -79,7 +79,7 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
         ("files", {name: digest(data) for name, data in sorted(files.items())}),
     ]
     assumed: dict[str, str] = {
-        path: f"{show(BY_PATH[path], value.value)} ({value.origin.describe()})"
+        path: f"{show(BY_PATH[path], value.value)} ({value.origin.name})"
         for path, value in spec.values.items()
         if value.origin.kind not in (SPEC, BASE)
     }

@@ -1,24 +1,31 @@
-"""Spec to `spec.xp`: the experiment as compiled, bases inlined, every setting on a line with where it came from."""
+"""Spec to `spec.xp`: the experiment as compiled, bases inlined, every setting on a line with where it came from.
+
+What the spec itself states has no comment; a comment names the base, the default or the derivation of all else.
+"""
 
 from __future__ import annotations
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting
-from xpc.compiler.spec import DataSource, EvalSet, Spec
+from xpc.compiler.spec import SPEC, CheckedSpec, DataSource, EvalSet, Spec, Value
 from xpc.compiler.templates import built_in
+from xpc.grammar.diagnostic import Label
 
 STRUCTURAL = ("train.epochs", "train.steps")
 
 
-def specfile(spec: Spec) -> str:
-    """The text. It parses, and where the spec names no local file it compiles to the same arguments."""
+def specfile(spec: CheckedSpec) -> str:
+    """The text. It parses, and where the spec names no local file it compiles to the same arguments.
+
+    What the spec silences is silenced here, too, above the clause that it is about.
+    """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
     steps = spec.get("train.steps")
     budget = f"{steps} steps" if isinstance(steps, int) else f"{_real(spec.real('train.epochs'))} epochs"
-    origin = spec.values["train.steps" if isinstance(steps, int) else "train.epochs"].origin.describe()
-    lines += [f"train {model} on {_corpus(spec)} for {budget}  # length: {_comment(origin)}", ""]
+    note = _note(spec.values["train.steps" if isinstance(steps, int) else "train.epochs"], "length: ")
+    lines += [f"train {model} on {_corpus(spec)} for {budget}{note}", ""]
     lines += _data(spec)
     for one in spec.evaluated:
         lines += _evaluated(one)
@@ -41,7 +48,33 @@ def specfile(spec: Spec) -> str:
         lines += _clause(spec, clause, head, inner)
     for escape, table in spec.extra.items():
         lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
+    for one in silenced:
+        head = _clause_of(spec, one.finding.primary)
+        at = next((at for at, line in enumerate(lines) if line.partition(" {")[0].startswith(head)), 2)
+        note = f"# xpc: allow {silence.finding.code} {silence.reason}"
+        if note not in lines:
+            lines.insert(at, note)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _clause_of(spec: Spec, place: Label | None) -> str:
+    """What the clause begins with that a finding is about; `train` where no setting of the spec stands there."""
+    if place is None:
+        return "train "
+
+    def there(label: Label | None) -> bool:
+        if label is None or label.source.name != place.source.name:
+            return False
+        return label.span.start < place.span.end and place.span.start < label.span.end
+
+    for path, value in spec.values.items():
+        if there(value.origin.label):
+            clause = path.partition(".")[0]
+            return spec.adapter if clause == "lora" else clause
+    for escape, table in spec.extra.items():
+        if any(there(value.origin.label) for value in table.values()):
+            return f"extra {escape}"
+    return "data " if any(there(source.label) for source in spec.data) and not there(spec.model.label) else "train "
 
 
 def _is_read(spec: Spec, name: str) -> bool:
@@ -63,7 +96,7 @@ def _left_out(spec: Spec) -> tuple[str, ...]:
 def _extra(table: object) -> list[str]:
     assert isinstance(table, dict)
     return [
-        f"{name} = {plain(value.value, exact=True)}  # {_comment(value.origin.describe())}"
+        f"{name} = {plain(value.value, exact=True)}{_note(value)}"
         for name, value in table.items()
         if "." not in name
     ] + [
@@ -72,7 +105,7 @@ def _extra(table: object) -> list[str]:
         for line in [
             f"{group} {{",
             *(
-                f"  {name.partition('.')[2]} = {plain(table[name].value, exact=True)}"
+                f"  {name.partition('.')[2]} = {plain(table[name].value, exact=True)}{_note(table[name])}"
                 for name in table
                 if name.startswith(group + ".")
             ),
@@ -84,7 +117,7 @@ def _extra(table: object) -> list[str]:
 def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:
     plainly = head is None or (head.kind is k.FLAG and spec.get(head.path) is True)
     title = clause if head is None or plainly else f"{clause} {show(head, spec.get(head.path))}"
-    note = "" if head is None else f"  # {_comment(spec.values[head.path].origin.describe())}"
+    note = "" if head is None else _note(spec.values[head.path])
     if not inner:
         return [f"{title}{note}", ""]
     out = [f"{title} {{{note}"]
@@ -93,18 +126,18 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
         if row in nested:
             continue
         value = spec.values[row.path]
-        origin = _comment(value.origin.describe())
         mine = [one for one in nested if one.path.startswith(row.path + ".")]
-        if mine and value.value is True:
-            inside = ", ".join(f"{one.name}={show(one, spec.get(one.path))}" for one in mine)
-            out.append(f"  {row.name}({inside})  # {origin}")
+        on, note = value.value is True, _note(value)
+        alike = [one for one in mine if on and _note(spec.values[one.path]) == note]
+        if alike:
+            inside = ", ".join(f"{one.name}={show(one, spec.get(one.path))}" for one in alike)
+            out.append(f"  {row.name}({inside}){note}")
         else:
-            out.append(f"  {row.name} = {show(row, value.value)}  # {origin}")
-            for one in mine:  # what counts without it, as `packing.eval`
+            out.append(f"  {row.name} = {show(row, value.value)}{note}")
+        for one in mine:  # of another origin; where it is off, what counts without it, as `packing.eval`
+            if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
-                if spec.written(one.path):
-                    note = _comment(found.origin.describe())
-                    out.append(f"  {row.name}.{one.name} = {show(one, found.value)}  # {note}")
+                out.append(f"  {row.name}.{one.name} = {show(one, found.value)}{_note(found)}")
     return [*out, "}", ""]
 
 
@@ -116,7 +149,7 @@ def _data(spec: Spec) -> list[str]:
     for row in TABLE:
         if row.clause == "data" and row.path in spec.values:
             value = spec.values[row.path]
-            out.append(f"  {row.name} = {show(row, value.value)}  # {_comment(value.origin.describe())}")
+            out.append(f"  {row.name} = {show(row, value.value)}{_note(value)}")
     return [*out, "}", ""]
 
 
@@ -221,5 +254,8 @@ def quoted(text: str) -> str:
     return f'"{out}"'
 
 
-def _comment(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
+def _note(value: Value, before: str = "") -> str:
+    """The comment behind a value that the spec itself does not state."""
+    if value.origin.kind == SPEC:
+        return ""
+    return "  # " + before + "".join(c if c.isprintable() else "?" for c in value.origin.name)

@@ -141,5 +141,5 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]
-        lines += [f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown]
+        lines += sorted(f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown)
     return "\n".join(lines) + "\n"

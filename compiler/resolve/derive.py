@@ -119,7 +119,7 @@ class Derivation:
             )
             for path, value in settings.items():
                 if path not in self.values:
-                    self.values[path] = Value(value, Origin(DERIVED, None, f"{written} means so"))
+                    self.values[path] = Value(value, Origin(old.origin.kind, old.origin.label, f"{written} means so"))
         elif written is None:
             self._set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
             if self.hardware.world > 1:

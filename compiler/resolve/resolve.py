@@ -361,7 +361,7 @@ class _Resolver:
                 value = self._extra_value(stack, name, path, item)
                 if value is not None:
                     out.setdefault(name, {})[path] = value
-        return out
+        return {name: dict(sorted(out[name].items())) for name in sorted(out)}  # their order means nothing
 
     def _extra_value(self, stack: Stack, name: str, path: str, item: Item) -> Value | None:
         method = self._text("method") or "sft"

@@ -260,17 +260,18 @@ def _of_the_hub(
     entry = registry.find_dataset(node.name)
     if entry is not None:
         fitting = shape is None or shape == entry.shape
+        config, split = node.config or entry.config, node.split or entry.split
         return DataSource(
             entry.id,
             None,
             label,
-            node.config or entry.config,
-            node.split or entry.split,
+            config,
+            split,
             node.slice,
             node.revision,
             shape or entry.shape,
             entry.columns if fitting else None,
-            rows=entry.rows if (node.config, node.split, node.slice) == (None, None, None) else None,
+            rows=entry.rows if (config, split, node.slice) == (entry.config, entry.split, None) else None,
             context=entry.context if fitting else None,
         ), []
     usual = METHODS[method].shapes[0]

@@ -1,0 +1,91 @@
+"""The files that a bundle's own `spec.xp` names: the copies in the bundle stand for them.
+
+Loaded for a spec that lies in a bundle alone. Such a spec states every default; what `check` and the reviewing commands
+read of it is what its author wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from attrs import field
+
+from xpc.compiler.data.contents import bundle_name
+from xpc.compiler.files import Workspace
+from xpc.compiler.lower.specfile import quoted
+from xpc.compiler.written import lines, written
+from xpc.grammar.record import mutable
+
+MANIFEST, SPEC = "bundle.toml", "spec.xp"
+
+
+@mutable
+class BundleWorkspace(Workspace):
+    """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
+
+    What has no copy, as a model's folder, is looked for beside the bundle, where the spec was.
+    """
+
+    copies_of: Mapping[str, str] = field(factory=dict)
+
+    def locate(self, written: str, base: str = "") -> tuple[str, str]:
+        """The name that a file has in the spec, and the path of its copy."""
+        name = Workspace.locate(self, written, base)[0]
+        copy = self.copies_of.get(name)
+        if copy is not None:
+            return name, os.path.join(self.root, copy)
+        inside = os.path.join(self.root, name)
+        beside = os.path.join(os.path.dirname(self.root), name)
+        return name, beside if not os.path.lexists(inside) and os.path.lexists(beside) else inside
+
+    def kind(self, written: str, base: str = "") -> str:
+        """As of any workspace; a folder of data has its files among the copies."""
+        return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
+
+    def walk(self, written: str) -> list[str] | str:
+        """As of any workspace."""
+        return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
+
+    def _inside(self, name: str) -> list[str]:
+        """The copied files below a folder, by their names in it."""
+        prefix = name.rstrip("/") + "/"
+        return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
+
+
+def manifest(folder: str) -> dict[str, dict[str, str]] | None:
+    """The `bundle.toml` of a folder, None where it holds none of ours."""
+    import tomllib
+
+    path = os.path.join(folder, MANIFEST)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(path, "rb") as handle:
+            table = tomllib.load(handle)
+    except (OSError, ValueError, RecursionError):
+        return None
+    whole = all(isinstance(table.get(part), dict) for part in ("bundle", "files", "inputs"))
+    return table if whole and isinstance(table["bundle"].get("spec"), str) else None
+
+
+def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWorkspace:
+    """The workspace of a bundle by its manifest."""
+    copies = {}
+    for name, digest in table["inputs"].items():
+        own = bundle_name(name, digest.removeprefix("sha256:"))
+        held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
+        held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
+        if held:
+            copies[name] = held[0]
+    return BundleWorkspace(os.path.abspath(folder), copies_of=copies)
+
+
+def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
+    """The bytes of a bundle's `spec.xp` with what the author wrote, each line where it was, and files by their names
+    in the spec."""
+    text = written(lines(data.decode("utf-8", "surrogateescape")), True)
+    for name, copy in copies_of.items():
+        text = text.replace(f'"{copy}', quoted(name)[:-1])
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,71 @@
+"""The `spec.xp` of a bundle read back: what its author wrote, without what the compiler filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.grammar.parse import parse
+from xpc.grammar.record import record
+from xpc.grammar.source import Source
+
+FILLED = ("default", "derived", "registry, or")
+"""What the comment begins with behind a setting that nobody wrote. A base is named by its file."""
+LENGTH = "length: "
+"""Before the origin of the header's `for N epochs`."""
+
+
+@record
+class Line:
+    """A line of the file: its number from 1, its code without the comment, and the comment's text."""
+
+    number: int
+    code: str
+    note: str
+
+    @property
+    def filled(self) -> bool:
+        """Whether the compiler filled it in."""
+        return self.note.removeprefix(LENGTH).startswith(FILLED) and not self.note.endswith(".xp")
+
+
+def lines(text: str) -> list[Line]:
+    """The lines of a bundle's `spec.xp`. A `#` inside of a text is no comment."""
+    file, _ = parse(Source("spec.xp", text))
+    starts = {file.source.position(one.span.start)[0]: one for one in file.comments}
+    out = []
+    for number, line in enumerate(text.split("\n"), 1):
+        note = starts.get(number)
+        if note is not None and note.text.startswith("# xpc:"):  # a silence is the author's
+            note = None
+        code = line if note is None else line[: len(line) - len(note.text)]
+        out.append(Line(number, code.rstrip(), "" if note is None else note.text.removeprefix("# ").rstrip()))
+    return out
+
+
+def written(found: Sequence[Line], in_place: bool = False) -> str:
+    """The text without settings, heads and lengths that were filled in, and without blocks that hold nothing else.
+
+    With `in_place` an empty line stays for each that is left out.
+    """
+    out: list[str | None] = []
+    heads: list[int] = []  # where the open blocks begin
+    for at, line in enumerate(found):
+        out.append(_kept(line))
+        if line.code.endswith("{"):
+            heads.append(at)
+        elif line.code.strip() == "}" and heads:
+            start = heads.pop()
+            if not any(out[start + 1 : at]):
+                out[start] = None if found[start].filled else found[start].code[:-1].rstrip()
+                out[at] = None
+    left = ["" if one is None else one for one in out if in_place or one is not None]
+    return "\n".join(left)
+
+
+def _kept(line: Line) -> str | None:
+    """What stays of a line."""
+    if not line.filled:
+        return line.code
+    if line.code.startswith("train "):
+        return line.code.rpartition(" for ")[0]
+    return line.code.split(" ", 1)[0] + " {" if line.code.endswith("{") else None

@@ -1,0 +1,175 @@
+"""A bundle in a pull request: what means nothing changes nothing in it, and its spec is checked where it lies."""
+
+import os
+import random
+from collections import Counter
+from functools import cache
+
+import drawn
+import generator
+import pytest
+from case_support import MARKED, ROW, spec
+from compile_support import REPOSITORY, SEED, compiled, put, tree, xpc
+
+from xpc.compiler.bundle import write
+from xpc.compiler.files import Workspace
+from xpc.compiler.inputs import read_spec
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.review.meaning import plain
+
+RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1xa100", "smollm3-3b-sft-64xh100",
+           "qwen2.5-1.5b-ioi-grpo-7xh100", "qwen2.5-3b-infinity-8xv100")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+
+
+@cache
+def accepted(place, count):
+    """Drawn specs that compile, with their bundles."""
+    out = []
+    for seed in range(10 * count):
+        text = generator.spec(f"reviewed-{seed}")
+        files, checked = compile_text(text.encode(), "t.xp", Workspace(place))
+        if files is not None:
+            out.append((text, files, checked))
+        if len(out) == count:
+            break
+    return out
+
+
+def blocks(text):
+    """The statements of a spec, each with its block."""
+    out, depth = [], 0
+    for line in text.split("\n"):
+        if depth:
+            out[-1] += "\n" + line
+        else:
+            out.append(line)
+        depth += line.count("{") - line.count("}")
+    return [one for one in out if one.strip()]
+
+
+def reordered(text, draw):
+    """The same settings in another order, with comments and empty lines; sources and lists keep theirs."""
+    head = [one for one in blocks(text) if one.startswith(("xpc", "extends", "train"))]
+    rest = [one for one in blocks(text) if one not in head]
+    draw.shuffle(rest)
+    for at, one in enumerate(rest):
+        first, *inner, last = one.split("\n") if "\n" in one else (one, "")
+        if inner and not first.startswith(("data", "sweep")) and one.count("{") == 1:
+            draw.shuffle(inner)
+        rest[at] = "\n\n".join([f"# note {draw.randrange(99)}", "\n".join([first, *inner, *([last] if last else [])])])
+    return "\n".join([*head, *rest]) + "\n"
+
+
+def differences(one, other):
+    """The lines that differ in two bundles of the same files."""
+    assert one.keys() == other.keys()
+    out = []
+    for name in one:
+        before, after = (files[name].split(b"\n") for files in (one, other))
+        assert len(before) == len(after), name
+        out += [(name, a, b) for a, b in zip(before, after, strict=True) if a != b]
+    return out
+
+
+def only_the_digest(one, other):
+    return all(
+        name == "bundle.toml" and a.startswith((b"spec_digest = ", b"# The lines above"))
+        for name, a, _ in differences(one, other)
+    )
+
+
+def test_comments_spaces_and_order_change_nothing_but_the_digest_of_the_source(place):
+    for seed, (text, files, _) in enumerate(accepted(place, 12)):
+        other = reordered(text, random.Random(seed))
+        assert other != text
+        assert only_the_digest(files, compiled(other, place)), other
+
+
+def test_what_means_something_changes_more():
+    assert not only_the_digest(compiled(SEED), compiled(SEED.replace("1e-5", "2e-5")))
+    two = spec("track wandb tensorboard")
+    assert not only_the_digest(compiled(two), compiled(two.replace("wandb tensorboard", "tensorboard wandb")))
+
+
+def test_a_comment_in_a_base_changes_only_its_digest(tmp_path):
+    files = {"base.xp": "xpc 1\n\nstrategy zero2\n", "t.xp": 'xpc 1\n\nextends "base.xp"\n' + spec()[6:]}
+    one = compiled(files["t.xp"], put(tmp_path / "a", files))
+    files["base.xp"] = "xpc 1\n\n# which stage\n\nstrategy   zero2\n"
+    found = differences(one, compiled(files["t.xp"], put(tmp_path / "b", files)))
+    assert {(name, a.split(b" = ")[0]) for name, a, _ in found if not a.startswith(b"# The")} == {
+        ("bundle.toml", b'"base.xp"')
+    }
+
+
+def problems(checked):
+    return Counter((one.code, one.message) for one in checked.problems)
+
+
+def held(spec):
+    """What a spec says, with whether somebody wrote it."""
+    values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
+    return values, plain(spec.data), plain(spec.evaluated), plain(spec.extra), plain(spec.model), plain(spec.hardware)
+
+
+def test_the_spec_of_a_bundle_says_what_its_author_wrote_and_checks_as_clean(place):
+    for text, files, checked in accepted(place, 25):
+        out = os.path.join(place, "t.bundle")
+        write(files, out)
+        data, _, workspace = read_spec(os.path.join(out, "spec.xp"))
+        again = check_text(data, "t.xp", workspace)
+        assert again.spec is not None, (text, problems(again))
+        assert held(again.spec) == held(checked.spec), text
+        assert not problems(again) - problems(checked), text
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_bundles_of_recipes_check_as_clean_where_they_lie(name, tmp_path):
+    path = os.path.join(REPOSITORY, "specs", f"{name}.xp")
+    out = str(tmp_path / "x.bundle")
+    assert xpc("compile", path, "-o", out).returncode == 0
+    before, after = (xpc("check", "--format", "concise", one) for one in (path, os.path.join(out, "spec.xp")))
+    assert after.returncode == 0, after.stdout
+    codes = [Counter(line.split()[2] for line in one.stdout.decode().split("\n") if ": " in line)
+             for one in (before, after)]  # fmt: skip
+    assert not codes[1] - codes[0]
+
+
+def test_a_bundle_that_was_moved_has_its_files_with_it(tmp_path):
+    text = spec(
+        'model {\n  chat_template = file("templates/chat.jinja")\n}\nmethod sft {\n  assistant_only\n}\n',
+        train='qwen2.5-3b on both for 1 epochs\n\ndata both {\n  "rows.jsonl"\n  "more"\n}',
+    )
+    files = {"t.xp": text, "templates/chat.jinja": MARKED, "rows.jsonl": ROW, "more/train.jsonl": ROW * 9}
+    root = put(tmp_path / "first", files)
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    os.makedirs(tmp_path / "second")
+    os.rename(tmp_path / "first" / "t.bundle", tmp_path / "second" / "t.bundle")
+    done = xpc("check", "t.bundle/spec.xp", cwd=str(tmp_path / "second"))
+    assert done.returncode == 0, done.stdout
+    assert b"error" not in done.stdout
+    assert b"not here" not in done.stdout
+    os.remove(next((tmp_path / "second" / "t.bundle" / "files").iterdir()))
+    assert xpc("check", "t.bundle/spec.xp", cwd=str(tmp_path / "second")).returncode == 1
+
+
+def test_silences_go_along(tmp_path):
+    text = spec(hardware="8 x v100-32gb  # xpc: allow XP801 the wheels are ours", precision="fp32")
+    text += "optimizer sgd(betas=[0.9, 0.95])  # xpc: allow XP206 moved over from adamw\n"
+    root = put(tmp_path, {"t.xp": text})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    assert xpc("check", "t.xp", cwd=root).stdout == xpc("check", "t.bundle/spec.xp", cwd=root).stdout == b""
+    assert "the wheels are ours" in tree(root)["t.bundle/spec.xp"].decode()
+
+
+def test_a_text_with_a_comment_in_it_is_no_comment(tmp_path):
+    text = spec('track wandb {\n  name = "a  # default"\n}').replace('"out/run"', '"out/{  # derived: x"')
+    files = compiled(text)
+    write(files, str(tmp_path / "t.bundle"))
+    data, _, workspace = read_spec(str(tmp_path / "t.bundle" / "spec.xp"))
+    found = check_text(data, "t.xp", workspace).spec
+    assert (found.get("track.name"), found.get("save")) == ("a  # default", "out/{  # derived: x")
