@@ -96,9 +96,7 @@ def _left_out(spec: Spec) -> tuple[str, ...]:
 def _extra(table: object) -> list[str]:
     assert isinstance(table, dict)
     return [
-        f"{name} = {plain(value.value, exact=True)}{_note(value)}"
-        for name, value in table.items()
-        if "." not in name
+        f"{name} = {plain(value.value, exact=True)}{_note(value)}" for name, value in table.items() if "." not in name
     ] + [
         line
         for group in dict.fromkeys(name.partition(".")[0] for name in table if "." in name)
