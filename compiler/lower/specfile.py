@@ -48,9 +48,9 @@ def specfile(spec: CheckedSpec) -> str:
         lines += _clause(spec, clause, head, inner)
     for escape, table in spec.extra.items():
         lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
-    for one in silenced:
-        head = _clause_of(spec, one.finding.primary)
-        at = next((at for at, line in enumerate(lines) if line.partition(" {")[0].startswith(head)), 2)
+    for silence in spec.silenced:
+        begin = _clause_of(spec, silence.finding.primary)
+        at = next((at for at, line in enumerate(lines) if line.partition(" {")[0].startswith(begin)), 2)
         note = f"# xpc: allow {silence.finding.code} {silence.reason}"
         if note not in lines:
             lines.insert(at, note)
