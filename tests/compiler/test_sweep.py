@@ -206,6 +206,26 @@ def test_findings_that_differ_in_each_member_do_not_fill_the_screen():
     assert "more have the like" in notes[-1].message
 
 
+def test_a_name_of_several_clauses_is_answered_with_each_of_its_paths():
+    told = {"every": "`method.sync_reference.every`, `eval.every`, `save.every` or `track.every`",
+            "rank": "`optimizer.rank` or `lora.rank`"}  # fmt: skip
+    for name, paths in told.items():
+        found = only(checked(spec(swept(f"{name} = [1]"))), "XP101")
+        assert sorted(found.help.replace(" or ", ", ").removeprefix("write ").split(", ")) == sorted(
+            paths.replace(" or ", ", ").split(", ")
+        )
+
+
+def test_the_same_words_at_two_places_are_two_findings(tmp_path):
+    row = '{"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "4"}]}\n'
+    root = put(tmp_path, {"a.jsonl": row * 2, "b.jsonl": row * 2})
+    data = 'data both {\n "a.jsonl" { take = 9 }\n "b.jsonl" { take = 9 }\n}'
+    text = spec(data, swept("lr = [1e-6, 2e-6]"), train="qwen2.5-3b on both for 3 epochs")
+    first, second = of(checked(text, root), "XP555")
+    assert first.message == second.message
+    assert first.primary.span != second.primary.span
+
+
 def test_a_note_of_every_member_is_said_once():
     found = checked(spec(swept("lr = [1e-6, 2e-6, 3e-6]"), save=""))
     assert codes(found) == ["XP190"]

@@ -7,6 +7,7 @@ import os
 
 import pytest
 from case_support import data, spec, trained
+from cases_data import ON_TINY, PLAIN, TINY
 from compile_support import CONFIG, checked, codes, errors, only, put, shown
 
 from xpc.compiler import registry, templates
@@ -139,3 +140,12 @@ def test_a_system_prompt_needs_a_place():
         assert ("XP567" in codes(checked(chat(name, block)))) == (name in templates.NO_SYSTEM), name
     eager = spec("model(attn=eager)", block, train=trained("gemma-2-2b-it on infinity-instruct"), **SMALL)
     assert "XP567" in codes(checked(eager))
+
+
+def test_a_template_in_the_configuration_of_a_tokenizer_counts(tmp_path):
+    files = dict(TINY)
+    assert "XP505" in errors(checked(spec(**ON_TINY), put(tmp_path / "without", files)))
+    files["tiny/tokenizer_config.json"] = json.dumps({"chat_template": PLAIN})
+    found = checked(spec(**ON_TINY), put(tmp_path / "with", files))
+    assert errors(found) == [], shown(found)
+    assert found.spec.model.template == PLAIN
