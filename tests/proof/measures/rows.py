@@ -114,6 +114,28 @@ def silent(scene: Any) -> dict[str, Any]:
     return {"silent": said.count(False) if kept else 0}
 
 
+def unasked(scene: Any) -> dict[str, Any]:
+    """Rows that the trainer keeps although a turn of the user has no letter."""
+    rows = _own(scene)[0]
+    kept = len(_trainer(scene, rows).train_dataset) == len(rows)
+    asked = [all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows]
+    return {"unasked": asked.count(False) if kept else 0}
+
+
+def repeated(scene: Any) -> dict[str, Any]:
+    """Prepared rows that have the tokens of an earlier one."""
+    rows = _trainer(scene, _own(scene)[0]).train_dataset
+    return {"repeated": len(rows) - len({tuple(one) for one in rows["input_ids"]})}
+
+
+def gradient(scene: Any) -> dict[str, Any]:
+    """Whether the first batch of the bundle's rows has a gradient, but for what rounding leaves of two equal terms."""
+    from measures import losses
+
+    scene.__dict__["rows"] = _own(scene)[0]
+    return {"moves": losses.gradient(scene)["largest"] > 1e-6}
+
+
 def evaluated(scene: Any) -> dict[str, Any]:
     """Whether the rows that are evaluated on come from the evaluation split, and whether they are trained on too."""
     train, evaluation = _own(scene)
