@@ -9,6 +9,8 @@ MYPY_ROOT := .mypy_root
 FAST := $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 unexport PYTHON
+# Tests start xpc some hundred times: without bytecode each start compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python

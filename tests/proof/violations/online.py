@@ -35,7 +35,7 @@ PROOFS: tuple[Proof, ...] = (
           match="vllm_guided_decoding_regex"),
     Proof("G21", "XP665", at="train", raises="ValueError", match="temperature"),
     Proof("G21", "XP665", at="train", target="trl-0.18", raises="ValueError", match="temperature", variant="0.18"),
-    Proof("G21", "XP665", case="XP665-greedy", at="init", measure="online.spread", expect={"differ": False}),
+    Proof("G21", "XP665", case="XP665-greedy", at="init", measure="online.spread", expect={"differ": False}, variant="greedy"),
     Proof("G26", "XP663", at="init", measure="losses.moved", expect={"moved": False}),
     Proof("G27", "XP666", at="load", keep=GROUPS, measure="online.few", expect={"steps": 0},
           text=grpo("generations=2", on='qwen2.5-3b on "few.jsonl"', batch="gbs=8 micro=8", hardware="1 x h100-80gb"),

@@ -163,7 +163,7 @@ SCHEDULES: tuple[Proof, ...] = (
           legal=spec("schedule cosine", *EVAL, OLD)),
     Proof("O34", "XP241", text=spec("schedule cosine(warmup=10, warmup_lr=10%, min_lr=10%)", OLD),
           legal=spec("schedule cosine(warmup=10, min_lr=10%)", OLD), raises="ValueError",
-          match="cosine_warmup_with_min_lr is not a valid"),
+          match="cosine_warmup_with_min_lr is not a valid", variant="cosine"),
     Proof("O35", "XP244", at="train", raises="ValueError", match="Factor should be < 1.0"),
     Proof("O31", "XP246", at="init", measure="optimizer.rates", expect=lambda seen: seen["rates"][0] > 0,
           text=one("schedule greedy(warmup=2)", "eval(every=1, split=test)"), legal=one("schedule cosine(warmup=2)")),
