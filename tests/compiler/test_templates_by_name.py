@@ -47,7 +47,7 @@ def test_a_name_puts_the_text_into_the_bundle(name, tmp_path):
     inside = json.loads(files["trainer_args.json"])["tokenizer"]["chat_template"]
     assert files[inside] == templates.text(name)
     assert b"{%- generation -%}" in files[inside]
-    assert f"chat_template = {name}  #" in files["spec.xp"].decode()
+    assert f"chat_template = {name}\n" in files["spec.xp"].decode()
     again = check_text(files["spec.xp"], "spec.xp", Workspace(str(tmp_path)))
     assert again.spec is not None
     assert again.spec.get("model.chat_template") == inside
