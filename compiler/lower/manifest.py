@@ -6,14 +6,75 @@ from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 
+from attrs import field
+
 from xpc.compiler import __version__
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
+from xpc.compiler.lower import toml_text
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.lower.toml_text import table
 from xpc.compiler.spec import BASE, SPEC, DataSource, Spec
+from xpc.grammar.record import record
 
 FORMAT = 1
+
+
+@record
+class Identity:
+    """What the bundle is: `spec` is the name of the spec, never its place on a machine."""
+
+    format: int
+    xpc: str
+    name: str
+    edition: int
+    target: str
+    spec: str
+    spec_digest: str
+
+
+@record
+class ModelEntry:
+    """The model as resolved; `architecture` says where its facts come from."""
+
+    id: str | None = None
+    path: str | None = None
+    revision: str | None = None
+    architecture: str | None = None
+    params: int | None = None
+
+
+@record
+class DataEntry:
+    """One source of data as resolved; the digest of a folder is that of a list of its files as sha256sum prints it.
+
+    `evaluated` is the name of the set, where it is not trained on."""
+
+    id: str | None = None
+    path: str | None = None
+    config: str | None = None
+    split: str | None = None
+    slice: str | None = None
+    revision: str | None = None
+    shape: str | None = None
+    digest: str | None = None
+    evaluated: str | None = None
+
+
+@record
+class Manifest:
+    """`bundle.toml`, table by table.
+
+    `inputs` has the digest of every file that the compiler read beside the spec, `files` of every other file of the
+    bundle.
+    """
+
+    bundle: Identity
+    model: ModelEntry
+    data: list[DataEntry]
+    pins: dict[str, str]
+    inputs: dict[str, str]
+    files: dict[str, str]
+    assumed: dict[str, str] = field(factory=dict)
 
 
 def requirements(spec: Spec) -> str:
@@ -46,62 +107,75 @@ def vllm_requirement(spec: Spec) -> str | None:
 
 
 def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
-    """`bundle.toml`: what the bundle is, the model and the data as resolved, the digest of every file that the compiler
-    read beside the spec (`inputs`) and of every other file of the bundle (`files`), and what was assumed."""
+    """`bundle.toml`. `files` is every other file of the bundle."""
     facts = spec.model.facts
-    tables: list[tuple[str, Mapping[str, str | int | None]]] = [
-        *(("[data]", _data(source)) for source in spec.data),
-        *(("[data]", {**_data(source), "evaluated": one.name}) for one in spec.evaluated for source in one.sources),
-        (
-            "bundle",
-            {
-                "format": FORMAT,
-                "xpc": __version__,
-                "name": spec.name,
-                "edition": spec.edition,
-                "target": spec.stack.name,
-                "spec": spec.source.name,  # never its place on a machine
-                "spec_digest": digest(spec.source.text.encode("utf-8", "surrogatepass")),
+    return written(
+        Manifest(
+            bundle=Identity(
+                format=FORMAT,
+                xpc=__version__,
+                name=spec.name,
+                edition=spec.edition,
+                target=spec.stack.name,
+                spec=spec.source.name,
+                spec_digest=digest(spec.source.text.encode("utf-8", "surrogatepass")),
+            ),
+            model=ModelEntry(
+                id=spec.model.id,
+                path=spec.model.path,
+                revision=spec.model.revision,
+                architecture=spec.model.known_from or None,
+                params=None if facts is None else facts.params,
+            ),
+            data=[
+                *(_data(source) for source in spec.data),
+                *(_data(source, one.name) for one in spec.evaluated for source in one.sources),
+            ],
+            pins=dict(line.split("==", 1) for line in requirements(spec).splitlines()),
+            inputs={name: "sha256:" + one for name, one in sorted(spec.inputs.items())},
+            files={name: digest(data) for name, data in sorted(files.items())},
+            assumed={
+                path: f"{show(BY_PATH[path], value.value)} ({value.origin.name})"
+                for path, value in spec.values.items()
+                if value.origin.kind not in (SPEC, BASE)
             },
-        ),
-        (
-            "model",
-            {
-                "id": spec.model.id,
-                "path": spec.model.path,
-                "revision": spec.model.revision,
-                "architecture": spec.model.known_from or None,
-                "params": None if facts is None else facts.params,
-            },
-        ),
-        ("pins", dict(line.split("==", 1) for line in requirements(spec).splitlines())),
-        ("inputs", {name: "sha256:" + one for name, one in sorted(spec.inputs.items())}),
-        ("files", {name: digest(data) for name, data in sorted(files.items())}),
-    ]
-    assumed: dict[str, str] = {
-        path: f"{show(BY_PATH[path], value.value)} ({value.origin.name})"
-        for path, value in spec.values.items()
-        if value.origin.kind not in (SPEC, BASE)
-    }
-    return "\n".join(table(name, rows) for name, rows in [*tables, *([("assumed", assumed)] if assumed else [])])
+        )
+    )
 
 
-def _data(source: DataSource) -> dict[str, str | None]:
-    """A source of data; the digest of a folder is that of a list of its files as sha256sum prints it."""
+def written(table: Manifest) -> str:
+    """A manifest as TOML."""
+    import toml
+    from cattrs import Converter
+
+    class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
+        """Quotes texts itself: toml 0.10 writes a backslash before an `x` in a way that nothing reads back."""
+
+        def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
+            if any(not isinstance(value, str | int) for value in o.values()):
+                return super().dump_sections(o, sup)
+            return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
+
+    plain = Converter(omit_if_default=True).unstructure(table)  # TOML has no null: what is not known is left out
+    return str(toml.dumps(plain, Encoder()))
+
+
+def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
     whole = source.sha256
     if source.parts and all(part.sha256 for part in source.parts):
         lines = "".join(f"{part.sha256}  {part.inside(source)}\n" for part in source.parts)
         whole = sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
-    return {
-        "id": source.id,
-        "path": source.path,
-        "config": source.config,
-        "split": source.split,
-        "slice": source.slice,
-        "revision": source.revision,
-        "shape": source.shape,
-        "digest": None if whole is None else "sha256:" + whole,
-    }
+    return DataEntry(
+        id=source.id,
+        path=source.path,
+        config=source.config,
+        split=source.split,
+        slice=source.slice,
+        revision=source.revision,
+        shape=source.shape,
+        digest=None if whole is None else "sha256:" + whole,
+        evaluated=evaluated,
+    )
 
 
 def sealed(table: bytes) -> bytes:
