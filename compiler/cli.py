@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
 from xpc.compiler.streams import Guarded, Unwritable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
-JOBSET, TASK = "jobset.yaml", "sky.yaml"
 DENIED = "warnings are denied (--deny warnings)"
 APART = {
     "fmt": "xpc.compiler.review.fmt",
@@ -195,6 +194,7 @@ def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int
 
 def _compile(options: argparse.Namespace) -> int:
     from xpc.compiler.bundle import BundleError, write
+    from xpc.compiler.engines import engine
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 
@@ -219,26 +219,11 @@ def _compile(options: argparse.Namespace) -> int:
         _tell(f"moved what stood there to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
     _tell(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
-    _tell(f"  {_launching(files, out, bool(many))}", to)
+    spec = checked.members[0].spec if many else checked.spec
+    assert spec is not None  # there are files
+    start = engine(spec).sweep_command(spec, out) if many else engine(spec).command(spec, out)
+    _tell(f"  {start}", to)
     return 0
-
-
-def _launching(files: Mapping[str, bytes], out: str, many: bool) -> str:
-    """What launches a bundle, or all members of a sweep, as it is typed."""
-    import shlex
-
-    if "job.sbatch" in files:
-        return f"sbatch {shlex.quote(os.path.join(out, 'job.sbatch'))}"
-    found = {name.rpartition("/")[2]: name for name in files if name.endswith((JOBSET, TASK))}
-    members = shlex.quote(os.path.join(out, "members"))
-    if JOBSET in found:
-        one = f"kubectl apply -f {shlex.quote(os.path.join(out, JOBSET))}"
-        return f'for file in {members}/*/{JOBSET}; do kubectl apply -f "$file"; done' if many else one
-    if TASK in found:
-        submit = files[found[TASK]].decode().split("\n")[1].removeprefix("# ")  # with the secrets that it needs
-        one = f"cd -- {shlex.quote(out)} && {submit}"
-        return f'for member in {members}/*; do (cd -- "$member" && {submit}); done' if many else one
-    return shlex.quote(os.path.join(out, "launch.sh")) + (" --all" if many else "")
 
 
 def _import(arguments: list[str]) -> int:

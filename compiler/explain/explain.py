@@ -79,6 +79,10 @@ def _setting(row: Setting) -> str:
         from xpc.compiler.lower.specfile import show
 
         lines.append(f"  default  {show(row, row.default)}")
+    if row.clause == "launch" and not row.head:
+        from xpc.compiler.engines import readers
+
+        lines.append("  read by  " + ", ".join(readers(row.name)))
     if row.args:
         lines.append("  decides  " + ", ".join(row.args))
     if row.pending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from xpc.compiler.engines import OF_ALL, readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting
@@ -53,6 +54,8 @@ def _row(row: Setting) -> str:
     default = "" if row.default is None else f"`{show(row, row.default)}`"
     name = f"`{row.path}`" if row.kind is not k.BLOCK else f"`{row.path} {{ }}`"
     doc = f"{row.doc}; *later*" if row.pending else row.doc
+    if row.clause == "launch" and not row.head and row.name not in OF_ALL:
+        doc += f"; read by {', '.join(f'`{one}`' for one in readers(row.name))}"
     decides = ", ".join(f"`{one}`" for one in row.args)
     return f"| {name}<br>{doc} | {takes} | {default} | {decides} |"
 

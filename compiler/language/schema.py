@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from xpc.compiler.engines import ENGINES
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import Setting as Setting
@@ -304,26 +305,26 @@ TABLE: tuple[Setting, ...] = (
             args=("logging_steps", "logging_strategy")),
     # launch
     Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
-            choices=("local", "slurm", "k8s", "sky")),
+            choices=ENGINES),
     Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
             choices=("accelerate", "torchrun"), bare=False),
     Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
             default="static", inner=True, choices=("static", "c10d"), bare=False),
     Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
             high=2**31 - 1, args=("ddp_timeout",)),
-    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas (slurm)", inner=True),
-    Setting("launch.account", k.NAME, "account that the job is charged to (slurm)", inner=True),
-    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory (slurm)",
+    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True),
+    Setting("launch.account", k.NAME, "account that the job is charged to", inner=True),
+    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory",
             inner=True),
-    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops (slurm, k8s)", inner=True,
+    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops", inner=True,
             high=10**9),
     Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
-            "unset, where there are checkpoints to go on from (slurm, k8s, sky)", inner=True),
-    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists (k8s; sky where written)",
+            "unset, where there are checkpoints to go on from", inner=True),
+    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists",
             inner=True),
     Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
             "volume or a bucket as s3://name (sky)", inner=True),
-    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN (k8s)",
+    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
             inner=True),
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
             args=("seed",)),

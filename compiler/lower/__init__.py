@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from xpc.compiler.engines import engine
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
@@ -25,10 +26,11 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
     """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
     plan = payload(spec)
     stated = plan["arguments"]
+    started_by = engine(spec)
     assert isinstance(stated, dict)
     several_on_cpu = spec.on_cpu and spec.hardware.world > 1 and not spec.zero_stage
     texts = {
-        "README.md": readme(spec, stated),
+        "README.md": readme(spec, stated, started_by.readme(spec)),
         "accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT + (CPU_COMMENT if several_on_cpu else "")),
         "launch.sh": launch(spec),
         "requirements.txt": requirements(spec),
@@ -46,18 +48,7 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
         texts["requirements-eval.txt"] = evaluate.requirement(spec) + "\n"
     if spec.zero_stage:
         texts["deepspeed.json"] = _json(deepspeed(spec))
-    if spec.get("launch") == "slurm":
-        from xpc.compiler.lower import slurm
-
-        texts[slurm.NAME] = slurm.job(spec)
-    if spec.get("launch") == "k8s":
-        from xpc.compiler.lower import k8s
-
-        texts.update(k8s.files(spec, texts["trainer_args.json"]))
-    if spec.get("launch") == "sky":
-        from xpc.compiler.lower import sky
-
-        texts.update(sky.files(spec))
+    texts.update(started_by.files(spec, texts))
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     files.update(spec.bundled)
     files.update(_runtime())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import BY_PATH
@@ -14,15 +14,11 @@ from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import Diagnostic
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
-
-def readme(spec: CheckedSpec, stated: Mapping[str, Json]) -> str:
+def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The page. Texts of the spec are escaped, so that a name cannot become markup.
 
-    `stated` are the trainer arguments of the bundle.
+    `stated` are the trainer arguments of the bundle, `submit` the lines that say how its engine gets the run.
     """
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
@@ -40,7 +36,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json]) -> str:
         *(["pip install -r requirements-eval.txt", "./evaluate.sh"] if spec.get("eval.tasks") is not None else []),
         "```",
         *_server(spec),
-        *_submit(spec),
+        *submit,
         "",
         "| | |",
         "|---|---|",
@@ -115,24 +111,6 @@ def install(spec: Spec) -> list[str]:
     if spec.flag("method.vllm"):
         steps.insert(0 if spec.stack.facts.vllm_first else 1, "pip install -r requirements-vllm.txt")
     return steps
-
-
-def _submit(spec: Spec) -> list[str]:
-    """How the run is handed to a cluster, where the spec names one."""
-    lines: list[str] = []
-    if spec.get("launch") == "k8s":
-        from xpc.compiler.lower import k8s
-
-        lines = k8s.submit(spec)
-    elif spec.get("launch") == "sky":
-        from xpc.compiler.lower import sky
-
-        lines = sky.submit(spec)
-    elif spec.get("launch") == "slurm":
-        from xpc.compiler.lower import slurm
-
-        lines = slurm.submit(spec)
-    return lines
 
 
 def _server(spec: Spec) -> list[str]:

@@ -5,6 +5,7 @@ What the spec itself states has no comment; a comment names the base, the defaul
 
 from __future__ import annotations
 
+from xpc.compiler.engines import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting
@@ -41,7 +42,8 @@ def specfile(spec: CheckedSpec) -> str:
         settings = "lora" if clause == adapter else clause
         inner = [row for row in there if row.path.startswith(settings + ".")]
         if clause == "launch":
-            inner = [row for row in inner if _is_read(spec, row.name)]
+            reader = engine(spec)  # a base may have written a setting for an engine that its child replaced
+            inner = [row for row in inner if reader.reads(row.name)]
         head = next((row for row in flat if row.path == clause), None)
         if head is None and not inner:
             continue
@@ -75,14 +77,6 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
         if any(there(value.origin.label) for value in table.values()):
             return f"extra {escape}"
     return "data " if any(there(source.label) for source in spec.data) and not there(spec.model.label) else "train "
-
-
-def _is_read(spec: Spec, name: str) -> bool:
-    """Whether the launcher reads a setting: a base may have written it for one that its child replaced."""
-    from xpc.compiler.clusters import READ_BY
-
-    engine = spec.text("launch")
-    return engine in READ_BY.get(name, (engine,))
 
 
 def _left_out(spec: Spec) -> tuple[str, ...]:

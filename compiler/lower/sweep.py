@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler import __version__
+from xpc.compiler.engines import MEMBERS, engine
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.document import cell
@@ -22,7 +23,6 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
 
 FORMAT = 1
-FOLDER = "members"
 
 
 def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str, bytes]:
@@ -34,22 +34,17 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
     for member in members:
         spec = member.spec
         assert spec is not None
-        folder = f"{spec.name}.bundle/{FOLDER}/{member.name}"
+        folder = f"{spec.name}.bundle/{MEMBERS}/{member.name}"
         named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}", folder=folder)
         files = lower(CheckedSpec.of(named, spec.problems, spec.silenced))
         digests.append(digest(files["bundle.toml"]))
-        out.update({f"{FOLDER}/{member.name}/{name}": data for name, data in files.items()})
+        out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
     texts = {
         "README.md": _readme(first, members, problems),
         "launch.sh": LAUNCH.format(count=len(members), last=len(members) - 1),
         "members.txt": "".join(f"{one.name}\n" for one in members),
     }
-    if first.get("launch") == "slurm":
-        from xpc.compiler.clusters import grace
-        from xpc.compiler.lower import slurm
-
-        slowest = max((one.spec for one in members if one.spec is not None), key=grace)
-        texts[slurm.NAME] = slurm.script(slowest, first.name, len(members))
+    texts.update(engine(first).sweep_files([one.spec for one in members if one.spec is not None], first.name))
     top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
     return {**out, **top}
@@ -87,28 +82,9 @@ def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: 
     return "\n".join(lines) + "\n"
 
 
-def _commands(first: Spec, members: Sequence[Member]) -> list[tuple[str, str]]:
-    """What starts members, and what it does."""
-    one, last = members[0].name, len(members) - 1
-    if first.get("launch") == "slurm":
-        return [
-            ("sbatch job.sbatch", "all members, one task of an array each"),
-            (f"sbatch --array=0-{last}%8 job.sbatch", "all, at most 8 at a time"),
-            ("sbatch --array=0 job.sbatch", "the first one; members.txt has them in order, from 0"),
-            (f"sbatch {FOLDER}/{one}/job.sbatch", "the same, as a job of its own"),
-        ]
-    if first.get("launch") in ("k8s", "sky"):
-        return [(f"less {FOLDER}/{one}/README.md", "says how each member is handed to the cluster")]
-    return [
-        ("./launch.sh --list", "the names of the members"),
-        (f"./launch.sh {one}", "one of them"),
-        ("./launch.sh --all", "one after another, past any that fail"),
-    ]
-
-
 def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnostic]) -> str:
     paths = [path for path, _ in members[0].settings]
-    commands = _commands(first, members)
+    commands = engine(first).sweep_readme([one.name for one in members])
     width = max(len(command) for command, _ in commands)
     title = "model" if first.model.path is None else "model folder"
     lines = [
@@ -118,7 +94,7 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
         "README.md has every number of that run.",
         "",
         "```",
-        f"pip install -r {FOLDER}/{members[0].name}/requirements.txt",
+        f"pip install -r {MEMBERS}/{members[0].name}/requirements.txt",
         *(f"{command:{width}}  # {what}" for command, what in commands),
         "```",
         "",

@@ -11,6 +11,7 @@ from itertools import product
 
 from attrs import field
 
+from xpc.compiler.engines import engine
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Written
@@ -26,8 +27,6 @@ from xpc.grammar.record import evolve, mutable
 
 LONGEST = 120
 """Letters of a member's name; a longer one is cut, and told apart by a digest."""
-LARGEST_ARRAY = 1001
-"""Tasks of an array where slurm.conf does not set MaxArraySize (slurm.conf(5): 1001, for indices below it)."""
 KINDS = 3
 """Findings with one code at one place that are told, where they differ by member."""
 
@@ -185,7 +184,6 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:
         return
-    first = specs[0][1]
     place = next(iter(grid.places.values()))
     pushed = [(spec.get("save.hub.name"), spec.get("save.hub.revision")) for _, spec in specs if spec.flag("save.hub")]
     branches = len(set(pushed))
@@ -196,25 +194,8 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             next(spec.label("save.hub.revision") for _, spec in specs if spec.written("save.hub.revision")),
             help="leave `revision` out: each member has a branch of its own",
         )
-    if first.get("launch") == "slurm":
-        from xpc.compiler.clusters import requeues
-
-        shapes = {(spec.hardware.nodes, spec.text("hardware"), spec.asks_server, requeues(spec)) for _, spec in specs}
-        swept = next((grid.places[path] for path in ("nodes", "hardware") if path in grid.places), place)
-        if len(shapes) > 1:
-            yield report(
-                "XP887",
-                "the members ask for different machines, and an array of Slurm has one shape",
-                evolve(swept, text=f"{len(shapes)} shapes"),
-                help="write one spec for each shape; with `extends` they share the rest",
-            )
-        elif len(specs) > LARGEST_ARRAY:
-            yield report(
-                "XP888",
-                f"an array of {len(specs):,} tasks is more than Slurm takes as it is installed",
-                evolve(grid.label, text=f"{LARGEST_ARRAY:,} tasks, unless slurm.conf sets `MaxArraySize`"),
-                help=f"ask for `MaxArraySize={len(specs) + 1}`, or write two sweeps that `extends` one base",
-            )
+    swept = next((grid.places[path] for path in ("nodes", "hardware") if path in grid.places), place)
+    yield from engine(specs[0][1]).sweep_faults([spec for _, spec in specs], swept, grid.label)
     seen: dict[tuple[object, ...], str] = {}
     twins = []
     for name, spec in specs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+from xpc.compiler.engines import ENGINES, Engine, chosen, engine, named
 from xpc.compiler.files import suspect
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Rule
@@ -29,7 +30,6 @@ TRACKING: tuple[Path, ...] = ("track", "track.name", "track.project")
 OPTIMIZER = ("targets", "rank", "scale", "update_proj_gap", "momentum")
 SCHEDULE = ("max_lr", "warmup_lr", "decay_type", "cycles", "power", "timescale", "factor", "patience")
 TUNED = ("block_size", "parameters", "modules_to_save", "lr_ratio", "embedding_lr")
-CLUSTER = ("partition", "account", "exclusive", "time", "requeue", "image", "volume", "secret")
 TOKENS: tuple[Path, ...] = ("model.eos", "model.pad", "model.chat_template", "data.system")
 SECRECY: tuple[Path, ...] = ("model.pickle", "data.system")
 
@@ -90,10 +90,7 @@ GROUPS: tuple[Group, ...] = (
     Group("secrecy", lambda spec: any(map(spec.written, SECRECY)) or _marked(spec)),
     Group("publishing", lambda spec: spec.get("save.hub") is True),
     Group("launch"),
-    Group("slurm", lambda spec: spec.get("launch") == "slurm"),
-    Group("cluster", lambda spec: spec.get("launch") != "local" or _has(spec, "launch", CLUSTER)),
-    Group("k8s", lambda spec: spec.get("launch") == "k8s"),
-    Group("sky", lambda spec: spec.get("launch") == "sky"),
+    Group("cluster", chosen),
     Group("tracking", lambda spec: any(map(spec.written, TRACKING))),
     Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),
     Group("sft", lambda spec: spec.get("method") == "sft"),
@@ -125,6 +122,8 @@ GROUPS: tuple[Group, ...] = (
 def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
     found = [found for group in GROUPS if group.applies(spec) for one in group.rules for found in one.run(spec)]
+    if chosen(spec):
+        found += [found for one in _of_engine(engine(spec)) for found in one.run(spec)]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.data.folders import fewer
 
@@ -134,4 +133,12 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 def every() -> tuple[Rule, ...]:
     """All rules, for explanations, the reference and the tests."""
-    return tuple(one for group in GROUPS for one in group.rules)
+    return (
+        *(one for group in GROUPS for one in group.rules),
+        *(one for name in ENGINES for one in _of_engine(named(name))),
+    )
+
+
+def _of_engine(one: Engine) -> tuple[Rule, ...]:
+    found: tuple[Rule, ...] = import_module(one.rules).RULES if one.rules else ()
+    return found

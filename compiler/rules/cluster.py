@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from xpc.compiler import clusters
-from xpc.compiler.language.schema import path_of
+from xpc.compiler.engines import engine, readers
+from xpc.compiler.engines.containers import image_fault as fault_of_image
+from xpc.compiler.engines.restarts import starts_over
+from xpc.compiler.language.schema import children
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import BASE, SPEC, Spec
 
@@ -18,20 +20,20 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
     A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand,
     and so may what a base writes for the launcher that its child replaces.
     """
-    engine = spec.text("launch")
+    name, reader = spec.text("launch"), engine(spec)
     replaced = spec.values["launch"].origin.kind == SPEC
-    for name, engines in clusters.READ_BY.items():
-        path = path_of(f"launch.{name}")
-        if replaced and spec.written(path) and spec.values[path].origin.kind == BASE:
+    for row in children("launch"):
+        if not spec.written(row.path) or reader.reads(row.name) or spec.get(row.path) is False:
             continue
-        if spec.written(path) and engine not in engines and spec.get(path) is not False:
-            owners = " or ".join(f"`launch {one}`" for one in engines)
-            yield Finding(
-                spec.place(path, f"read with {owners}"),
-                f"`{name}` means nothing to `launch {engine}`",
-                f"leave `{name}` out",
-                (spec.label("launch", "the launcher"),),
-            )
+        if replaced and spec.values[row.path].origin.kind == BASE:
+            continue
+        owners = " or ".join(f"`launch {one}`" for one in readers(row.name))
+        yield Finding(
+            spec.place(row.path, f"read with {owners}"),
+            f"`{row.name}` means nothing to `launch {name}`",
+            f"leave `{row.name}` out",
+            (spec.label("launch", "the launcher"),),
+        )
 
 
 @rule("XP891", "requeue-from-nothing", "warning")
@@ -42,8 +44,8 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
     not look for one. Unwritten, `requeue` is off then. Source: runtime/core/checkpoints.py; transformers 5.23
     `save_only_model`.
     """
-    reason = clusters.starts_over(spec)
-    if spec.flag("launch.requeue") and reason is not None and spec.text("launch") != "local":
+    reason = starts_over(spec)
+    if spec.flag("launch.requeue") and reason is not None and engine(spec).reads("requeue"):
         name = reason.rpartition(".")[2]
         value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
         yield Finding(
@@ -62,12 +64,11 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     node it is a warning, unless the hub keeps the model. A local model or data file that is not in the bundle comes to
     a node in such a folder, or in an image.
     """
-    engine = spec.text("launch")
-    if engine not in ("k8s", "sky") or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
+    what = engine(spec).volume
+    if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
-    what = "a PersistentVolumeClaim" if engine == "k8s" else "a volume of SkyPilot"
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else clusters.outside(spec)  # an image may hold them
+    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may hold them
     if paths:
         yield Finding(
             spec.place("launch", "mounts no folder"),
@@ -90,17 +91,25 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
         )
 
 
+def _outside(spec: Spec) -> list[str]:
+    """Local files and folders that the run reads and the bundle does not hold."""
+    found = [spec.model.path] if spec.model.path else []
+    return found + [
+        one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
+    ]
+
+
 def image_fault(spec: Spec) -> Iterator[Finding]:
     """What a container's image may not be called; the rule of each launcher that reads one."""
     image = spec.get("launch.image")
-    why = clusters.image_fault(image) if isinstance(image, str) else None
+    why = fault_of_image(image) if isinstance(image, str) else None
     if why is not None:
         bare = str(image).removeprefix("docker:").removeprefix("https://")
         yield Finding(
             spec.place("launch.image", why),
             f"`{str(image)[:60]}` is no image",
             'write a name such as `image = "ghcr.io/me/train:1"`',
-            replace=f"image = {json.dumps(bare)}" if bare != image and clusters.image_fault(bare) is None else None,
+            replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
         )
 
 

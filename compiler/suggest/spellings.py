@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines import ENGINES, named
 from xpc.compiler.methods import METHODS
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -78,12 +79,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "tensorboard": "tb; tensor board",
         "none": "no; off",
     },
-    "launch": {
-        "local": "none; here; bash; shell",
-        "slurm": "sbatch; srun",
-        "k8s": "kubernetes; kubeflow",
-        "sky": "skypilot",
-    },
+    "launch": {name: named(name).also_called for name in ENGINES},
     "launch.launcher": {
         "torchrun": "torch; torch distributed; elastic",
         "accelerate": "accelerate launch; hf",

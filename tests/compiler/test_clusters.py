@@ -20,8 +20,10 @@ from compile_support import REPOSITORY, checked, compiled, errors, put, shown, x
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xpc.compiler import clusters, registry
-from xpc.compiler.lower.yamltext import document
+from xpc.compiler import registry
+from xpc.compiler.engines import containers
+from xpc.compiler.engines.sky.catalog import GPUS
+from xpc.compiler.engines.yamltext import document
 
 # -- the writer -----------------------------------------------------------------------------------------------------
 
@@ -155,7 +157,7 @@ def test_kubernetes_reads_nothing_of_the_shell():
 
 @given(st.text("aZ9.-_", min_size=1, max_size=80))
 def test_a_pod_has_a_legal_name(name: str):
-    label = clusters.pod_name(name)
+    label = containers.pod_name(name)
     assert len(f"{label}-node-0-1023-abcde") <= 63
     assert label[0].isalpha()
     assert label[-1] != "-"
@@ -163,10 +165,10 @@ def test_a_pod_has_a_legal_name(name: str):
 
 
 def test_long_names_stay_apart():
-    first, second = clusters.pod_name("a" * 60 + "1"), clusters.pod_name("a" * 60 + "2")
+    first, second = containers.pod_name("a" * 60 + "1"), containers.pod_name("a" * 60 + "2")
     assert first != second
-    assert clusters.pod_name("7b") == "run-7b"
-    assert clusters.pod_name("Qwen2.5_SFT") == "qwen2-5-sft"
+    assert containers.pod_name("7b") == "run-7b"
+    assert containers.pod_name("Qwen2.5_SFT") == "qwen2-5-sft"
 
 
 def test_the_name_of_the_spec_is_the_folder_and_the_object():
@@ -188,13 +190,13 @@ BAD = ("", "Me/train", "a b", "-a", "a:", "a@sha256:1", "a//b", "$(x)", "a:b:c",
 
 
 def test_images():
-    assert not [image for image in GOOD if clusters.image_fault(image)]
-    assert not [image for image in BAD if not clusters.image_fault(image)]
+    assert not [image for image in GOOD if containers.image_fault(image)]
+    assert not [image for image in BAD if not containers.image_fault(image)]
 
 
 @given(st.text(max_size=40))
 def test_a_nearest_name_is_a_name(name: str):
-    assert clusters.object_name_fault(clusters.nearest_object_name(name)) is None
+    assert containers.object_name_fault(containers.nearest_object_name(name)) is None
 
 
 EVIL = (
@@ -287,8 +289,8 @@ def test_a_task_asks_for_the_gpus_and_names_its_secrets():
 
 
 def test_every_gpu_has_a_name_or_is_refused():
-    named = {gpu for gpu in registry.gpu_names() if gpu in clusters.SKY_GPUS}
-    assert named == set(clusters.SKY_GPUS)
+    named = {gpu for gpu in registry.gpu_names() if gpu in GPUS}
+    assert named == set(GPUS)
     for gpu in sorted(set(registry.gpu_names()) - named):
         found = checked(spec(sky(), hardware=f"8 x {gpu}", precision="fp32"))
         assert "XP870" in errors(found), shown(found)

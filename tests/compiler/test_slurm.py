@@ -14,7 +14,7 @@ from compile_support import checked, codes, compiled, shown, xpc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xpc.compiler.lower.slurm import lead, limit, script
+from xpc.compiler.engines.slurm.job import lead, limit, script
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 GRPO = "method grpo(generations=8, rewards=[accuracy], vllm(mode=server, port=8001))"

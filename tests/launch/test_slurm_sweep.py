@@ -11,7 +11,7 @@ from emitted import FILES, compiled, put
 from jobs import SPEC, until
 from slurm import Cluster
 
-from xpc.compiler.resolve.sweep_members import LARGEST_ARRAY
+from xpc.compiler.engines.slurm import LARGEST_ARRAY
 
 pytestmark = pytest.mark.slow
 

@@ -40,7 +40,7 @@ GROUPS = {
     "derivation": ("compiler/resolve/*.py", "compiler/language/convert*.py", "compiler/language/expand.py",
                    "compiler/plan/*.py"),
     "rules": ("compiler/rules/*.py",),
-    "lowering": ("compiler/lower/*.py",),
+    "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
     "runtime": ("runtime/*.py", "runtime/*/*.py"),
 }  # fmt: skip
 TRAINED = ("tests/runtime", "tests/faults/test_kills.py", "tests/faults/test_damage.py", "tests/proof/test_train.py")

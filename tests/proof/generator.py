@@ -17,7 +17,7 @@ from attrs import field, mutable
 from emitted import NEW, OLD
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.clusters import READ_BY
+from xpc.compiler.engines import OF_ALL, readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
@@ -47,7 +47,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "optimizer.targets": LOW_RANK, "optimizer.rank": LOW_RANK, "optimizer.scale": LOW_RANK,
     "optimizer.update_proj_gap": LOW_RANK, "precision.tf32": ("fp32", "bf16"),
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
-    **{f"launch.{name}": engines for name, engines in READ_BY.items()},
+    **{row.path: readers(row.name) for row in schema.children("launch") if row.name not in OF_ALL},
 }  # fmt: skip
 """Heads under which a setting has a meaning."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import clusters
+from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
+from xpc.compiler.engines.sky.catalog import BUCKETS, GPUS, is_bucket
 from xpc.compiler.rules.cluster import image_fault
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -18,7 +19,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
     catalog v8 `common/accelerators.csv`.
     """
     gpu = spec.hardware.gpu
-    if gpu is not None and gpu.name not in clusters.SKY_GPUS:
+    if gpu is not None and gpu.name not in GPUS:
         yield Finding(
             spec.place("hardware", "in none of its catalogs"),
             f"SkyPilot has no {gpu.name}",
@@ -51,7 +52,7 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     One node may keep its checkpoints in a bucket. Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone).
     """
     volume = spec.get("launch.volume")
-    if isinstance(volume, str) and clusters.is_bucket(volume) and spec.hardware.nodes > 1:
+    if isinstance(volume, str) and is_bucket(volume) and spec.hardware.nodes > 1:
         yield Finding(
             spec.place("launch.volume", "a bucket"),
             f"{spec.hardware.nodes} nodes cannot write checkpoints to a bucket together",
@@ -79,15 +80,15 @@ def volume_name(spec: Spec) -> Iterator[Finding]:
     volume = spec.get("launch.volume")
     if not isinstance(volume, str):
         return
-    scheme = next((one for one in clusters.BUCKETS if volume.startswith(one)), "")
+    scheme = next((one for one in BUCKETS if volume.startswith(one)), "")
     name = volume.removeprefix(scheme).partition("/")[0] if scheme else volume
-    why = clusters.object_name_fault(name)
+    why = object_name_fault(name)
     if why is not None:
         yield Finding(
             spec.place("launch.volume", why),
             f"`{volume[:60]}` is neither a volume nor a bucket",
             'write `volume = my-volume`, or a bucket such as `volume = "s3://my-bucket"`',
-            replace=f'volume = "{scheme}{clusters.nearest_object_name(name)}"',
+            replace=f'volume = "{scheme}{nearest_object_name(name)}"',
         )
 
 

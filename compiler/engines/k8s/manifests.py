@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from xpc.compiler import clusters
-from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
-from xpc.compiler.lower.yamltext import document
+from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.k8s import JOBSET, TRAINJOB
+from xpc.compiler.engines.restarts import RESTARTS, TEMPFAIL, grace, requeues
+from xpc.compiler.engines.vllm_server import server_gpus
+from xpc.compiler.engines.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
@@ -28,7 +30,7 @@ if ! printf '%s  %s\\n' {digest} "$bundle/trainer_args.json" | sha256sum --check
   exit 1
 fi
 """
-TRAINJOB = """\
+NODES = """\
 if [ "${{PET_NNODES:-}}" != {nodes} ]; then
   echo "trainjob.yaml: the job has ${{PET_NNODES:-no}} nodes, and the bundle is for {nodes}" >&2
   exit 1
@@ -68,55 +70,44 @@ def files(spec: Spec, arguments: str) -> dict[str, str]:
     With a vLLM server there is a JobSet alone: a TrainJob has the jobs of its runtime, and no other.
     """
     digest = sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
-    out = {"jobset.yaml": document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
+    out = {JOBSET: document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
     if not spec.asks_server:
-        out["trainjob.yaml"] = document(_trainjob(spec, digest), _comment(spec, TRAINJOB_COMMENT))
+        out[TRAINJOB] = document(_trainjob(spec, digest), _comment(spec, TRAINJOB_COMMENT))
     return out
 
 
-def submit(spec: Spec) -> list[str]:
-    """The lines of the bundle's README.md that say how it is submitted."""
-    lines = ["kubectl apply -f jobset.yaml"]
-    if not spec.asks_server:
-        lines.append("kubectl apply -f trainjob.yaml    # instead, where Kubeflow Trainer is installed")
-    where = f"`/opt/{_place(spec)}` in the image"
-    if spec.get("launch.volume") is not None:
-        where = f"`{_place(spec)}` on the volume, beside what the run reads, or {where}"
-    return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```"]
-
-
-def _place(spec: Spec) -> str:
+def place(spec: Spec) -> str:
     """The bundle's folder; names of specs and of a sweep's members have no mark that a shell would read."""
     return spec.folder or f"{spec.name}.bundle"
 
 
 def _comment(spec: Spec, text: str) -> str:
     nodes = spec.hardware.nodes
-    again = "begun again." if clusters.requeues(spec) else "not begun again."
+    again = "begun again." if requeues(spec) else "not begun again."
     return text.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}",
         tempfail=TEMPFAIL,
         again=again,
         folder=FOLDER,
-        place=_place(spec),
+        place=place(spec),
     )
 
 
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
-    find = FIND.format(enter=enter, place=_place(spec), digest=digest, file=file, folder=FOLDER)
+    find = FIND.format(enter=enter, place=place(spec), digest=digest, file=file, folder=FOLDER)
     return find + (CACHE if shared else "") + "".join(steps) + start
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
     """The TrainJob. What its trainer cannot say of a pod is a patch of the runtime's one job, `node`."""
     hardware = spec.hardware
-    told = TRAINJOB.format(nodes=hardware.nodes)
+    told = NODES.format(nodes=hardware.nodes)
     steps = (told, NODE if hardware.nodes > 1 else "", UNSET)
     trainer: dict[str, Json] = {
         "image": spec.text("launch.image"),
-        "command": ["bash", "-c", _script(spec, "trainjob.yaml", digest, *steps)],
+        "command": ["bash", "-c", _script(spec, TRAINJOB, digest, *steps)],
         "numNodes": hardware.nodes,
         "numProcPerNode": hardware.processes,
         "resourcesPerNode": _resources(spec),
@@ -128,7 +119,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
             for one in ("HF_TOKEN", "WANDB_API_KEY")
         ]
     pod: dict[str, Json] = {
-        "terminationGracePeriodSeconds": clusters.grace(spec),
+        "terminationGracePeriodSeconds": grace(spec),
         "volumes": _volumes(spec),
         "containers": [{"name": "node", "volumeMounts": _mounts(spec)}],
     }
@@ -140,7 +131,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
     }
     if spec.get("launch.time") is not None:
         body["activeDeadlineSeconds"] = spec.integer("launch.time")
-    name = clusters.pod_name(spec.name)
+    name = pod_name(spec.name)
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -150,8 +141,8 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
-    name, nodes = clusters.pod_name(spec.name), spec.hardware.nodes
-    again, server = clusters.requeues(spec), spec.asks_server
+    name, nodes = pod_name(spec.name), spec.hardware.nodes
+    again, server = requeues(spec), spec.asks_server
     env: list[Json] = []
     if nodes > 1:
         env += [
@@ -160,7 +151,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         ]
     if server:
         env.append({"name": "XPC_VLLM_HOST", "value": f"{name}-vllm-0-0.{name}"})
-    script = _script(spec, "jobset.yaml", digest, INDEX if nodes > 1 else "")
+    script = _script(spec, JOBSET, digest, INDEX if nodes > 1 else "")
     node: dict[str, Json] = {"name": "node", "replicas": 1}
     if server:
         node["dependsOn"] = [{"name": "vllm", "status": "Ready"}]
@@ -206,7 +197,7 @@ def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
         out["activeDeadlineSeconds"] = spec.integer("launch.time")
     pod: dict[str, Json] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": clusters.grace(spec),
+        "terminationGracePeriodSeconds": grace(spec),
         "containers": [container],
         "volumes": _volumes(spec),
     }
@@ -231,10 +222,10 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
     """vLLM on a node of its own: ready when it answers, restarted with the set, ended with the training."""
-    tensor = clusters.server_gpus(spec)
+    tensor = server_gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     start = SERVER.format(tensor=tensor, copies=copies)
-    container = _container(spec, "vllm", _script(spec, "jobset.yaml", digest, start=start), [])
+    container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}
     container["resources"] = _resources(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from xpc.compiler import clusters
+from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
 from xpc.compiler.rules.cluster import image_fault
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -43,9 +43,9 @@ def object_names(spec: Spec) -> Iterator[Finding]:
     """
     for path in ("launch.volume", "launch.secret"):
         name = spec.get(path)
-        why = clusters.object_name_fault(name) if isinstance(name, str) else None
+        why = object_name_fault(name) if isinstance(name, str) else None
         if why is not None:
-            near = f"{path[7:]} = {json.dumps(clusters.nearest_object_name(str(name)))}"
+            near = f"{path[7:]} = {json.dumps(nearest_object_name(str(name)))}"
             yield Finding(
                 spec.place(path, why),
                 f"Kubernetes has no {'claim' if path == 'launch.volume' else 'secret'} `{str(name)[:60]}`",

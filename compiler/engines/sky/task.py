@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from xpc.compiler import clusters
-from xpc.compiler.clusters import CACHE, FOLDER, RESTARTS, TEMPFAIL
+from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.restarts import RESTARTS, TEMPFAIL, requeues
+from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
+from xpc.compiler.engines.yamltext import document
 from xpc.compiler.lower.document import install
-from xpc.compiler.lower.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
@@ -29,20 +30,15 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 def files(spec: Spec) -> dict[str, str]:
     """The file by its name."""
     nodes = spec.hardware.nodes
-    again = "and preemptions start it again." if clusters.requeues(spec) else "does not start it again; preemptions do."
+    again = "and preemptions start it again." if requeues(spec) else "does not start it again; preemptions do."
     comment = COMMENT.format(
-        nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=_submit(spec), tempfail=TEMPFAIL, again=again
+        nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=submit(spec), tempfail=TEMPFAIL, again=again
     )
     return {"sky.yaml": document(_task(spec), comment)}
 
 
-def submit(spec: Spec) -> list[str]:
-    """The lines of the bundle's README.md that say how it is submitted."""
-    return ["", "By SkyPilot, as a managed job; from this folder, which goes to every node:", "", "```", _submit(spec),
-            "```"]  # fmt: skip
-
-
-def _submit(spec: Spec) -> str:
+def submit(spec: Spec) -> str:
+    """The command that submits the task, with the secrets that the run needs."""
     return " ".join(["sky jobs launch", *(f"--secret {name}" for name in _secrets(spec)), "sky.yaml"])
 
 
@@ -56,7 +52,7 @@ def _secrets(spec: Spec) -> list[str]:
 
 def _task(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {
-        "name": clusters.pod_name(spec.name),
+        "name": pod_name(spec.name),
         "num_nodes": spec.hardware.nodes,
         "workdir": ".",
         "resources": _resources(spec),
@@ -65,7 +61,7 @@ def _task(spec: Spec) -> dict[str, Json]:
     if secrets:
         out["secrets"] = dict.fromkeys(secrets)
     volume = spec.get("launch.volume")
-    if isinstance(volume, str) and clusters.is_bucket(volume):
+    if isinstance(volume, str) and is_bucket(volume):
         out["file_mounts"] = {FOLDER: {"source": volume, "mode": "MOUNT_CACHED"}}
     elif isinstance(volume, str):
         out["volumes"] = {FOLDER: volume}
@@ -78,11 +74,11 @@ def _resources(spec: Spec) -> dict[str, Json]:
     gpu, count = spec.hardware.gpu, spec.hardware.processes
     out: dict[str, Json] = {"cpus": f"{count}+"}
     if gpu is not None:
-        out = {"accelerators": f"{clusters.SKY_GPUS[gpu.name]}:{count}"}
+        out = {"accelerators": f"{GPUS[gpu.name]}:{count}"}
     image = spec.get("launch.image")
     if isinstance(image, str):
         out["image_id"] = f"docker:{image}"
-    if clusters.requeues(spec):
+    if requeues(spec):
         out["job_recovery"] = {"max_restarts_on_errors": RESTARTS, "recover_on_exit_codes": [TEMPFAIL]}
     return out
 
@@ -95,6 +91,6 @@ def _run(spec: Spec) -> str:
         lines.append(NODE.format(port=PORT))
     volume = spec.get("launch.volume")
     if isinstance(volume, str):
-        lines.append("" if clusters.is_bucket(volume) else CACHE)
+        lines.append("" if is_bucket(volume) else CACHE)
         lines.append(f"cd {FOLDER}\n")
     return "".join([*lines, 'exec bash "$bundle/launch.sh"\n'])

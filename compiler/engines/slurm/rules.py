@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xpc.compiler.clusters import grace
+from xpc.compiler.engines.restarts import grace
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 

@@ -6,10 +6,10 @@ below them holds no text of the spec at all. What Slurm knows (nodes, restarts) 
 
 from __future__ import annotations
 
-from xpc.compiler.clusters import grace, requeues, server_gpus
+from xpc.compiler.engines.restarts import grace, requeues
+from xpc.compiler.engines.vllm_server import server_gpus
 from xpc.compiler.spec import Spec
 
-NAME = "job.sbatch"
 SHORTEST = 60
 """Seconds before the limit that Slurm can still be asked for a signal; its clock counts minutes."""
 
@@ -221,11 +221,6 @@ exit "$status"
 """
 
 
-def job(spec: Spec) -> str:
-    """The script of one run."""
-    return script(spec, spec.name)
-
-
 def script(spec: Spec, name: str, members: int = 0) -> str:
     """The script, for a job of this name; of a sweep with so many members, an array of jobs.
 
@@ -256,26 +251,6 @@ def script(spec: Spec, name: str, members: int = 0) -> str:
     if served:
         parts.append(TEARDOWN)
     return "".join([*parts, END])
-
-
-def submit(spec: Spec) -> list[str]:
-    """The part of the bundle's README.md that says how the job is handed to Slurm."""
-    lines = [
-        "",
-        "On a Slurm cluster the same is one job; it is submitted in the folder that the output goes to, with the",
-        "environment of the run activated (or named by PYTHON), and writes its log there:",
-        "",
-        "```",
-        f"sbatch {NAME}",
-        "```",
-    ]
-    if spec.asks_server:
-        lines += [
-            "",
-            "One node more than the run has starts the vLLM server, and the job sets XPC_VLLM_HOST. XPC_VLLM names the",
-            "server's program where it has an environment of its own; XPC_SERVER_WAIT is the longest wait in seconds.",
-        ]
-    return lines
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:

@@ -1,0 +1,76 @@
+"""Containers: the folder that they share, and the names that images and objects of Kubernetes may have."""
+
+from __future__ import annotations
+
+FOLDER = "/workspace"
+"""Where a container finds the shared folder that the run reads and writes."""
+
+CACHE = f"""\
+export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
+"""
+"""Lines of a container's shell: what the hub sends is kept in the shared folder."""
+
+LONGEST_NAME = 45
+"""A pod is called NAME-node-0-1023-abcde, which is a DNS label of at most 63 characters."""
+
+
+def pod_name(name: str) -> str:
+    """A name for an object of Kubernetes (RFC 1035): lower case, digits and dashes, a letter first.
+
+    A longer one is cut, and the digest of the whole keeps two of them apart.
+    """
+    label = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
+    if not label[:1].isalpha():
+        label = f"run-{label}".rstrip("-")
+    if len(label) > LONGEST_NAME:
+        from hashlib import sha256
+
+        label = f"{label[: LONGEST_NAME - 9].rstrip('-')}-{sha256(name.encode()).hexdigest()[:8]}"
+    return label
+
+
+def object_name_fault(name: str) -> str | None:
+    """Why Kubernetes would refuse the name of a claim or a secret (RFC 1123 subdomain), or None."""
+    if len(name) > 253:
+        return "it is longer than 253 characters"
+    for part in name.split("."):
+        if not part:
+            return "nothing stands before or after a dot"
+        if not all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in part):
+            return "it may hold lower case letters, digits, dashes and dots"
+        if part.startswith("-") or part.endswith("-"):
+            return "it begins and ends with a letter or a digit"
+    return None
+
+
+def nearest_object_name(name: str) -> str:
+    """A legal name that is close to a name that is not."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in name.lower())[:253]
+    parts = [part.strip("-") for part in kept.split(".")]
+    return ".".join(part for part in parts if part) or "my-name"
+
+
+def image_fault(image: str) -> str | None:
+    """Why no registry has an image of this name, or None. Source: the reference grammar of distribution/reference."""
+    import re
+
+    if image.startswith("docker:"):
+        return "`docker:` is SkyPilot's word for it, and is written for you"
+    if "://" in image:
+        return "it is a name and no address: no `https://`"
+    name, at, digest = image.partition("@")
+    if at and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        return "a digest is `sha256:` and 64 hexadecimal digits"
+    head, colon, tag = name.rpartition(":")
+    if colon and "/" not in tag:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
+            return "a tag has letters, digits, dots, dashes and underscores, 128 at most"
+        name = head
+    first, slash, rest = name.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?", first):
+            return "the host of its registry is no host"
+        name = rest
+    if not all(re.fullmatch(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*", part) for part in name.split("/")):
+        return "its name has lower case letters, digits, and single dots, dashes or underscores between them"
+    return "it is longer than 255 characters" if len(name) > 255 else None

@@ -1,0 +1,49 @@
+"""`launch k8s`: `jobset.yaml` and `trainjob.yaml`, a pod a node on Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.engines import MEMBERS, Engine, quoted
+from xpc.compiler.spec import Spec
+
+JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"
+
+
+class Kubernetes(Engine):
+    """Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
+
+    also_called = "kubernetes; kubeflow"
+    settings = ("time", "requeue", "image", "volume", "secret")
+    rules = "xpc.compiler.engines.k8s.rules"
+    volume = "a PersistentVolumeClaim"
+
+    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+        """Both jobs; a pod knows its bundle by the digest of its arguments."""
+        from xpc.compiler.engines.k8s.manifests import files
+
+        return files(spec, bundle["trainer_args.json"])
+
+    def readme(self, spec: Spec) -> list[str]:
+        """Where the bundle lies, and which file is applied."""
+        from xpc.compiler.engines.k8s.manifests import place
+
+        lines = [f"kubectl apply -f {JOBSET}"]
+        if not spec.asks_server:
+            lines.append(f"kubectl apply -f {TRAINJOB}    # instead, where Kubeflow Trainer is installed")
+        where = f"`/opt/{place(spec)}` in the image"
+        if spec.get("launch.volume") is not None:
+            where = f"`{place(spec)}` on the volume, beside what the run reads, or {where}"
+        return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```"]
+
+    def command(self, spec: Spec, out: str) -> str:
+        """The JobSet, which every bundle has."""
+        return f"kubectl apply -f {quoted(out, JOBSET)}"
+
+    def sweep_command(self, spec: Spec, out: str) -> str:
+        """The JobSet of each member."""
+        members = quoted(out, MEMBERS)
+        return f'for file in {members}/*/{JOBSET}; do kubectl apply -f "$file"; done'
+
+
+ENGINE = Kubernetes()

@@ -1,0 +1,24 @@
+"""`launch local`: `launch.sh` alone, on this machine or by hand on each node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.engines import Engine
+
+
+class Local(Engine):
+    """No engine but the shell."""
+
+    also_called = "none; here; bash; shell"
+
+    def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
+        """`launch.sh` of the sweep."""
+        return [
+            ("./launch.sh --list", "the names of the members"),
+            (f"./launch.sh {members[0]}", "one of them"),
+            ("./launch.sh --all", "one after another, past any that fail"),
+        ]
+
+
+ENGINE = Local()

@@ -1,0 +1,40 @@
+"""Runs that are stopped and started again: when it helps, how often, and how long a run may take to stop."""
+
+from __future__ import annotations
+
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+TEMPFAIL = 75
+"""The status of a run that was asked to stop, and that goes on when it is started again."""
+
+RESTARTS = 3
+"""Times that a run which failed is begun again; one that was asked to stop is begun again without counting."""
+
+
+def starts_over(spec: Spec) -> Path | None:
+    """The setting because of which a run that is started again has nothing to go on from, or None."""
+    every = spec.amount("save.every")
+    if every.unit == "never":
+        return "save.every"
+    if not spec.flag("save.full_state"):
+        return "save.full_state"
+    return "save.resume" if spec.get("save.resume") == "never" else None
+
+
+def requeues(spec: Spec) -> bool:
+    """Whether the engine starts the run again: as written, or where there is something to go on from."""
+    return spec.flag("launch.requeue") if spec.written("launch.requeue") else starts_over(spec) is None
+
+
+def grace(spec: Spec) -> int:
+    """Seconds from the request to stop to the end: a step, and a checkpoint at 500 MB/s.
+
+    14 bytes a parameter is what AdamW in mixed precision saves; five minutes at least.
+    """
+    facts = spec.model.facts
+    seconds = 900 if facts is None else 120 + facts.params * 14 // 500_000_000
+    return max(300, -(-seconds // 60) * 60)

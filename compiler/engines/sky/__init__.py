@@ -1,0 +1,46 @@
+"""`launch sky`: `sky.yaml`, a task of SkyPilot on machines that it rents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.engines import MEMBERS, Engine, quoted
+from xpc.compiler.spec import Spec
+
+
+class SkyPilot(Engine):
+    """SkyPilot 0.12 or newer."""
+
+    also_called = "skypilot"
+    settings = ("requeue", "image", "volume")
+    rules = "xpc.compiler.engines.sky.rules"
+    volume = "a volume of SkyPilot"
+
+    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+        """The task."""
+        from xpc.compiler.engines.sky.task import files
+
+        return files(spec)
+
+    def readme(self, spec: Spec) -> list[str]:
+        """How the task is handed to SkyPilot."""
+        from xpc.compiler.engines.sky.task import submit
+
+        return ["", "By SkyPilot, as a managed job; from this folder, which goes to every node:", "", "```",
+                submit(spec), "```"]  # fmt: skip
+
+    def command(self, spec: Spec, out: str) -> str:
+        """The task is submitted in the bundle's folder."""
+        from xpc.compiler.engines.sky.task import submit
+
+        return f"cd -- {quoted(out)} && {submit(spec)}"
+
+    def sweep_command(self, spec: Spec, out: str) -> str:
+        """Each member's task, in the folder of the member."""
+        from xpc.compiler.engines.sky.task import submit
+
+        members = quoted(out, MEMBERS)
+        return f'for member in {members}/*; do (cd -- "$member" && {submit(spec)}); done'
+
+
+ENGINE = SkyPilot()

@@ -1,0 +1,76 @@
+"""Engines: each has one room, and nobody outside of it asks which engine a run has."""
+
+from __future__ import annotations
+
+import ast
+import os
+
+import pytest
+from case_support import spec
+from cases_clusters import k8s, sky
+from cases_slurm import slurm
+from compile_support import REPOSITORY, compiled, put
+from test_imports import imported
+
+from xpc.compiler.engines import ENGINES, OF_ALL, named, readers
+from xpc.compiler.language.schema import children
+
+LAUNCH = {"local": "launch local", "slurm": slurm(), "k8s": k8s(), "sky": sky("volume=runs")}
+ROOMS = os.path.join("compiler", "engines")
+
+
+def sources():
+    """Python files of the compiler and the runtime outside of the engines' rooms, parsed."""
+    for folder in ("compiler", "runtime", "grammar"):
+        for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
+            path = os.path.relpath(where, REPOSITORY)
+            for name in names:
+                if name.endswith(".py") and not (path + os.sep).startswith(ROOMS + os.sep):
+                    with open(os.path.join(where, name), encoding="utf-8") as handle:
+                        yield os.path.join(path, name), ast.parse(handle.read())
+
+
+def test_nobody_outside_names_an_engine():
+    """`local` is an English word, so that for it only comparisons with the value of `launch` are looked for."""
+    found = []
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in set(ENGINES) - {"local"}:
+                found.append(f"{path}:{node.lineno} {node.value}")
+            if isinstance(node, ast.Compare) and "'launch'" in (text := ast.dump(node)) and "'local'" in text:
+                found.append(f"{path}:{node.lineno} local")
+    assert not found
+
+
+def test_the_list_is_what_lies_in_the_folder():
+    rooms = {
+        name.removesuffix(".py")
+        for name in os.listdir(os.path.join(REPOSITORY, ROOMS))
+        if name == "local.py" or os.path.isfile(os.path.join(REPOSITORY, ROOMS, name, "__init__.py"))
+    }
+    assert rooms == set(ENGINES) == set(LAUNCH)
+
+
+def test_every_setting_of_launch_has_a_reader_and_every_reader_its_settings():
+    names = [row.name for row in children("launch")]
+    assert all(map(readers, names))
+    assert {name for one in ENGINES for name in named(one).settings} == set(names) - set(OF_ALL)
+    assert set(OF_ALL) <= set(names)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_the_engine_in_question_is_imported(engine, tmp_path):
+    root = put(tmp_path, {"run.xp": spec(LAUNCH[engine])})
+    status, names = imported("compile", "run.xp", "-o", "out", cwd=root)
+    assert status == 0
+    rooms = {name.split(".")[3] for name in names if name.startswith("xpc.compiler.engines.")}
+    assert rooms & set(ENGINES) == {engine}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_only_adds_files(engine):
+    """What every bundle has is the same whatever starts it, but for the pages that say how and the digests."""
+    told = {"README.md", "spec.xp", "bundle.toml"}
+    plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
+    assert {name: data for name, data in plain.items() if name not in told}.items() <= files.items()
+    assert bool(set(files) - set(plain)) is (engine != "local")
