@@ -1,0 +1,50 @@
+"""docs/environment.md and docs/outputs.md name what the sources read and write."""
+
+from __future__ import annotations
+
+import os
+import re
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def read(*names: str) -> str:
+    with open(os.path.join(ROOT, *names), encoding="utf-8") as handle:
+        return handle.read()
+
+
+def sources(*folders: str) -> str:
+    paths = [
+        os.path.join(where, name)
+        for folder in folders
+        for where, _, names in os.walk(os.path.join(ROOT, folder))
+        for name in names
+        if name.endswith(".py")
+    ]
+    return "".join(read(os.path.relpath(path, ROOT)) for path in paths)
+
+
+def test_every_variable_of_ours_has_a_line():
+    used = set(re.findall(r"\bXPC_[A-Z_]+[A-Z]\b", sources("compiler", "grammar", "runtime")))
+    named = set(re.findall(r"\bXPC_[A-Z_]+[A-Z]\b", read("docs", "environment.md")))
+    assert len(used) >= 10
+    assert used == named
+
+
+def test_the_keys_of_the_summary_are_those_that_are_written():
+    source = sources("runtime")
+    body = source[source.index("def summary(") : source.index("def tell(")]
+    written = set(re.findall(r'^        "(\w+)":', body, re.M))
+    page = read("docs", "outputs.md")
+    table = page[page.index("## summary.json") :]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert len(written) >= 10
+    assert written == named
+
+
+def test_the_counts_of_rows_are_those_that_are_written():
+    found = re.search(r'names = \(("rows", [^)]*)\)', sources("runtime"))
+    assert found is not None
+    page = read("docs", "outputs.md")
+    for name in re.findall(r'"(\w+)"', found[1]):
+        assert f"`{name}`" in page[page.index("`data` counts") :], name
