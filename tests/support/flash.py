@@ -1,6 +1,6 @@
 """FlashAttention's arithmetic in torch, put where transformers looks for the package: what a kernel would be told.
 
-Runs in the interpreter of a target. `install` patches transformers 5.23 or 4.52 in this process; afterwards models load
+Runs in the interpreter of a target. `install` patches transformers 5.23, 4.57 or 4.52 in this process; afterwards models load
 with `flash_attention_2` on a CPU, and `CALLS` says which of the kernel's two functions they call: `varlen`, which gets
 the bounds of documents, or `plain`, which takes the whole row for one.
 """
@@ -71,14 +71,20 @@ def install() -> None:
             if hasattr(module, name):
                 setattr(module, name, yes)
     if hasattr(kernels, "lazy_import_flash_attention"):
-        from transformers.integrations import flash_attention
+        own: Any = (flash_attn_func, flash_attn_varlen_func, None, None)
+        if hasattr(kernels, "FLASH_ATTENTION_COMPATIBILITY_MATRIX"):  # transformers 5
+            from transformers.integrations import flash_attention
 
-        kernels.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]["general_availability_check"] = yes
-        others, own = kernels._lazy_imports, (flash_attn_func, flash_attn_varlen_func, None, None, None)
-        kernels._lazy_imports = lambda name, *more, **named: own if name == ASKED else others(name, *more, **named)
-        modeling_utils.PreTrainedModel._flash_attn_import_error = lambda *_, **__: None
-        modeling_utils.PreTrainedModel._flash_attn_can_dispatch = _declared
-        flash_attention.get_target_dtype = lambda *_, **__: torch.float32
+            kernels.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]["general_availability_check"] = yes
+            own = (*own, None)
+            modeling_utils.PreTrainedModel._flash_attn_import_error = lambda *_, **__: None
+            modeling_utils.PreTrainedModel._flash_attn_can_dispatch = _declared
+            flash_attention.get_target_dtype = lambda *_, **__: torch.float32
+        else:
+            modeling_utils.PreTrainedModel._flash_attn_2_can_dispatch = _declared
+            _wanted_in_fp32()
+        others = kernels._lazy_imports
+        kernels._lazy_imports = lambda name, *more, **named: own if name in (ASKED, None) else others(name, *more, **named)
     else:
         names = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
         names |= {"flash_241": True, "deterministic_g": False, "_flash_supports_window_size": True}
@@ -89,10 +95,18 @@ def install() -> None:
         modeling_utils.PreTrainedModel._check_and_enable_flash_attn_2 = classmethod(
             lambda cls, config, *given, **named: enable(cls, config, *given, **{**named, "check_device_map": False})
         )
-        asked = torch.is_autocast_enabled
-        # transformers names no device; torch's own autocast does, and puts back what it is told
-        torch.is_autocast_enabled = lambda *device: asked(*device) if device else True
-        torch.get_autocast_gpu_dtype = lambda: torch.float32
+        _wanted_in_fp32()
+
+
+def _wanted_in_fp32() -> None:
+    """transformers 4 takes autocast's type, and asks without a device whether it is on; torch's own autocast names one.
+
+    Some families of 4.57 ask for the type of the device, where nothing is cast unless autocast is on there.
+    """
+    asked, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
+    torch.is_autocast_enabled = lambda *device: asked(*device) if device else True
+    torch.get_autocast_gpu_dtype = lambda: torch.float32
+    torch.get_autocast_dtype = lambda device: kind(device) if asked(device) else torch.float32
 
 
 def _declared(self: Any, *_: Any, **__: Any) -> bool:
