@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Every proof aimed at one stack: which rules hold there, and which of them the compiler refuses there.
+
+    python tests/proof/aimed.py trl-0.24 [CODE ...] [--out FILE]
+
+A proof is written for the stack whose library shows it best. Here each is compiled and run again with the named stack
+in its place. Four things can come of it: the compiler refuses the illegal text and it goes wrong (`holds`), neither
+(`fine`), it is refused and nothing goes wrong (`refused for nothing`), or it goes wrong unrefused (`missed`). A proof
+whose texts are none on that stack, or whose legal side fails, is told as `no proof` with its reason. The last three are
+to be read: a rule may be scoped wrongly, or the proof may ask for a name that the stack has not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+from attrs import evolve
+from prove import Proof, Prover, aimed, every, failure, sides  # puts the helpers of tests on the path
+
+from compile_support import codes
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.grammar.diagnostic import ERROR
+
+
+def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
+    """Whether the code answers the illegal text, and what is wrong with the legal one."""
+    place = Workspace(folder)
+    found = check_text(proof.text.encode(), "t.xp", place)
+    legal = check_text(proof.legal.encode(), "t.xp", place)
+    return proof.code in codes(found), [one.code for one in legal.problems if one.severity == ERROR]
+
+
+def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal: Any) -> tuple[str, str]:
+    """One of the five words, and what was seen."""
+    why = failure(proof, illegal, legal)
+    if legal["raised"] is not None or wrong:
+        return "no proof", f"legal side: {' '.join(wrong)} {why}"[:300]
+    if why:
+        return ("refused for nothing" if answered else "fine"), why[:300]
+    return ("holds" if answered else "missed"), ""
+
+
+def main(words: list[str]) -> int:
+    """Runs the proofs; writes one line each, sorted by what came of it."""
+    out = words.pop(words.index("--out") + 1) if "--out" in words else ""
+    stack, wanted = words[0], {word for word in words[1:] if not word.startswith("-")}
+    chosen = [one for one in every() if not one.needs and (not wanted or {one.rule, one.code, one.title} & wanted)]
+    prover, answers, told = Prover(stack), {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        jobs, facts = [], {}
+        for number, proof in enumerate(chosen):
+            one = evolve(proof, target=stack, case="", variant=f"{proof.variant}#{number}")
+            one = evolve(one, text=aimed(proof.text, stack), legal=aimed(proof.legal, stack))
+            place = os.path.join(folder, str(number))
+            try:
+                both = sides(one, place)
+                facts[one.title] = (one, both, *refused(one, os.path.join(place, "files")))
+                jobs += both
+            except Exception as error:
+                told.append(("no proof", proof.title, f"{type(error).__name__}: {error}"[:300]))
+        answers = prover.answers(jobs)
+    prover.close()
+    for one, both, answered, wrong in facts.values():
+        illegal, legal = (answers[side["id"]] for side in both)
+        word, why = verdict(one, answered, wrong, illegal, legal)
+        told.append((word, one.title.partition("#")[0].rstrip("-"), why))
+    told.sort()
+    lines = [f"{word:20} {title:30} {why}" for word, title, why in told]
+    count = {word: sum(one[0] == word for one in told) for word in sorted({one[0] for one in told})}
+    if out:
+        with open(out, "w", encoding="utf-8") as handle:
+            handle.write("\n".join(lines) + "\n")
+    else:
+        print("\n".join(lines))
+    print(json.dumps(count))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
