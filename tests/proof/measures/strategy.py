@@ -225,3 +225,17 @@ def group(scene: Any) -> dict[str, Any]:
     with look.environment(**alone, MASTER_PORT=str(scene.job["port"])):
         state = PartialState(cpu=True, backend=scene.plan["arguments"]["ddp_backend"])
     return {"backend": state.backend}
+
+
+def spread(scene: Any) -> dict[str, Any]:
+    """How far the trained weights of the processes lie apart after the run: 0 where gradients were averaged."""
+    import torch.distributed as dist
+
+    farthest = 0.0
+    for _, part in sorted(scene.trainer.accelerator.unwrap_model(scene.trainer.model).named_parameters()):
+        if part.requires_grad and part.numel():
+            most, least = part.detach().clone(), part.detach().clone()
+            dist.all_reduce(most, op=dist.ReduceOp.MAX)
+            dist.all_reduce(least, op=dist.ReduceOp.MIN)
+            farthest = max(farthest, float((most - least).abs().max()))
+    return {"apart": farthest > 0.0, "farthest": farthest}
