@@ -95,6 +95,7 @@ GROUPS: tuple[Group, ...] = (
     Group("method", lambda spec: spec.get("method") != "sft" or spec.get("method.loss") is not None),
     Group("sft", lambda spec: spec.get("method") == "sft"),
     Group("preference", lambda spec: "preference" in spec.method.shapes),
+    Group("pairs", lambda spec: spec.get("method") == "dpo"),
     Group("online", lambda spec: spec.method.grouped and spec.get("method.generations") is not None),
     Group("vllm", lambda spec: spec.online and spec.flag("method.vllm")),
     Group("adapters", lambda spec: spec.lora),

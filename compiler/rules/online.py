@@ -318,7 +318,29 @@ def seeds(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP485", "tokens-of-another-round")
+def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
+    """`dapo` divides the loss of a step by the tokens of the step; trl 0.24 divides by those of a whole round.
+
+    A round of generation is `steps_per_generation` micro-batches, a step is the accumulation. Where a round is twice as
+    long, every gradient is half as large; where it is half as long, twice. Today, silently. Source: trl 0.24
+    `grpo_trainer.py` (`num_items_in_batch`, summed over the round); executed. trl 1.16 rescales it.
+    """
+    if spec.get("method") != "grpo" or not spec.stack.facts["dapo_counts_a_round"]:
+        return
+    round_, step = spec.integer("method.steps_per_generation"), spec.integer("batch.accum")
+    if [one.name for one in spec.weighted("method.loss")] == ["dapo"] and round_ != step:
+        yield Finding(
+            spec.place("method.steps_per_generation", f"{round_} micro-batches a round, {step} a step"),
+            f"`dapo` of {spec.stack.name} makes gradients {step / round_:g} times as large",
+            f"write `steps_per_generation = {step}`, or `loss = bnpo`",
+            (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
+            f"steps_per_generation = {step}",
+        )
+
+
 RULES = (
+    dapo_of_a_round,
     seeds,
     group_does_not_divide,
     eval_group,
