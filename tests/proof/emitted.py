@@ -12,7 +12,7 @@ from xpc.compiler.bundle import write
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import compile_text
 
-OLD, NEW = "trl-0.18", "trl-1.16"
+OLD, MID, NEW = "trl-0.18", "trl-0.24", "trl-1.16"
 TEMPLATE = "{% for message in messages %}{% generation %}{{ message['content'] }}{% endgeneration %}{% endfor %}"
 CONFIG = {
     "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64, "intermediate_size": 128,

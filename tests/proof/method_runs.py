@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import frozen
-from emitted import NEW, OLD, compiled, put
+from emitted import MID, NEW, OLD, compiled, put
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
@@ -80,8 +80,8 @@ class Small:
     @property
     def name(self) -> str:
         """What the run is called, and its files."""
-        old = "old" if self.target == OLD else ""
-        return "-".join(part for part in (old, self.method, self.strategy, self.adapter) if part)
+        stack = {OLD: "old", MID: "mid"}.get(self.target, "")
+        return "-".join(part for part in (stack, self.method, self.strategy, self.adapter) if part)
 
     @property
     def world(self) -> int:
@@ -120,6 +120,10 @@ RUNS = (
     *(Small(method, strategy=TWO[method][1], adapter="lora") for method in METHODS),
     *(Small(method, adapter="qlora") for method in METHODS),
     Small("dpo", strategy="zero3", adapter="qlora"),
+    *(Small(method, MID) for method in METHODS),
+    *(Small(method, MID, TWO[method][0]) for method in METHODS),
+    *(Small(method, MID, TWO[method][1], "lora") for method in METHODS),
+    *(Small(method, MID, adapter="qlora") for method in METHODS),
     *(Small(method, OLD) for method in METHODS if method != "rloo"),
     *(Small(method, OLD, TWO[method][0]) for method in METHODS if method != "rloo"),
     *(Small(method, OLD, TWO[method][1], "lora") for method in METHODS if method != "rloo"),

@@ -118,7 +118,7 @@ def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any
     import torch
     import transformers
 
-    new = int(transformers.__version__.split(".")[0]) >= 5
+    new = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56)
     options = {"dtype" if new else "torch_dtype": getattr(torch, plan["dtype"])}
     if plan["attn_implementation"]:
         options["attn_implementation"] = plan["attn_implementation"]
