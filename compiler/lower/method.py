@@ -105,7 +105,7 @@ def lora_section(spec: Spec) -> Json:
 def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
 
-    None where TRL 0.18 decides it at the launch, by where the packed weights lie (sft, 4 bits that are sharded).
+    None where TRL before 1 decides it at the launch, by where the packed weights lie (4 bits that are sharded).
 
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
@@ -113,7 +113,7 @@ def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
-    if sharded and spec.bits == 4 and not own and spec.get("method") == "sft":
+    if sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
     return "bfloat16" if spec.text("precision") == "bf16" and spec.get("method") in methods else "float32"
 

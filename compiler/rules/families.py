@@ -45,8 +45,9 @@ def has_attention(spec: Spec, attn: str) -> bool:
 
 def mask_is_exact(spec: Spec) -> bool:
     """Whether the target's mask keeps packed documents of this model apart without a flash kernel."""
-    known = family(spec)
-    return spec.stack.facts.isolate_mask and known is not None and known.packing == "exact"
+    known, facts = family(spec), spec.stack.facts
+    exact = known is not None and known.packing == "exact" and known.model_type not in facts.mask_mixes
+    return facts.isolate_mask and exact
 
 
 def flash_is_exact(spec: Spec) -> bool:

@@ -326,7 +326,7 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     long, every gradient is half as large; where it is half as long, twice. Today, silently. Source: trl 0.24
     `grpo_trainer.py` (`num_items_in_batch`, summed over the round); executed. trl 1.16 rescales it.
     """
-    if spec.get("method") != "grpo" or not spec.stack.facts["dapo_counts_a_round"]:
+    if spec.get("method") != "grpo" or not spec.stack.facts.dapo_counts_a_round:
         return
     round_, step = spec.integer("method.steps_per_generation"), spec.integer("batch.accum")
     if [one.name for one in spec.weighted("method.loss")] == ["dapo"] and round_ != step:

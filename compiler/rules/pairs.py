@@ -30,7 +30,7 @@ def ipo_among_others(spec: Spec) -> Iterator[Finding]:
     """
     losses = _losses(spec)
     others = [one for one in losses if one not in ("ipo", "sft")]
-    if spec.stack.facts["ipo_averages_all"] and "ipo" in losses and others:
+    if spec.stack.facts.ipo_averages_all and "ipo" in losses and others:
         yield Finding(
             spec.place("method.loss", f"`{others[0]}` would get means, too"),
             f"`ipo` beside `{others[0]}` on {spec.stack.name}",
@@ -47,7 +47,7 @@ def flattened(spec: Spec) -> Iterator[Finding]:
     take in the rejected one as well. Today, silently. `use_weighting` ends with a RuntimeError in the first step.
     Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; executed.
     """
-    if not spec.flag("batch.padding_free") or not spec.stack.facts["dpo_padding_free"]:
+    if not spec.flag("batch.padding_free") or not spec.stack.facts.dpo_padding_free:
         return
     named = [one for one in _losses(spec) if one in ("ipo", "sft")]
     if named:

@@ -39,6 +39,8 @@ class Facts:
     """Attentions that fail although the family's class declares them."""
     flash_mixes: Names
     """Families whose flash attention does not look at position ids: packed documents attend to each other."""
+    mask_mixes: Names
+    """Families whose class does not read position ids into the mask, where those of the others do."""
     fused_head_fails: Names
     """Families that the trainer's own fused head cannot train."""
     liger_models: Names
@@ -110,6 +112,10 @@ class Facts:
     """Where the words that DPOConfig.ld_alpha keeps begin."""
     losses_not_divided: Names
     """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
+    dapo_counts_a_round: bool
+    """Whether grpo's dapo divides by the tokens of a round of generation, and not by those of a step."""
+    ipo_averages_all: bool
+    """Whether an ipo in a list of dpo's losses makes means of what the others sum."""
     dpo_loss_list: bool
     """Whether dpo's loss is a list, with weights."""
     dpo_losses_smoothed: Names
@@ -137,6 +143,8 @@ class Facts:
     """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
 
     # Adapters
+    adapters_as_storage: Names
+    """Methods whose adapters get the type of storage of 4 bits that are sharded, which is decided at the launch."""
     oft_embeddings: bool
     """Whether OFT rotates embeddings."""
     quantized_adapters_bf16: Names

@@ -15,6 +15,11 @@ PACKED = {"packed/config.json": json.dumps(GPTQ)}
 ON_PACKED = {"train": trained('"packed" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
 
 
+MID, FLASH, FLAT = "target trl-0.24", "model(attn=flash2)", "gbs=128 micro=16 padding_free"
+FUSED = extra("use_liger_loss = true")
+SMALL = "qwen2.5-0.5b on ultrafeedback-binarized"
+
+
 def judged(good: int, bad: int) -> str:
     """Rows of kto with so many good and bad answers."""
     labels = [True] * good + [False] * bad
@@ -54,6 +59,27 @@ PREFERENCE = (
     Case("XP636", pairs("method dpo(precompute, sync_reference)"), pairs("method dpo(sync_reference)")),
     Case("XP637", pairs("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
          pairs("method dpo(precompute)", "target trl-0.18")),
+    Case("XP486", pairs("method dpo(loss=[sigmoid, ipo])", MID), pairs("method dpo(loss=[sigmoid, hinge])", MID)),
+    Case("XP487", pairs("method dpo(loss=ipo)", MID, FLASH, batch=FLAT), pairs("method dpo", MID, FLASH, batch=FLAT)),
+    Case("XP487", pairs("method dpo(loss=[sigmoid, sft])", MID, FLASH, batch=FLAT),
+         pairs("method dpo(loss=[sigmoid, sft])", MID, FLASH), variant="chosen"),
+    Case("XP487", pairs("method dpo(rpo=1)", "target trl-0.18", FLASH, batch=FLAT),
+         pairs("method dpo(rpo=1)", "target trl-0.18", FLASH), variant="rpo"),
+    Case("XP487", pairs("method dpo", MID, FLASH, extra("use_weighting = true"), batch=FLAT),
+         pairs("method dpo", MID, FLASH, extra("use_weighting = true")), variant="weighting"),
+    Case("XP489", pairs("method dpo", MID, FUSED, strategy="ddp", on=SMALL), pairs("method dpo", MID, FUSED)),
+    Case("XP489", pairs("method dpo", MID, FUSED, strategy="zero3"), pairs("method dpo", MID, FUSED, strategy="zero1"),
+         variant="shards"),
+    Case("XP489", pairs("method dpo(loss=hinge)", MID, FUSED), pairs("method dpo(loss=apo_zero)", MID, FUSED),
+         variant="loss"),
+    Case("XP489", pairs("method dpo(precompute)", MID, FUSED), pairs("method dpo(precompute)", MID),
+         variant="reference"),
+    Case("XP489", pairs("method dpo(label_smoothing=0.1)", MID, FUSED), pairs("method dpo(label_smoothing=0.1)", MID),
+         variant="smoothing"),
+    Case("XP489", pairs("method dpo", MID, FLASH, FUSED, batch=FLAT), pairs("method dpo", MID, FLASH, batch=FLAT),
+         variant="flattened"),
+    Case("XP489", pairs("method dpo", "lora", "memory(checkpointing(reentrant=false))", MID, FUSED),
+         pairs("method dpo", "lora", "memory(checkpointing=false)", MID, FUSED), variant="adapters"),
     Case("XP638", pairs("method kto", batch="gbs=128 micro=1"), pairs("method kto", batch="gbs=128 micro=2")),
     Case("XP639", pairs("method kto", extra("train_sampling_strategy = random")),
          pairs("method kto(loss=apo_zero_unpaired)", extra("train_sampling_strategy = random"))),

@@ -47,6 +47,8 @@ ONLINE = (
          grpo("loss=grpo", extra("importance_sampling_level = sequence"))),
     Case("XP668", grpo("loss=luspo"), grpo("loss=luspo", extra("importance_sampling_level = sequence")),
          variant="luspo"),
+    Case("XP485", grpo("steps_per_generation=4", "target trl-0.24", batch="gbs=256 micro=16"),
+         grpo("steps_per_generation=4, loss=bnpo", "target trl-0.24", batch="gbs=256 micro=16")),
     Case("XP669", grpo("vllm", extra("vllm_importance_sampling_clip_min = 4")),
          grpo("vllm", extra("vllm_importance_sampling_clip_min = 0.5"))),
     Case("XP670", grpo("loss=vespo, vllm"),

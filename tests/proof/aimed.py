@@ -19,9 +19,7 @@ import tempfile
 from typing import Any
 
 from attrs import evolve
-from prove import Proof, Prover, aimed, every, failure, sides  # puts the helpers of tests on the path
-
-from compile_support import codes
+from prove import Proof, Prover, aimed, codes, every, failure, sides
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text

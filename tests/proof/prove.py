@@ -61,12 +61,12 @@ sys.path += [one for one in (HERE, os.path.join(os.path.dirname(HERE), "compiler
 
 import violations  # noqa: E402
 from attrs import field, frozen  # noqa: E402
-from compile_support import put  # noqa: E402
+from compile_support import codes, put  # noqa: E402
 from lowered import GONE, past  # noqa: E402
 from rule_cases import CASES  # noqa: E402
 from stacks import REPOSITORY, environment, interpreter  # noqa: E402
 
-__all__ = ["GONE", "Proof", "Prover", "every", "failure"]
+__all__ = ["GONE", "Proof", "Prover", "codes", "every", "failure"]
 CPU_STAGES = ("load", "init", "train", "save")
 TITLES = {case.title: case for case in CASES}
 
