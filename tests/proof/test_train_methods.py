@@ -16,8 +16,10 @@ from emitted import NEW, OLD, put
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
 
-from xpc.compiler.language.schema import METHODS, ONLINE
 from xpc.compiler.language.schema import REWARDS as REGISTERED
+from xpc.compiler.methods import METHODS
+
+ONLINE = tuple(name for name, one in METHODS.items() if one.generates)
 
 pytestmark = pytest.mark.slow
 
