@@ -85,7 +85,9 @@ class Scene:
     def tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(tiny_models.tokenizer())
+        found = AutoTokenizer.from_pretrained(tiny_models.tokenizer())
+        found.model_input_names = ["input_ids", "attention_mask"]  # as those of models of language say
+        return found
 
     @cached_property
     def model(self) -> Any:
@@ -138,7 +140,7 @@ class Scene:
             more["ref_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
         made = maker(model=self.model, args=self.args, train_dataset=self.rows, eval_dataset=self.held,
                      processing_class=self.tokenizer, **more)  # fmt: skip
-        if self.job["target"] == "trl-0.18" and self.plan.get("lora"):
+        if self.plan.get("lora"):
             made.create_optimizer = without_empty_groups(made.create_optimizer)
         if self.job.get("checked"):
             return self._watched(made)
@@ -154,7 +156,7 @@ class Scene:
     def _given_a_reference(self, method: str) -> bool:
         """Whether a bundle's own program hands the trainer a frozen copy of the model (runtime/core/trainer.py)."""
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
-        return self.job["target"] == "trl-0.18" and method in ("dpo", "kto") and not precomputed
+        return method in self.plan["stack"]["reference_given"] and not precomputed
 
     def run(self, stage: str) -> None:
         """One stage; what the libraries raise is let through."""

@@ -88,3 +88,48 @@ def hidden(scene: Any) -> dict[str, Any]:
     trainer.train()
     logged = [event["loss"] for event in trainer.state.log_history if "loss" in event]
     return {"hidden": bool(logged) and not any(math.isnan(one) for one in logged)}
+
+
+def averaged(scene: Any) -> dict[str, Any]:
+    """Whether the log-probabilities of the first batch are others where sigmoid is the only loss of dpo."""
+    trainer = scene.trainer
+    batch = _first(trainer)
+    several = _chosen(trainer, batch)["chosen_logps"]
+    trainer.loss_type = ["sigmoid"]
+    alone = _chosen(trainer, batch)["chosen_logps"]
+    return {"others": bool((several - alone).abs().max() > 1e-3), "share": float((several / alone).mean())}
+
+
+def flattened(scene: Any) -> dict[str, Any]:
+    """Whether what dpo's losses are made of is the same for flattened pairs as for padded ones."""
+    trainer = scene.trainer
+    batch = _first(trainer)
+    found = []
+    for trainer.padding_free in (True, False):
+        made = _chosen(trainer, batch)
+        found.append([made["chosen_logps"].mean().item(), made.get("nll_loss", made["chosen_logps"].new_zeros(())).item()])
+    apart = max(abs(flat - padded) / (abs(padded) + 1e-9) for flat, padded in zip(*found, strict=True))
+    return {"same": apart < 1e-3, "apart": apart}
+
+
+def _chosen(trainer: Any, batch: Any) -> Any:
+    import torch
+
+    trainer.model.eval()
+    with torch.no_grad():
+        return trainer.concatenated_forward(trainer.model, dict(batch))
+
+
+def compared(scene: Any) -> dict[str, Any]:
+    """Whether the first batch's loss stays what it is when the model moves away from what it was."""
+    import torch
+
+    trainer = scene.trainer
+    trainer.model.eval()
+    batch = _first(trainer)
+    before = _loss(trainer, batch).item()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for part in trainer.model.parameters():
+            part.add_(torch.randn_like(part) * 0.05)
+    return {"stays": abs(_loss(trainer, batch).item() - before) < 1e-6}

@@ -109,3 +109,14 @@ def _base(scene: Any) -> Any:
         model = torch.nn.Sequential(kind(64, 64))
     model.name_or_path = "tiny"
     return model
+
+
+def counted(scene: Any) -> dict[str, Any]:
+    """The tokens that a step's loss is divided by, and those of the step: the first micro-batches of a round."""
+    trainer = scene.trainer
+    trainer.model.train()
+    first = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    step = trainer._buffered_inputs[: trainer.args.gradient_accumulation_steps]
+    tokens = sum(int(one["completion_mask"].sum()) for one in step)
+    return {"divided": int(first["num_items_in_batch"]), "tokens": tokens,
+            "own": int(first["num_items_in_batch"]) == tokens}  # fmt: skip

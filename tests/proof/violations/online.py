@@ -7,6 +7,14 @@ from prove import Proof
 
 GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
 
+
+
+def few(*settings: str) -> str:
+    """grpo of trl-0.24 on a CPU, with an accumulation of 2."""
+    inner = ", ".join(("generations=2, max_completion=8, loss=dapo", *settings))
+    return grpo(inner, "target trl-0.24", hardware="cpu", batch="gbs=4 micro=2", precision="fp32")
+
+
 PROOFS: tuple[Proof, ...] = (
     Proof("G29", "XP337", needs="a GPU of compute capability 7.0 and vllm"),
     Proof("G01", "XP660", raises="ValueError", match="divisible by num_generations"),
@@ -31,6 +39,8 @@ PROOFS: tuple[Proof, ...] = (
           variant="level"),
     Proof("G15", "XP106", case="XP106-grpo-loss", at="train", onto="legal", arguments={"loss_type": "gppo"},
           raises="ValueError", match="loss"),
+    Proof("G32", "XP485", at="init", measure="online.counted", expect={"own": False},
+          text=few("steps_per_generation=4"), legal=few()),
     Proof("G20", "XP121", case="XP121-grpo-removed", arguments={"vllm_guided_decoding_regex": "a*"}, raises="TypeError",
           match="vllm_guided_decoding_regex"),
     Proof("G21", "XP665", at="train", raises="ValueError", match="temperature"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from case_support import spec
-from cases_method import pairs
+from cases_method import FLASH, FLAT, FUSED, MID, pairs
 from prove import Proof
 
 MICRO = ("per_device_train_batch_size",)
@@ -15,6 +15,7 @@ def on_two(*more: str, strategy: str) -> str:
     return spec(*more, train=train, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2")
 
 
+FLATTENED = pairs("method dpo", MID, FLASH, batch=FLAT)
 PROOFS: tuple[Proof, ...] = (
     Proof("R02", "XP106", case="XP106-dpo-loss", at="train", onto="legal", arguments={"loss_type": ["sigmoyd"]},
           raises="ValueError", match="Unknown loss type"),
@@ -46,6 +47,20 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R27", "XP637", at="init", raises="ValueError", match="ZeRO-3",
           text=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
           legal=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero2")),
+    Proof("R29", "XP486", at="init", measure="losses.averaged", expect={"others": True}),
+    *(Proof("R30", "XP487", case=case, at="init", measure="losses.flattened", expect={"same": False}, legal=FLATTENED,
+            variant=case.removeprefix("XP487").strip("-")) for case in ("XP487", "XP487-chosen")),
+    Proof("R30", "XP487", case="XP487-weighting", at="train", raises="RuntimeError", match="size of tensor",
+          legal=FLATTENED, variant="weighting"),
+    Proof("R31", "XP489", at="train", eager=True, measure="strategy.spread", expect={"apart": True},
+          text=on_two("method dpo", MID, FUSED, strategy="ddp"), legal=on_two("method dpo", MID, strategy="ddp")),
+    Proof("R31", "XP489", case="XP489-loss", at="init", raises="ValueError", match="loss type is not from", variant="loss"),
+    Proof("R31", "XP489", case="XP489-reference", at="init", eager=True, measure="losses.compared",
+          expect={"stays": True}, variant="reference"),
+    Proof("R31", "XP489", case="XP489-smoothing", at="init", eager=True, measure="losses.smoothing",
+          expect={"read": False}, variant="smoothing"),
+    Proof("R31", "XP489", case="XP489-adapters", at="train", eager=True, raises="CheckpointError",
+          match="different metadata", keep=("gradient_checkpointing", "gradient_checkpointing_kwargs"), variant="adapters"),
     Proof("R28", "XP641", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval",
           legal=pairs("method dpo", "target trl-0.18")),
     Proof("R28", "XP641", case="XP641-orpo", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval", variant="orpo",
