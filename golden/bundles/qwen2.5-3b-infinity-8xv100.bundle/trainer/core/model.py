@@ -9,11 +9,11 @@ from .bundle import Bundle
 from .errors import RunError
 
 
-def major() -> int:
-    """The installed major version of transformers."""
+def dtype_keyword() -> str:
+    """What the installed transformers calls the type of the weights: `torch_dtype` before 4.56."""
     import transformers
 
-    return int(transformers.__version__.split(".")[0])
+    return "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
 
 
 def _where(bundle: Bundle) -> str:
@@ -74,7 +74,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
     plan = bundle.model
     options = common(bundle)
-    options["dtype" if major() >= 5 else "torch_dtype"] = getattr(torch, plan["dtype"])
+    options[dtype_keyword()] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,9 +160,10 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
         frozen_weights.freeze(bundle, model)
     if bundle.method in ("grpo", "rloo"):
         parts["reward_funcs"] = rewards.functions(bundle)
+        _read_tokens_alone(parts["processing_class"], model)
     if _wants_reference(bundle):
         parts["ref_model"] = load()
-    with references(kind, load), weight_dtypes.unrounded(bundle, module_of(kind)) as kept:
+    with references(kind, load, model), weight_dtypes.unrounded(bundle, module_of(kind)) as kept:
         trainer = kind(model=model, args=args, **parts)
     weight_dtypes.restore(trainer.model, kept)
     if bundle.method in bundle.stack["losses_not_divided"]:
@@ -178,25 +180,34 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
     return trainer
 
 
+def _read_tokens_alone(tokenizer: Any, model: Any) -> None:
+    """The tokenizer gives no `token_type_ids` for a model that takes none: trl 0.24 hands them on to its generation."""
+    if "token_type_ids" not in signature(type(model).forward).parameters:
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+
+
 def _wants_reference(bundle: Bundle) -> bool:
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 @contextmanager
-def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
+def references(kind: Any, load: Callable[[], Any], policy: Any) -> Iterator[None]:
     """While it lasts, the trainer's module loads a reference model by ``load``.
 
     trl loads it by the model's name alone: without the revision that the bundle pins, and in trl 0.18 (GRPO under
     ZeRO-3 and FSDP) in float32 whatever the policy is; ``model_init_kwargs`` is refused or warned of beside a loaded
-    model. DPO and KTO of trl 0.18 copy the policy, which ZeRO-3 refuses, and are given one instead. Its KTO joins
-    columns to the rows that it evaluates on, which may be several sets.
+    model. trl 0.24 looks the class up in transformers by a configuration that it loads in the same way. DPO and KTO of
+    both copy the policy, which ZeRO-3 refuses, and are given one instead. Their KTO joins columns to the rows that it
+    evaluates on, which may be several sets.
     """
     module = module_of(kind)
     stand_ins: dict[str, Any] = {
         "concatenate_datasets": joined_sets,
         "create_model_from_path": lambda *_, **__: load(),
         "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
+        "AutoConfig": SimpleNamespace(from_pretrained=lambda *_, **__: policy.config),
+        "transformers": _Classes(load),
     }
     if hasattr(module, "prepare_deepspeed"):
         stand_ins["prepare_deepspeed"] = _untrained(module.prepare_deepspeed)
@@ -208,6 +219,21 @@ def references(kind: Any, load: Callable[[], Any]) -> Iterator[None]:
     finally:
         for name, value in kept.items():
             setattr(module, name, value)
+
+
+class _Classes:
+    """The package transformers, whose classes of models load by ``load``."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self.load = load
+
+    def __getattr__(self, name: str) -> Any:
+        import transformers
+
+        found = getattr(transformers, name)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return SimpleNamespace(from_pretrained=lambda *_, **__: self.load())
+        return found
 
 
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
