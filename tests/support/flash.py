@@ -1,8 +1,8 @@
 """FlashAttention's arithmetic in torch, put where transformers looks for the package: what a kernel would be told.
 
-Runs in the interpreter of a target. `install` patches transformers 5.23, 4.57 or 4.52 in this process; afterwards models load
-with `flash_attention_2` on a CPU, and `CALLS` says which of the kernel's two functions they call: `varlen`, which gets
-the bounds of documents, or `plain`, which takes the whole row for one.
+Runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process; afterwards
+models load with `flash_attention_2` on a CPU, and `CALLS` says which of the kernel's two functions they call: `varlen`,
+which gets the bounds of documents, or `plain`, which takes the whole row for one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def install() -> None:
             modeling_utils.PreTrainedModel._flash_attn_2_can_dispatch = _declared
             _wanted_in_fp32()
         others = kernels._lazy_imports
-        kernels._lazy_imports = lambda name, *more, **named: own if name in (ASKED, None) else others(name, *more, **named)
+        kernels._lazy_imports = lambda name, *more, **named: (
+            own if name in (ASKED, None) else others(name, *more, **named)
+        )
     else:
         names = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
         names |= {"flash_241": True, "deterministic_g": False, "_flash_supports_window_size": True}

@@ -107,7 +107,9 @@ def flattened(scene: Any) -> dict[str, Any]:
     found = []
     for trainer.padding_free in (True, False):
         made = _chosen(trainer, batch)
-        found.append([made["chosen_logps"].mean().item(), made.get("nll_loss", made["chosen_logps"].new_zeros(())).item()])
+        found.append(
+            [made["chosen_logps"].mean().item(), made.get("nll_loss", made["chosen_logps"].new_zeros(())).item()]
+        )
     apart = max(abs(flat - padded) / (abs(padded) + 1e-9) for flat, padded in zip(*found, strict=True))
     return {"same": apart < 1e-3, "apart": apart}
 

@@ -8,7 +8,6 @@ from prove import Proof
 GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
 
 
-
 def few(*settings: str) -> str:
     """grpo of trl-0.24 on a CPU, with an accumulation of 2."""
     inner = ", ".join(("generations=2, max_completion=8, loss=dapo", *settings))
