@@ -143,10 +143,10 @@ def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, 
 END = """
 import json, sys, torch
 sys.path.insert(0, sys.argv[1])
-from trainer import model
-from trainer.bundle import read
-from trainer.data import build
-from trainer.trainer import trainer_class
+from trainer.core import model
+from trainer.core.bundle import read
+from trainer.core.data import build
+from trainer.core.trainer import trainer_class
 from trl import SFTConfig
 bundle = read(sys.argv[1])
 tokenizer = model.load_tokenizer(bundle)
@@ -185,10 +185,10 @@ def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: S
 TOKENS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from trainer.bundle import read
-from trainer.data import build
-from trainer import model
-from trainer.trainer import trainer_class
+from trainer.core.bundle import read
+from trainer.core.data import build
+from trainer.core import model
+from trainer.core.trainer import trainer_class
 from trl import SFTConfig
 bundle = read(sys.argv[1])
 tokenizer = model.load_tokenizer(bundle)
@@ -268,7 +268,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from accelerate import FullyShardedDataParallelPlugin as Plugin
 from accelerate.utils import DistributedType
-from trainer.model import save_whole
+from trainer.core.model import save_whole
 plugin = Plugin(state_dict_type="SHARDED_STATE_DICT", **eval(sys.argv[2]))
 assert "SHARDED" in str(plugin.state_dict_type) and "Sharded" in type(plugin.state_dict_config).__name__
 save_whole(plugin)
