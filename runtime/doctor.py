@@ -21,8 +21,8 @@ if not __package__:
     __import__(__package__)
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
-from .core import installed_versions, machine
-from .features import shared_folder
+from .core import installed_versions, machine, output_folder
+from .features import compilers
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
@@ -108,7 +108,7 @@ def torch() -> Iterator[Entry]:
         there = os.path.exists("/proc/driver/nvidia/version")
         what = "torch sees no GPU" + machine.blind()
         yield ("gpu", WRONG if there else NOTE, what + ("" if there else "; runs with `hardware cpu` only"))
-    lacking = machine.lacking(cuda=library.cuda.is_available())
+    lacking = compilers.lacking(cuda=library.cuda.is_available())
     if lacking:
         yield ("compiler", NOTE, f"{'; '.join(lacking)}: DeepSpeed compiles its Adam on GPUs, and could not")
     else:
@@ -141,7 +141,7 @@ def home() -> str:
 def folders() -> Iterator[Entry]:
     """Where a run reads and writes: may it, and how much is free there."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
-        standing, _ = shared_folder.standing(place)
+        standing, _ = output_folder.standing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
             continue

@@ -14,7 +14,6 @@ import runpy
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
@@ -29,24 +28,30 @@ def main(folder: str, words: Sequence[str]) -> int:
         return 2
     from .core import arguments, bundle, signals
     from .core.errors import RunError
-    from .features import node_shutdown
+    from .library_internals import torch_distributed
 
     for number in signals.ASKING:
         signal.signal(number, _pass_on)
     try:
-        arguments.prepare_environment(bundle.read(folder))
+        read = bundle.read(folder)
+        arguments.prepare_environment(read)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     os.environ[signals.LAUNCHER] = str(os.getpid())
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
     from subprocess import CalledProcessError
 
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    _tame_agent()
-    if "NODE_RANK" in os.environ:
-        node_shutdown.last_to_leave(os.environ)
+    agent = logging.getLogger("torch.distributed.elastic.multiprocessing.api")
+    agent.addFilter(lambda record: not any(words in record.getMessage() for words in ENDINGS))
+    torch_distributed.end_outlived_processes_by(signals.DISMISSED)
+    if read.uses("torch_exit_barrier") and "NODE_RANK" in os.environ:
+        from .library_internals.torch_exit_barrier import last_to_leave
+
+        last_to_leave(os.environ)
     sys.argv = list(words)
     try:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
@@ -61,7 +66,11 @@ def main(folder: str, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _ended("the launcher", -signal.SIGINT, [])
     except Exception as error:
-        told = node_shutdown.missed(error)
+        told = None
+        if read.uses("node_rendezvous"):
+            from .features.node_rendezvous import missed
+
+            told = missed(error)
         if told is None:
             raise
         print(f"error: {told}", file=sys.stderr, flush=True)
@@ -93,28 +102,6 @@ def _children() -> list[int]:
         import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
         return [child.pid for child in psutil.Process().children()]
-
-
-def _tame_agent() -> None:
-    """torchrun's agent logs each end, which is told here; and it answers the wish to stop by its own handler.
-
-    After a failed process it ends the others by SIGTERM, which means here that they should save: it gets another
-    signal (torch 2.13, elastic/multiprocessing/api.py and elastic/agent/server/local_elastic_agent.py).
-    """
-    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-    from torch.distributed.elastic.multiprocessing import api
-
-    from .core import signals
-
-    agent = logging.getLogger("torch.distributed.elastic.multiprocessing.api")
-    agent.addFilter(lambda record: not any(words in record.getMessage() for words in ENDINGS))
-    theirs = api._terminate_process_handler
-
-    def handler(number: int, frame: Any) -> None:
-        (_pass_on if number in signals.ASKING else theirs)(number, frame)
-
-    api._terminate_process_handler = handler
-    LocalElasticAgent._stop_workers = lambda self, _: self._shutdown(signals.DISMISSED)
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, Literal, TypedDict
 
 from .errors import RunError
+from .features import USES
 
 FORMAT = 1
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
@@ -45,6 +46,7 @@ class Bundle:
 
     def __init__(self, folder: str, plan: Mapping[str, Any], digest: str, pins: Mapping[str, str]) -> None:
         self.folder = folder
+        self.plan = plan
         self.digest = digest
         self.pins = pins
         self.target: str = plan["target"]
@@ -76,6 +78,19 @@ class Bundle:
     def on_cpu(self) -> bool:
         """True for a run that stays on the CPU even where there is a GPU."""
         return bool(self.run["device"] == "cpu")
+
+    def uses(self, name: str) -> bool:
+        """Whether this run uses a module of features/ or library_internals/, by its name.
+
+        Raises RunError where the bundle was compiled without it, and trainer_args.json was changed since.
+        """
+        if not USES[name](self.plan):
+            return False
+        trainer = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        folders = (os.path.join(trainer, folder) for folder in ("features", "library_internals"))
+        if not any(os.path.isfile(os.path.join(folder, f"{name}.py")) for folder in folders):
+            raise RunError(f"trainer_args.json asks for {name}, which this bundle has no module of: compile it again")
+        return True
 
     def inside(self, name: str) -> str:
         """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""

@@ -15,6 +15,7 @@ from hashlib import file_digest, sha256
 
 from .bundle import Bundle
 from .errors import RunError, say
+from .features import sources
 
 MANIFEST = "bundle.toml"
 CHECKED_LATER = ("data/",)
@@ -102,9 +103,7 @@ def problems(bundle: Bundle) -> list[str]:
 
 def shadowed(bundle: Bundle) -> list[str]:
     """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
-    ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.data["sources"])]
-    sets = (bundle.data.get("evaluation") or {}).get("sets", [])
-    ids += [source.get("id") for one in sets for source in one["sources"]]
+    ids = [bundle.model.get("id"), *(source.get("id") for source in sources(bundle.plan))]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 

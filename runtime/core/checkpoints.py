@@ -6,6 +6,7 @@ import json
 import os
 import re
 import zipfile
+from collections.abc import Callable
 
 from .checkpoint_integrity import RECORD, broken, has_record
 
@@ -29,8 +30,27 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
     return sorted(found, reverse=True)
 
 
+def schedule(path: str) -> str | None:
+    """What is wrong with the schedule of learning rates, or None."""
+    if whole(os.path.join(path, "scheduler.pt")):
+        return None
+    return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
+
+
+def plain(path: str, world: int) -> str | None:
+    """What is wrong with weights, schedule and optimizer as transformers writes them, or None."""
+    short = schedule(path) or _weights(path)
+    if short is None and not whole(os.path.join(path, "optimizer.pt")):
+        short = "optimizer.pt is missing or cut off"
+    return short
+
+
+States = Callable[[str, int], str | None]
+"""What is wrong with the states of a checkpoint that ``world`` processes will read: `plain`, or that of a strategy."""
+
+
 def newest_complete(
-    output_dir: str, world: int, deepspeed: bool = False, digests: bool = False
+    output_dir: str, world: int, states: States = plain, digests: bool = False
 ) -> tuple[str | None, list[str]]:
     """The newest whole checkpoint, and a sentence for each newer one that was passed over.
 
@@ -40,7 +60,7 @@ def newest_complete(
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
     for step, path in steps(output_dir):
-        reason = _unfit(path, step, world, deepspeed, digests)
+        reason = _unfit(path, step, world, states, digests)
         name = os.path.basename(path)
         if reason is None and has_record(path):
             return path, skipped
@@ -52,15 +72,15 @@ def newest_complete(
     return unproven or (None, skipped)
 
 
-def _unfit(path: str, step: int, world: int, deepspeed: bool, digests: bool) -> str | None:
+def _unfit(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
     """Why a checkpoint cannot be gone on from, or None. Whatever its files hold, this is an answer and no exception."""
     try:
-        return missing(path, step, world, deepspeed) or broken(path, digests)
+        return missing(path, step, world, states) or broken(path, digests)
     except UNREADABLE as error:
         return f"a file of it cannot be read ({type(error).__name__}: {error})"
 
 
-def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | None:
+def missing(path: str, step: int, world: int, states: States = plain) -> str | None:
     """What keeps this checkpoint from being gone on from, or None. ``world`` counts the processes that will read it.
 
     transformers writes weights, then optimizer and scheduler, then trainer_state.json (Trainer._save_checkpoint, 4.52
@@ -75,14 +95,12 @@ def missing(path: str, step: int, world: int, deepspeed: bool = False) -> str | 
         return "trainer_state.json is cut off"
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
-    schedule = os.path.join(path, "scheduler.pt")
-    # With an optimizer of DeepSpeed's own the schedule lies in its shards (Trainer._save_optimizer_and_scheduler).
-    if not _whole(schedule) and (os.path.exists(schedule) or not deepspeed):
-        return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
-    short = _small_states(path)
-    if short is not None:
-        return f"{short} is cut off"
-    return _deepspeed(path, world) if deepspeed else _plain(path)
+    for name in sorted(os.listdir(path)):
+        # Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A
+        # missing one is no harm: transformers tells and goes on; on several machines each has only its own.
+        if (name.startswith("rng_state") or name == "scaler.pt") and not whole(os.path.join(path, name)):
+            return f"{name} is cut off"
+    return states(path, world)
 
 
 def weights_whole(path: str) -> bool:
@@ -91,66 +109,6 @@ def weights_whole(path: str) -> bool:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:
         return False
-
-
-def _small_states(path: str) -> str | None:
-    """The first file of random states, or of the fp16 loss scale, that is there and cut off.
-
-    Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A missing
-    one is no harm (transformers tells and goes on; on several machines each has only its own).
-    """
-    for name in sorted(os.listdir(path)):
-        if (name.startswith("rng_state") or name == "scaler.pt") and not _whole(os.path.join(path, name)):
-            return name
-    return None
-
-
-def _deepspeed(path: str, world: int) -> str | None:
-    try:
-        with open(os.path.join(path, "latest"), encoding="utf-8") as handle:
-            shards = os.path.join(path, handle.read().strip())
-        names = os.listdir(shards)
-    except OSError:
-        return "the DeepSpeed shards are missing"
-    except ValueError:  # no UTF-8, or a name that no folder can have
-        return "latest is damaged"
-    optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-    if len(optimizer) != world:
-        return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
-    if not any(name.endswith("_model_states.pt") for name in names):
-        return "the model states are missing"
-    short = [name for name in names if name.endswith(".pt") and not _whole(os.path.join(shards, name))]
-    return f"{short[0]} is cut off" if short else None
-
-
-def _plain(path: str) -> str | None:
-    names = os.listdir(path)
-    if any(name.startswith("pytorch_model_fsdp") for name in names):
-        return _fsdp(path, names)
-    short = _weights(path)
-    if short is None and not _whole(os.path.join(path, "optimizer.pt")):
-        short = "optimizer.pt is missing or cut off"
-    return short
-
-
-def _fsdp(path: str, names: list[str]) -> str | None:
-    """FSDP's own files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
-
-    torch writes the ``.metadata`` of such a folder last, when every process has written its shard.
-    """
-    for kind in ("pytorch_model_fsdp", "optimizer"):
-        found = [os.path.join(path, name) for name in names if name.startswith(kind)]
-        if not found:
-            return f"{kind} is missing"
-        for place in found:
-            if not (_folder_whole(place) if os.path.isdir(place) else _whole(place)):
-                return f"{os.path.basename(place)} is cut off"
-    return None
-
-
-def _folder_whole(path: str) -> bool:
-    sizes = {name: os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)}
-    return ".metadata" in sizes and len(sizes) > 1 and all(sizes.values())
 
 
 def _weights(path: str) -> str | None:
@@ -186,6 +144,6 @@ def safetensors_whole(path: str) -> bool:
         return False
 
 
-def _whole(path: str) -> bool:
-    """torch.save writes a zip file, whose directory stands at the end: a cut file is no zip file."""
+def whole(path: str) -> bool:
+    """True for an archive that is not cut off: torch.save writes a zip file, whose directory stands at the end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

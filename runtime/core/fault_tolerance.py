@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
 
+from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
 from . import checkpoint_integrity, checkpoints, signals
 from .errors import RunError, rank, say
 
@@ -19,24 +18,18 @@ WRITERS = (
 """How torch and safetensors say that a file could not be written: their exceptions carry no number."""
 
 
-class Interrupted(Exception):
-    """The evaluation ends here: the run was asked to stop."""
-
-
-class Steady:
-    """What trl's trainers get beside ``trainer.Ours``. Every method that agrees is called by all processes at once."""
+class FaultTolerant(TrainerHooks):
+    """What every trainer of a run gets. Every method that agrees is called by all processes at once."""
 
     allow_nan = False
     stopping = False
     epoch_ended = False
-    evaluate_first = False
     held = False
     sound: Sequence[int] = ()
     window: Any = None
     carried: Any = None
     windows: Sequence[float] = ()
     worst: Any = None
-    staging: str | None = None
     told_of_nan = False
     args: Any
     state: Any
@@ -70,28 +63,20 @@ class Steady:
         """What a checkpoint must hold of the steps since the last log, for the next log to tell of them, too."""
         kept = {
             key: list(values)
-            for key, values in self._gathered().items()
+            for key, values in metrics_since(self).items()
             if key != "num_tokens" and all(isinstance(one, int | float) for one in values)
         }
-        since = getattr(self, "_globalstep_last_logged", 0)  # transformers asks before it trains, too
-        return {"from": since, "losses": list(self.windows), "metrics": kept}
+        return {"from": last_logged(self), "losses": list(self.windows), "metrics": kept}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Goes on with what ``unlogged`` told."""
         import torch
 
-        self._globalstep_last_logged = kept["from"]
+        resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step and self.args.process_index < len(kept["losses"]):
             self.carried = torch.tensor(kept["losses"][self.args.process_index], dtype=torch.float32)
         for key, values in kept["metrics"].items():
-            self._gathered()[key].extend(values)
-
-    def _gathered(self) -> Any:
-        """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 call them otherwise."""
-        for name in ("_metrics", "_stored_metrics"):
-            if hasattr(self, name):
-                return getattr(self, name)["train"]
-        return {}
+            metrics_since(self)[key].extend(values)
 
     # Agreeing
 
@@ -105,7 +90,7 @@ class Steady:
         worst = torch.zeros((), dtype=torch.int32) if self.worst is None else self.worst.int().reshape(())
         self.worst = None
         wish = torch.tensor(int(signals.asked() is not None), dtype=torch.int32, device=self.args.device)
-        stop, bad = self._largest(torch.stack((wish, worst.to(self.args.device))))
+        stop, bad = self.largest(torch.stack((wish, worst.to(self.args.device))))
         step = self.state.global_step
         if bad:
             self._no_number("nan" if bad > 1 else "infinite", step)
@@ -113,7 +98,8 @@ class Steady:
             self.stopping = True
             signals.agreed()
 
-    def _largest(self, values: Any) -> list[int]:
+    def largest(self, values: Any) -> list[int]:
+        """The largest over all processes, number by number."""
         import torch
 
         if self.args.world_size > 1:
@@ -131,38 +117,15 @@ class Steady:
             say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
             self.told_of_nan = True
 
-    def prediction_step(self, *given: Any, **named: Any) -> Any:
-        """trl's; raises Interrupted on all processes when one was asked to stop. The evaluation is done at the next
-        start, before the step that would have followed it."""
-        import torch
-
-        if signals.is_training() and self.state.global_step < self.state.max_steps:
-            wish = torch.tensor([int(signals.asked() is not None)], dtype=torch.int32, device=self.args.device)
-            if self._largest(wish)[0]:
-                signals.agreed()
-                raise Interrupted
-        return super().prediction_step(*given, **named)  # type: ignore[misc]
-
-    def catch_up(self) -> None:
-        """Evaluates what the last start had no time for, as if it had."""
-        self.evaluate_first = False
-        try:
-            metrics = self._evaluate(None, None)  # type: ignore[attr-defined]
-        except Interrupted:  # once more
-            raise signals.Stopped from None
-        best = self._determine_best_metric(metrics=metrics, trial=None)  # type: ignore[attr-defined]
-        if best and getattr(self.args.save_strategy, "value", self.args.save_strategy) == "best":
-            self._save_checkpoint(self.model_wrapped, None)  # type: ignore[attr-defined]
-
     # Saving
 
-    def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
-        """transformers', after each step and each epoch; what is due after the last step of an epoch is saved last.
+    def log_save_evaluate(self, follow: Callable[[], None]) -> None:
+        """After each step and each epoch; what is due after the last step of an epoch is saved last.
 
         transformers saves before it logs and evaluates an epoch's end; a run that goes on from there would do neither.
         Raises Stopped when all have agreed to stop.
         """
-        control, follow = self.control, super()._maybe_log_save_evaluate  # type: ignore[misc]
+        control = self.control
         early = not self.epoch_ended and float(self.state.epoch).is_integer()
         if early:
             self.held, control.should_save = control.should_save, False
@@ -170,20 +133,20 @@ class Steady:
             control.should_save, self.held = control.should_save or self.held, False
         if self.stopping:
             control.should_evaluate, control.should_save = False, not early
-        drawn = random_states() if control.should_evaluate else None
-        try:
-            follow(*given, **named)
-        except Interrupted:
+        if not self.followed(follow):
             self.stopping = True
-            assert drawn is not None
-            draw_again(*drawn)  # the evaluation will be done at the next start, and draw from the same states
             control.should_evaluate, control.should_save = False, not early
-            follow(*given, **named)
+            follow()
         if self.stopping and not early:
             raise signals.Stopped
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """transformers', written aside; the checkpoint gets its name when every file of it is on the disk.
+    def followed(self, follow: Callable[[], None]) -> bool:
+        """Logs, saves and evaluates; False where the wish to stop has ended the evaluation (features/evaluation.py)."""
+        follow()
+        return True
+
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Writes a checkpoint aside; it gets its name when every file of it is on the disk.
 
         One that is saved because the run must stop holds all that training goes on from, whatever `full_state` is.
         Raises RunError when it cannot be written.
@@ -195,37 +158,26 @@ class Steady:
                 checkpoint_integrity.clear(self.args.output_dir)
             self._wait()
             self.staging = written = checkpoint_integrity.staging(self.args.output_dir)
-            pushes, self.args.push_to_hub = self.args.push_to_hub, False
             self.args.save_only_model = kept and not self.stopping
             try:
-                super()._save_checkpoint(model, trial)  # type: ignore[misc]
+                write()
             finally:
-                self.args.push_to_hub, self.args.save_only_model = pushes, kept
+                self.args.save_only_model = kept
                 self.staging = None
             folder = os.path.join(written, name)
-            self._name_best(folder)
+            self.name_best(folder)
             seals = self._everyones(checkpoint_integrity.seal(folder, rank()))
             if rank() == 0:
                 checkpoint_integrity.finish(self.args.output_dir, name, seals)
         if rank() == 0:
             self._rotate()
-        if pushes:
-            self._push_from_checkpoint(os.path.join(self.args.output_dir, name))  # type: ignore[attr-defined]
+        self.publish(os.path.join(self.args.output_dir, name))
 
-    def _get_output_dir(self, trial: Any) -> str:
-        """transformers' folder, or the one aside while a checkpoint is written."""
-        return self.staging or super()._get_output_dir(trial)  # type: ignore[misc]
+    def name_best(self, folder: str) -> None:
+        """Says in a checkpoint which one is the best (features/evaluation.py)."""
 
-    def _name_best(self, folder: str) -> None:
-        """transformers looks for the best checkpoint beside the one that it writes, where it is not."""
-        if not self.state.best_global_step:
-            return
-        best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
-        final = os.path.join(self.args.output_dir, best)
-        if best == os.path.basename(folder) or os.path.isdir(final):
-            self.state.best_model_checkpoint = final
-        if rank() == 0 and self.state.best_model_checkpoint != before:
-            self.state.save_to_json(os.path.join(folder, "trainer_state.json"))
+    def publish(self, folder: str) -> None:
+        """Pushes a checkpoint that is whole (features/hub.py)."""
 
     def _rotate(self) -> None:
         """Deletes all but the newest `save.keep` checkpoints that are whole, and the best; the new one is whole by now.
@@ -267,26 +219,6 @@ class Steady:
 
         if self.args.world_size > 1:
             torch.distributed.barrier()
-
-
-def random_states() -> tuple[Any, Any, Any, Any]:
-    """Those of Python, numpy, torch and the GPU of this process."""
-    import torch
-
-    numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-    return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
-
-
-def draw_again(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
-    """Goes back to what ``random_states`` gave."""
-    import torch
-
-    random.setstate(python)
-    sys.modules["numpy"].random.set_state(array)
-    torch.set_rng_state(cpu)
-    if cuda is not None:
-        torch.cuda.set_rng_state(cuda)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from ..features import rewards
 from . import data_sources, rows, template_check, truncation
 from .bundle import Bundle
 from .errors import RunError, say
+from .features import sources
 
 ROWS = 4
 """Rows of each source that are read and rendered."""
@@ -17,9 +17,8 @@ ROWS = 4
 def rows_and_tokens(bundle: Bundle) -> list[str]:
     """The columns of every source, and what its first rows become as tokens."""
     import datasets
-    import transformers
 
-    from .model import common, liger_problem, load_tokenizer
+    from .model import load_tokenizer
 
     datasets.disable_progress_bars()
     found, tokenizer = [], None
@@ -30,24 +29,23 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     if tokenizer is not None and tokenizer.chat_template and bundle.arguments.get("assistant_only_loss"):
         found += _marks(tokenizer)
     functions: list[Any] = []
-    if bundle.method in ("grpo", "rloo"):
+    if bundle.uses("rewards"):
+        from ..features import rewards
+
         try:
             functions = rewards.functions(bundle)
         except RunError as error:
             found.append(str(error))
-    for source in data_sources.every(bundle):
+    for source in sources(bundle.plan):
         try:
             found += _source(bundle, source, tokenizer, functions)
         except RunError as error:
             found.append(str(error))
-    if bundle.model["liger"]:
-        if bundle.on_cpu:
-            found.append("Liger's kernels need a GPU; leave liger out on a CPU")
-        else:
-            where = bundle.model["id"] or bundle.find(bundle.model["path"])
-            kind = transformers.AutoConfig.from_pretrained(where, **common(bundle))
-            problem = liger_problem(kind.model_type)
-            found += [problem] if problem else []
+    if bundle.uses("liger"):
+        from ..features import liger
+
+        problem = liger.problem(bundle)
+        found += [problem] if problem else []
     return found
 
 
@@ -88,8 +86,12 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: l
     read = [rows.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
     drop = data_sources.dropped(source, present, bundle.method)
     columns = [*(one for one in present if one not in drop), *read[0]]
-    calls = [rewards.problem(bundle, function, columns) for function in functions]
-    told = [f"{data_sources.name(source)}: {one}" for one in calls if one]
+    told: list[str] = []
+    if bundle.uses("rewards"):
+        from ..features import rewards
+
+        calls = [rewards.problem(bundle, function, columns) for function in functions]
+        told += [f"{data_sources.name(source)}: {one}" for one in calls if one]
     return told if tokenizer is None else told + _tokens(source, read, tokenizer, truncation.limit(bundle))
 
 

@@ -1,16 +1,10 @@
-"""This machine's GPUs and their driver against the plan and the torch build, and the tools that compile extensions."""
+"""This machine's GPUs and their driver against the plan and the torch build."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Any
 
 from .bundle import Bundle
 
@@ -111,74 +105,3 @@ def driver() -> tuple[int, int] | None:
     except (OSError, AttributeError):
         return None
     return number.value // 1000, number.value % 1000 // 10
-
-
-def extensions(bundle: Bundle) -> list[str]:
-    """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
-
-    DeepSpeed's wheels hold sources: FusedAdam, and with offload its Adam for the CPU, are compiled when the optimizer
-    is made, after the model is loaded (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer` and
-    ops/op_builder/builder.py `jit_load`). A CPU run takes torch's own Adam.
-    """
-    operator = _operator(bundle)
-    if operator is None or operator in _prebuilt():
-        return []
-    return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in lacking(cuda=True)]
-
-
-def _operator(bundle: Bundle) -> str | None:
-    if not bundle.run["zero_stage"]:
-        return None
-    with open(bundle.inside("deepspeed.json"), encoding="utf-8") as handle:
-        plan: dict[str, Any] = json.load(handle)
-    optimizer = plan.get("optimizer") or {}
-    if optimizer.get("type") != "AdamW" or (optimizer.get("params") or {}).get("torch_adam"):
-        return None
-    offload = plan["zero_optimization"].get("offload_optimizer") or {}
-    return "fused_adam" if offload.get("device", "none") == "none" else "cpu_adam"
-
-
-def _prebuilt() -> set[str]:
-    """The extensions that the installed DeepSpeed was compiled with; what pip fetches has none."""
-    from runpy import run_path
-
-    found = find_spec("deepspeed")
-    folder = os.path.dirname(found.origin) if found and found.origin else ""
-    place = os.path.join(folder, "git_version_info_installed.py")
-    if not os.path.isfile(place):
-        return set()
-    return {name for name, there in (run_path(place).get("installed_ops") or {}).items() if there}
-
-
-def lacking(cuda: bool) -> list[str]:
-    """What torch needs to compile an extension, and does not find: ninja, a C++ compiler, with `cuda` its toolkit."""
-    found = []
-    if shutil.which("ninja") is None:
-        beside = os.path.join(os.path.dirname(sys.executable), "ninja")
-        where = f"put {os.path.dirname(beside)} on PATH" if os.path.exists(beside) else "pip install ninja"
-        found.append(f"ninja is not on PATH ({where})")
-    compiler = os.environ.get("CXX") or "c++"
-    if shutil.which(compiler) is None:
-        found.append(f"there is no C++ compiler ({compiler} is not on PATH)")
-    if cuda:
-        found += _toolkit()
-    return found
-
-
-def _toolkit() -> list[str]:
-    """CUDA's compiler against the CUDA of torch; DeepSpeed refuses another major version, torch too."""
-    import torch
-    from torch.utils.cpp_extension import CUDA_HOME
-
-    if CUDA_HOME is None:
-        return ["there is no CUDA toolkit: set CUDA_HOME to one, or put its nvcc on PATH"]
-    nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
-    try:
-        said = subprocess.run([nvcc, "-V"], capture_output=True, text=True, timeout=60, check=True).stdout
-        release = said.split("release ")[1].split(",")[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return [f"{nvcc} does not run: CUDA_HOME holds no compiler"]
-    built = str(torch.version.cuda)
-    if release.split(".")[0] != built.split(".")[0] and os.environ.get("DS_SKIP_CUDA_CHECK", "0") != "1":
-        return [f"{nvcc} is of CUDA {release}, and torch is built for CUDA {built}"]
-    return []

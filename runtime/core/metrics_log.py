@@ -14,7 +14,6 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from . import checkpoints, signals
-from .arguments import check_engine
 from .bundle import Bundle
 from .errors import RunError
 
@@ -22,8 +21,6 @@ METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
 SHOWN = {"reward": "reward", "rewards/margins": "margin"}
 """What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
-TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
@@ -70,43 +67,6 @@ def written(event: Mapping[str, Any]) -> str:
     return json.dumps({key: _number(value) for key, value in event.items()}) + "\n"
 
 
-def due(args: Any, state: Any) -> bool:
-    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
-    kind = getattr(args.eval_strategy, "value", args.eval_strategy)
-    if not 0 < state.global_step < state.max_steps:
-        return False
-    if kind == "epoch":
-        return float(state.epoch).is_integer() and float(state.epoch) >= (args.eval_delay or 0)
-    return bool(kind == "steps" and state.global_step % state.eval_steps == 0) and state.global_step >= (
-        args.eval_delay or 0
-    )
-
-
-def losses_of(bundle: Bundle) -> dict[str, str]:
-    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
-    stated = bundle.data.get("evaluation") or {}
-    if not stated.get("named"):
-        return {"eval_loss": ""}
-    return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
-
-
-def is_evaluation(event: Mapping[str, Any]) -> bool:
-    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
-    return any(key.startswith("eval_") for key in event)
-
-
-def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
-    is done again, whole."""
-    try:
-        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
-        if there and len(there) < sets:
-            keep(path, [one for one in events(path) if one not in there])
-    except OSError:
-        return False
-    return len(there) >= sets
-
-
 def clock(seconds: float) -> str:
     """``h:mm:ss``."""
     whole = int(seconds)
@@ -127,7 +87,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.lr: float | None = None
         self.last_tokens: float | None = None
         self.checked = False
-        self.losses = losses_of(bundle)
+        self.evaluations: Any = None
+        if bundle.uses("evaluation"):
+            from ..features.evaluation import Evaluations
+
+            self.evaluations = Evaluations(bundle, self.path)
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
@@ -164,12 +128,14 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
-        if self.trainer.evaluate_first:
+        if self.evaluations is not None and self.trainer.evaluate_first:
             self.trainer.catch_up()
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
-        if not self.checked:
-            check_engine(self.bundle, self.trainer)
-            self.checked = True
+        if not self.checked and self.bundle.uses("deepspeed"):
+            from ..features import deepspeed
+
+            deepspeed.check_engine(self.bundle, self.trainer)
+        self.checked = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
@@ -187,8 +153,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
-        again = state.is_world_process_zero and due(args, state)
-        told = [sorted(steps), again and not evaluated(self.path, state.global_step, len(self.losses))]
+        missed = self.evaluations is not None and state.is_world_process_zero and self.evaluations.missed(args, state)
+        told = [sorted(steps), missed]
         broadcast_object_list(told)
         self.trainer.sound, self.trainer.evaluate_first = told
 
@@ -225,10 +191,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         print(self._line(event, state.max_steps, now), flush=True)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
-        for key, name in self.losses.items():
-            if key in event:
-                return f"step {event['step']}/{total}  eval loss {event[key]:.4f}{name and f'  ({name})'}"
         words = [f"step {event['step']}/{total}"]
+        evaluated = "" if self.evaluations is None else self.evaluations.line(event)
+        if evaluated:
+            return f"{words[0]}  {evaluated}"
         if "loss" in event:
             words.append(f"loss {event['loss']:.4f}")
         for key, word in SHOWN.items():
@@ -256,16 +222,16 @@ def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None
     state = trainer.state
     losses: list[float] = []
     tokens, total = None, seconds
-    evaluation: dict[str, Any] = {}
+    path, evaluation = os.path.join(bundle.output_dir, METRICS), None
     try:
-        for event in events(os.path.join(bundle.output_dir, METRICS)):
+        for event in events(path):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
-            if is_evaluation(event):
-                if event["step"] != evaluation.get("step"):
-                    evaluation = {"step": event["step"]}
-                evaluation |= {key: value for key, value in event.items() if key.endswith(TOLD)}
+        if bundle.uses("evaluation"):
+            from ..features.evaluation import last
+
+            evaluation = last(path)
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read the metrics of this run: {error}") from error
     return {
@@ -274,7 +240,7 @@ def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None
         "epochs": round(float(state.epoch or 0), 4),
         "first_loss": _number(losses[0]) if losses else None,
         "last_loss": _number(losses[-1]) if losses else None,
-        "evaluation": evaluation or None,
+        "evaluation": evaluation,
         "sequences": state.global_step * bundle.run["gbs"],
         "tokens": tokens,
         "data": trainer.data_facts,
@@ -301,15 +267,16 @@ def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
     loss = "no loss was logged"
     if facts["first_loss"] is not None:
         loss = f"{float(facts['first_loss']):.4f} -> {float(facts['last_loss']):.4f}"
-    there = facts["evaluation"] or {}
-    held = [f"{name} {float(there[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in there]
+    held = ""
+    if bundle.uses("evaluation"):
+        from ..features.evaluation import told
+
+        held = told(bundle, facts["evaluation"] or {})
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
     tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
-        f"loss       {loss}\n"
-        + (f"eval loss  {', '.join(held)}\n" if held else "")
-        + f"seen       {facts['sequences']:,} sequences{tokens}\n"
+        f"loss       {loss}\n" + held + f"seen       {facts['sequences']:,} sequences{tokens}\n"
         f"weights    {facts['weights']}{base}\n"
         f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
         flush=True,

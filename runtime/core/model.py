@@ -35,7 +35,7 @@ def load_tokenizer(bundle: Bundle) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(_where(bundle), **common(bundle))
     except (OSError, ValueError) as error:
-        raise RunError(f"cannot load the tokenizer of {_where(bundle)}: {_first_line(error)}") from error
+        raise RunError(f"cannot load the tokenizer of {_where(bundle)}: {first_line(error)}") from error
     if wanted["chat_template"]:
         template = bundle_integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
         tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
@@ -59,18 +59,15 @@ def load_tokenizer(bundle: Bundle) -> Any:
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     """The model, as an object, in exactly the dtype that the bundle names.
 
-    An object and not a name, because the two stacks differ in what they make of a name: trl 1.16 loads it in float32
-    unless told and adds ``device_map="auto"`` outside DDP and DeepSpeed, trl 0.18 takes the checkpoint's dtype
-    (RULES P08). The arguments object exists by now, so ``zero.Init`` of ZeRO-3 is active here (transformers keeps it
-    alive through ``args.hf_deepspeed_config``), and FSDP's rank-0 loading reads the launcher's environment.
+    An object and not a name, because the stacks differ in what they make of a name: trl 1.16 loads it in float32 unless
+    told and adds ``device_map="auto"`` outside DDP and DeepSpeed, trl 0.18 takes the checkpoint's dtype. The arguments
+    object exists by now, so ``zero.Init`` of ZeRO-3 is active here (transformers keeps it alive through
+    ``args.hf_deepspeed_config``), and FSDP's rank-0 loading reads the launcher's environment.
 
     A reward model is the same weights with one new output, its score, drawn with the seed of the run.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
-
-    from ..features.adapters import quantization
-    from .weight_dtypes import settle
 
     plan = bundle.model
     options = common(bundle)
@@ -82,9 +79,10 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     facts = {**(plan.get("config_overrides") or {}), **({"num_labels": 1} if scored else {})}
     kind = AutoModelForSequenceClassification if scored else AutoModelForCausalLM
     try:
-        quantized = quantization(bundle)
-        if quantized is not None:
-            options["quantization_config"] = quantized
+        if bundle.uses("adapters"):
+            from ..features import adapters
+
+            options |= adapters.base_options(bundle)
         if facts:
             options["config"] = AutoConfig.from_pretrained(_where(bundle), **common(bundle), **facts)
         model = kind.from_pretrained(_where(bundle), **options)
@@ -93,14 +91,19 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
             raise RunError(
                 f"{_where(bundle)} has no weights in safetensors; `model {{ pickle }}` in the spec allows pickled ones"
             ) from error
-        raise RunError(f"cannot load {_where(bundle)}: {_first_line(error)}") from error
-    settle(bundle, model)
+        raise RunError(f"cannot load {_where(bundle)}: {first_line(error)}") from error
+    if bundle.uses("weight_dtypes"):
+        from ..features import weight_dtypes
+
+        weight_dtypes.settle(bundle, model)
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
     if bundle.tokenizer.get("added"):
         grow(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
-    if plan["liger"]:
-        apply_liger(bundle, model)
+    if bundle.uses("liger"):
+        from ..features import liger
+
+        liger.apply(bundle, model)
     return model
 
 
@@ -137,45 +140,18 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
     generation.pad_token_id = pad
 
 
-def liger_problem(model_type: str) -> str | None:
-    """Why Liger's kernels cannot be put into this family, or None."""
-    try:
-        from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
-    except ImportError as error:
-        return f"liger-kernel cannot be used: {_first_line(error)}"
-    if model_type not in MODEL_TYPE_TO_APPLY_LIGER_FN:
-        return f"Liger has no kernels for the family {model_type!r}; leave liger out"
-    return None
-
-
-def apply_liger(bundle: Bundle, model: Any) -> None:
-    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model, where the bundle asks for it.
-
-    trl 1.16 deprecates ``use_liger_kernel`` and computes the loss in its own fused head, so the loss kernels stay off.
-    With an older trl the argument does it and this is never called. Raises RunError, where Liger itself only logs,
-    when it does not know the family.
-    """
-    problem = liger_problem(model.config.model_type)
-    if problem:
-        raise RunError(problem)
-    from liger_kernel.transformers import _apply_liger_kernel_to_instance
-
-    _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
-
-
-def save_final(trainer: Any, tokenizer: Any) -> None:
+def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     """Leaves weights, configuration and tokenizer in output_dir, whatever the checkpoints hold.
 
-    The configuration has its cache on again (trainer.Trainer.save_model).
-    With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all (RULES D07): the final
-    save switches to the full state dict. Raises RunError when no weights were left behind.
+    Raises RunError when no weights were left behind.
     """
     import os
 
     output_dir = trainer.args.output_dir
-    plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
-    if plugin is not None:
-        save_whole(plugin)
+    if bundle.uses("fsdp"):
+        from ..features import fsdp
+
+        fsdp.save_whole(trainer.accelerator.state.fsdp_plugin)
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
@@ -183,12 +159,7 @@ def save_final(trainer: Any, tokenizer: Any) -> None:
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
 
 
-def save_whole(plugin: Any) -> None:
-    """Switches accelerate's FSDP plugin to the full state dict; the settings of the sharded one do not fit it."""
-    plugin.state_dict_config = plugin.optim_state_dict_config = None
-    plugin.set_state_dict_type("FULL_STATE_DICT")
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of a message, or the name of its class."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

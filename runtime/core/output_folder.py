@@ -11,7 +11,7 @@ from typing import IO
 
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
-from .checkpoints import FOLDER, newest_complete, steps, weights_whole
+from .checkpoints import FOLDER, States, newest_complete, plain, steps, weights_whole
 from .errors import RunError
 
 MARKER = "xpc_run.json"
@@ -25,7 +25,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing.
 
     With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
-    Raises RunError rather than reuse a folder in silence: transformers 5 has no guard of its own (RULES C13).
+    Raises RunError rather than reuse a folder in silence: transformers 5 has no guard of its own.
     """
     folder, run = bundle.output_dir, bundle.run
     held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -40,8 +40,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if _in_use(folder):
         raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     _unfinished(folder)
-    zero = run["distributed_type"] == "DEEPSPEED"
-    checkpoint, notes = newest_complete(folder, run["world_size"], zero, digests)
+    checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
     if run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
@@ -53,6 +52,19 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
     return None, [*notes, "no complete checkpoint to go on from: starting anew"]
+
+
+def _states(bundle: Bundle) -> States:
+    """What looks at the states of this strategy's checkpoints."""
+    if bundle.uses("deepspeed"):
+        from ..features import deepspeed
+
+        return deepspeed.states
+    if bundle.uses("fsdp"):
+        from ..features import fsdp
+
+        return fsdp.states
+    return plain
 
 
 def take(bundle: Bundle) -> None:
@@ -141,3 +153,11 @@ def owner(folder: str) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return digest if isinstance(digest, str) else None
+
+
+def standing(folder: str) -> tuple[str, int]:
+    """The nearest folder that exists, from the run's own upward, and how many levels up it lies."""
+    levels = 0
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        folder, levels = os.path.dirname(folder), levels + 1
+    return folder, levels

@@ -6,12 +6,11 @@ import os
 import shutil
 import sys
 
-from ..features import all_reduce, hub, node_messages, node_rendezvous, shared_folder
-from . import bundle_integrity, checkpoint_integrity, checkpoints, installed_versions, output_folder, requirements
+from . import bundle_integrity, checkpoint_integrity, checkpoints, installed_versions, output_folder
 from .bundle import Bundle
 from .errors import RunError, findings, say
 from .first_rows import rows_and_tokens
-from .machine import devices, extensions
+from .machine import devices
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -21,15 +20,19 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
 
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
-    here = node_messages.seat(bundle.run["nodes"], os.environ)
-    if here is not None:
-        node_rendezvous.hold(bundle, here, lambda: own(bundle, here.rank, 0, alone=True))
-        return
+    if bundle.uses("node_rendezvous"):
+        from ..features import node_rendezvous
+
+        if node_rendezvous.held(bundle, lambda rank: own(bundle, rank, 0, alone=True)):
+            return
     found = own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)
     if found:
         error = findings(found)
-        if local_rank == 0:  # this node's own finding is told by this node
-            node_rendezvous.end(error)
+        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+        if bundle.uses("all_reduce"):
+            from ..features import all_reduce
+
+            all_reduce.end(error)
         raise error
     if bundle.run["nodes"] > 1 and "WORLD_SIZE" not in os.environ:
         say("only this node was looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
@@ -43,30 +46,32 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     found += bundle_integrity.problems(bundle) if local_rank == 0 else []
     if local_rank == 0 and not wrong:  # a wrong stack makes the answers of its libraries doubtful
         gpus = devices(bundle)
-        found += gpus + requirements.packages(bundle) + extensions(bundle)
-        if alone and not gpus:
-            found += between_gpus(bundle)
+        found += gpus
+        if bundle.uses("packages"):
+            from ..features import packages
+
+            found += packages.missing(bundle)
+        if bundle.uses("deepspeed"):
+            from ..features import deepspeed
+
+            found += deepspeed.extensions(bundle)
+        if bundle.uses("all_reduce") and alone and not gpus:
+            from ..features import all_reduce
+
+            found += all_reduce.between_gpus(bundle.run["processes_per_node"])
     if rank == 0:
-        found += disk(bundle) + output_problems(bundle) + hub.problems(bundle) + requirements.tracker(bundle)
+        found += disk(bundle) + output_problems(bundle)
+        if bundle.uses("hub"):
+            from ..features import hub
+
+            found += hub.problems(bundle)
+        if bundle.uses("packages"):
+            from ..features import packages
+
+            found += packages.tracker(bundle)
     if (rank == 0 or alone) and not wrong:
         found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
     return found
-
-
-def between_gpus(bundle: Bundle) -> list[str]:
-    """A tiny all-reduce over this node's GPUs, told in a line: one that hangs would hang the run, too."""
-    count = bundle.run["processes_per_node"]
-    if bundle.on_cpu or count < 2:
-        return []
-    out = all_reduce.bounded(lambda out: all_reduce.within(count, out))
-    if all_reduce.left_behind:
-        return [
-            f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO tells where, and NCCL_P2P_DISABLE=1 "
-            "helps where the GPUs cannot reach each other directly"
-        ]
-    told = f"warning: not possible ({out['error']})" if "error" in out else node_rendezvous.speeds(out)
-    say(f"all-reduce over the {count} GPUs of this node: {told}")
-    return []
 
 
 def versions(bundle: Bundle) -> list[str]:
@@ -97,7 +102,7 @@ def disk(bundle: Bundle) -> list[str]:
         kept = (arguments.get("save_total_limit") or 1) + 1  # one more while the next is written
     full = 0 if arguments.get("save_only_model") else params * 12  # two moments and a float32 copy
     needed = weights + kept * (weights + full)
-    free = shutil.disk_usage(shared_folder.standing(bundle.output_dir)[0]).free
+    free = shutil.disk_usage(output_folder.standing(bundle.output_dir)[0]).free
     if free + _written(bundle) >= needed:
         return []
     return [f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir}, and {free / 2**30:.1f} GiB are free"]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..features import hub
 from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
 from . import bundle as bundles
 from .bundle import Bundle
@@ -83,14 +82,18 @@ def train(bundle: Bundle) -> int:
     with writing("the final model", bundle.output_dir, trainer.sound):
         if trainer.is_world_process_zero():
             output_folder.finishing(bundle)
-        save_final(trainer, tokenizer)
-    if trainer.publisher is not None:
+        save_final(bundle, trainer, tokenizer)
+    publisher = None
+    if bundle.uses("hub"):
+        from ..features import hub
+
         hub.card(bundle, trainer)
+        publisher = trainer.publisher
     if trainer.is_world_process_zero():
         tell(bundle, summary(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None))
     _leave()
-    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
-        trainer.publisher.finish()
+    if publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
+        publisher.finish()
     return 0
 
 
@@ -100,7 +103,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
     _leave()
-    if trainer.publisher is not None:  # an upload may take longer than the time that is left
+    if bundle.uses("hub") and trainer.publisher is not None:  # an upload may take longer than the time that is left
         trainer.publisher.leave()
     return signals.REQUEUE if resumes else 1
 
@@ -124,7 +127,10 @@ def _begin(bundle: Bundle) -> str | None:
     checkpoint, notes = output_folder.begin(bundle, digests=True)
     output_folder.take(bundle)
     checkpoint_integrity.clear(bundle.output_dir)
-    hub.prepare(bundle)
+    if bundle.uses("hub"):
+        from ..features import hub
+
+        hub.prepare(bundle)
     for note in notes:
         say(note)
     return checkpoint
@@ -190,8 +196,11 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
     trainer.allow_nan = bundle.run.get("nan") == "allow"
-    if bundle.repository is not None:  # process 0 of a run that pushes
-        trainer.hub_model_id, trainer.publisher = bundle.repository, hub.Publisher(bundle)
+    if bundle.uses("hub"):
+        from ..features import hub
+
+        hub.attach(bundle, trainer)
+    library_warnings.tied_weights(trainer.model)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")

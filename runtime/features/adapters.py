@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.fault_tolerance import FaultTolerant
 
 
 def adapter(bundle: Bundle) -> Any:
@@ -21,8 +22,10 @@ def adapter(bundle: Bundle) -> Any:
     from peft import LoraConfig, OFTConfig
 
     whole = bundle.method == "reward" or plan["modules_to_save"]
-    if bundle.stack["zero3_hooks_shared"] and whole and bundle.run["zero_stage"] == 3:
-        _own_hooks()
+    if bundle.uses("deepspeed_engine") and bundle.stack["zero3_hooks_shared"] and whole and bundle.run["zero_stage"] == 3:
+        from ..library_internals.deepspeed_engine import own_hooks
+
+        own_hooks()
     common = {
         "target_modules": plan["targets"],
         "modules_to_save": plan["modules_to_save"],
@@ -43,6 +46,42 @@ def adapter(bundle: Bundle) -> Any:
         target_parameters=plan["parameters"],
         **common,
     )
+
+
+class Adapting(FaultTolerant):
+    """What the trainer of a run with adapters gets."""
+
+    rates: Mapping[str, Any] | None = None
+    model: Any
+
+    def create_optimizer(self, *given: Any) -> Any:
+        """The optimizer, with rates of their own for the parts of adapters where the bundle says so (LoRA+)."""
+        optimizer = super().create_optimizer(*given)  # type: ignore[misc]
+        if self.rates is not None:
+            rates(optimizer, given[0] if given and given[0] is not None else self.model, self.rates)
+        return optimizer
+
+    def load_checkpoint(self, load: Callable[[], None]) -> None:
+        """Weights come back in the type that they are trained in: peft loads adapters as float32.
+
+        Those over a quantized base are trained in bfloat16 where trl 1.16 and the precision say so, and a run that goes
+        on would train others.
+        """
+        kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
+        load()
+        for name, weight in self.model.named_parameters():
+            if weight.dtype != kinds[name]:
+                weight.data = weight.data.to(kinds[name])
+
+
+def settle(bundle: Bundle, trainer: Any) -> None:
+    """What the trainer's adapters need once it is made."""
+    plan = bundle.lora
+    assert plan is not None
+    if plan.get("lr_ratio") is not None:
+        trainer.rates = {**plan, "rate": trainer.args.learning_rate}
+    if bundle.method == "reward" and plan["bits"] is not None:
+        keep_scores(trainer.model, trainer.args)
 
 
 def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
@@ -67,25 +106,6 @@ def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
     optimizer.param_groups[:] = parts
 
 
-def _own_hooks() -> None:
-    """Lets DeepSpeed 0.16 put hooks on peft's wrapper of the scores: the wrapper answers for the module inside it.
-
-    DeepSpeed asks ``hasattr(module, "post_bwd_fn")``, is told of the inner module's, and counts on the wrong one
-    (parameter_offload.py; AttributeError "ds_grads_remaining" at the first step). DeepSpeed 0.19 looks at
-    the module itself.
-    """
-    from peft.utils.other import ModulesToSaveWrapper
-
-    passed_on = ModulesToSaveWrapper.__getattr__
-
-    def own(self: Any, name: str) -> Any:
-        if name in ("pre_bwd_fn", "post_bwd_fn", "ds_grads_remaining"):
-            raise AttributeError(name)
-        return passed_on(self, name)
-
-    ModulesToSaveWrapper.__getattr__ = own
-
-
 def quantization(bundle: Bundle) -> Any:
     """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
 
@@ -107,6 +127,12 @@ def quantization(bundle: Bundle) -> Any:
         bnb_4bit_compute_dtype=getattr(torch, plan["compute_dtype"]),
         bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]),
     )
+
+
+def base_options(bundle: Bundle) -> dict[str, Any]:
+    """What the loader of the base is told beside."""
+    quantized = quantization(bundle)
+    return {} if quantized is None else {"quantization_config": quantized}
 
 
 def keep_scores(model: Any, args: Any) -> None:

@@ -1,15 +1,15 @@
-"""A tiny all-reduce, and how fast it was: whether gloo and NCCL reach every node and GPU before the run does."""
+"""A tiny all-reduce between the GPUs of a node, and how fast it was: one that hangs would hang the run, too."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.errors import RunError, say, stop
 
 PATIENCE = 45.0
 """Seconds for the group and its all-reduce; a healthy one takes less than ten."""
@@ -18,16 +18,6 @@ SIZES = {"gloo": 2**22, "nccl": 2**26}
 ROUNDS = 3
 SLOW = {"gloo": 0.1, "nccl": 1.0}
 """GB/s below which a line says so: less than 1 Gbit/s of Ethernet, and less than 10 between machines with GPUs."""
-
-
-def store(address: str, port: int = 0) -> Any:
-    """The store that the group meets at: node 0 makes one on a free port, the others come to it."""
-    from torch.distributed import TCPStore
-
-    return TCPStore(
-        "127.0.0.1" if not port else address, port, is_master=not port, wait_for_workers=False,
-        timeout=timedelta(seconds=PATIENCE),
-    )  # fmt: skip
 
 
 left_behind = False
@@ -57,57 +47,14 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
     return {**out, "error": f"it did not end within {seconds:.0f} s"}
 
 
-def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
-    """Writes down GB/s of an all-reduce with one process of each node, by backend; `trying` is the one it is at.
-
-    The bandwidth is NCCL's "bus bandwidth": what a ring would send and receive, 2 (n - 1) / n of the buffer.
-    """
-    import torch
-    from torch import distributed
-
-    backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
-    if not bundle.on_cpu:
-        from ..core.arguments import _no_peer_to_peer
-
-        _no_peer_to_peer()
-        torch.cuda.set_device(0)
-        # A timeout is raised in the waiting thread; torch's watchdog would end the process without a word of ours.
-        os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
-    out["trying"] = "gloo"
-    names = ",".join(f"{device}:{backend}" for backend, device in backends.items())
-    distributed.init_process_group(
-        names, store=meeting, rank=rank, world_size=nodes, timeout=timedelta(seconds=PATIENCE)
-    )
-    try:
-        for backend, device in backends.items():
-            out["trying"] = backend
-            values = torch.ones(SIZES[backend], device=device)
-            distributed.all_reduce(values)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            wrong = values[0].item() != nodes
-            started = time.perf_counter()
-            for _ in range(ROUNDS):
-                distributed.all_reduce(values)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            seconds = time.perf_counter() - started
-            moved = 4 * values.numel() * ROUNDS * 2 * (nodes - 1) / nodes
-            out[backend] = moved / seconds / 1e9
-            if wrong:
-                raise RuntimeError("the sum over the nodes is wrong")
-    finally:
-        distributed.destroy_process_group()
-
-
 def within(count: int, out: dict[str, Any]) -> None:
     """Writes down GB/s of an all-reduce over the first GPUs of this node, from this one process."""
     import torch
     from torch.cuda import nccl
 
-    from ..core.arguments import _no_peer_to_peer
+    from ..core.arguments import no_peer_to_peer
 
-    _no_peer_to_peer()
+    no_peer_to_peer()
     values = [torch.ones(SIZES["nccl"] // 4, device=f"cuda:{index}") for index in range(count)]
 
     def rounds(number: int) -> float:
@@ -122,3 +69,38 @@ def within(count: int, out: dict[str, Any]) -> None:
     if any(one[0].item() != count for one in values):
         raise RuntimeError("the sum over the GPUs is wrong")
     out["nccl"] = 4 * values[0].numel() * ROUNDS * 2 * (count - 1) / count / rounds(ROUNDS) / 1e9
+
+
+def speeds(out: Mapping[str, Any]) -> str:
+    """What an all-reduce measured, and whether that is little."""
+    told = []
+    for backend, least in SLOW.items():
+        if backend in out:
+            slow = f", which is slow (below {least:g})" if out[backend] < least else ""
+            told.append(f"{backend} {out[backend]:.2g} GB/s{slow}")
+    return ", ".join(told)
+
+
+def between_gpus(count: int) -> list[str]:
+    """A line on the all-reduce over this node's GPUs, and a finding where it hangs."""
+    if count < 2:
+        return []
+    out = bounded(lambda out: within(count, out))
+    if left_behind:
+        return [
+            f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO tells where, and NCCL_P2P_DISABLE=1 "
+            "helps where the GPUs cannot reach each other directly"
+        ]
+    told = f"warning: not possible ({out['error']})" if "error" in out else speeds(out)
+    say(f"all-reduce over the {count} GPUs of this node: {told}")
+    return []
+
+
+def end(error: RunError) -> None:
+    """Raises the error. A process with a thread that hangs in C++ tells it and leaves at once."""
+    if left_behind:
+        status = stop(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    raise error

@@ -24,6 +24,7 @@ from ..core import signals
 from ..core.bundle import Bundle
 from ..core.checkpoints import weights_whole
 from ..core.errors import RunError, say
+from ..core.fault_tolerance import FaultTolerant
 
 FOLDER = "_hub"
 """Below the output folder: what waits to be pushed, as hard links, so that a checkpoint may be deleted meanwhile."""
@@ -159,10 +160,39 @@ def branch(api: Any, repository: str, name: str) -> None:
 
 def card(bundle: Bundle, trainer: Any) -> None:
     """Writes the model card of the final weights, as the recipes do; every checkpoint has written one, too."""
-    assert bundle.repository is not None
+    if bundle.repository is None:  # on every process but the first
+        return
     named = [source["id"] for source in bundle.data["sources"]]
     data = named[0] if len(named) == 1 else None
     trainer.create_model_card(model_name=bundle.repository.rpartition("/")[2], dataset_name=data)
+
+
+class Publishing(FaultTolerant):
+    """What the trainer of a run that pushes gets."""
+
+    publisher: Publisher | None = None
+
+    def init_hf_repo(self, *_: Any, **__: Any) -> None:
+        """Does nothing: the run made the repository before anything was loaded (``prepare``)."""
+        self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
+
+    def publish(self, folder: str) -> None:
+        """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        if self.publisher is None:
+            return
+        handler: Any = self.callback_handler  # type: ignore[attr-defined]
+        if hasattr(handler, "on_push_begin"):  # transformers 5: a tracker may add to the model card
+            handler.on_push_begin(self.args, self.state, self.control)
+        steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
+        done = f"step {self.state.global_step}" if steps else f"epoch {int(self.state.epoch)}"
+        self.publisher.saved(folder, f"Training in progress, {done}")
+
+
+def attach(bundle: Bundle, trainer: Any) -> None:
+    """Gives process 0 its publisher. transformers itself pushes nothing."""
+    trainer.args.push_to_hub = False
+    if bundle.repository is not None:
+        trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
 
 
 class Publisher:

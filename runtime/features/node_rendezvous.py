@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.bundle import Bundle
-from ..core.errors import RunError, findings, hush, say, stop
-from . import all_reduce, node_facts, node_messages, node_network, shared_folder
+from ..core.errors import RunError, findings, hush, say
+from . import all_reduce, node_all_reduce, node_facts, node_messages, node_network, shared_folder
 from .node_messages import Node, Seat
 
 SKEW = 5.0
@@ -21,6 +20,14 @@ HINTS = {
     "gloo": "GLOO_SOCKET_IFNAME names the interface, now {interface}",
     "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO tells more",
 }
+
+
+def held(bundle: Bundle, look: Callable[[int], list[str]]) -> bool:
+    """Lets this node meet the others, where launch.sh gave it a place among them. Raises RunError on all alike."""
+    here = node_messages.seat(bundle.run["nodes"], os.environ)
+    if here is not None:
+        hold(bundle, here, lambda: look(here.rank))
+    return here is not None
 
 
 def hold(bundle: Bundle, here: Seat, look: Callable[[], list[str]]) -> None:
@@ -69,14 +76,14 @@ def _first(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     for note in notes:
         say(note)
     if said:
-        end(findings(said))
+        _end(findings(said))
 
 
 def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]) -> None:
     def group(question: Mapping[str, Any]) -> dict[str, Any]:
         def work(out: dict[str, Any]) -> None:
-            meeting = all_reduce.store(here.address, int(question["port"]))
-            all_reduce.reduce(bundle, here.rank, here.nodes, meeting, out)
+            meeting = node_all_reduce.store(here.address, int(question["port"]))
+            node_all_reduce.reduce(bundle, here.rank, here.nodes, meeting, out)
 
         return all_reduce.bounded(work)
 
@@ -89,21 +96,16 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     try:
         passed = node_messages.visit(here, mine, answers)
     except RunError as error:
-        end(findings([str(error), *mine.found]))
+        _end(findings([str(error), *mine.found]))
     else:
         if not passed:
-            end(RunError(f"{mine.name} stops with the others; node 0 says why"))
+            _end(RunError(f"{mine.name} stops with the others; node 0 says why"))
 
 
-def end(error: RunError) -> None:
-    """Raises the error, which its node tells. A process with a thread that hangs in C++ leaves at once."""
+def _end(error: RunError) -> None:
+    """Raises the error, which its node tells."""
     error.local = True  # type: ignore[attr-defined]
-    if all_reduce.left_behind:
-        status = stop(error)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    raise error
+    all_reduce.end(error)
 
 
 def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
@@ -117,9 +119,9 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
     _folder(bundle, mine, others, notes)
     if any(one.found for one in came):
         return
-    meeting = all_reduce.store("127.0.0.1")
+    meeting = node_all_reduce.store("127.0.0.1")
     node_messages.send(others, {"ask": "group", "port": meeting.port})
-    out = all_reduce.bounded(lambda out: all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
+    out = all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
     results = [out, *(node_messages.hear(one) for one in others)]
     for one, result in zip(came, results, strict=True):
         if "error" in result:
@@ -127,7 +129,7 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {speeds(out)}")
+        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {all_reduce.speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
@@ -146,16 +148,6 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
             notes.append(f"warning: {one.name} does not see {text}; a run that is asked to stop could not save there")
 
 
-def speeds(out: Mapping[str, Any]) -> str:
-    """What an all-reduce measured, and whether that is little."""
-    told = []
-    for backend, least in all_reduce.SLOW.items():
-        if backend in out:
-            slow = f", which is slow (below {least:g})" if out[backend] < least else ""
-            told.append(f"{backend} {out[backend]:.2g} GB/s{slow}")
-    return ", ".join(told)
-
-
 def labelled(came: Sequence[Node], count: int) -> list[str]:
     """The findings of the nodes, each once, with those who have it."""
     having: dict[str, list[Node]] = {}
@@ -171,3 +163,15 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
         else:
             out.append(f"{len(who)} nodes ({', '.join(str(one.rank) for one in who)}): {text}")
     return out
+
+
+def missed(error: Exception) -> str | None:
+    """What it means that the launchers did not find each other; None for another error."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    if not isinstance(error, DistError | RendezvousError) or "MASTER_ADDR" not in os.environ:
+        return None
+    where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"the nodes met in the preflight, and their launchers do not at {where} ({text}); one of them has ended"

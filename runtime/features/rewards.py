@@ -181,6 +181,12 @@ MATH = ("accuracy", "cosine", "len", "length")
 """Those that need math_verify."""
 
 
+def read_tokens_alone(tokenizer: Any, model: Any) -> None:
+    """The tokenizer gives no `token_type_ids` for a model that takes none: trl 0.24 hands them on to its generation."""
+    if "token_type_ids" not in signature(type(model).forward).parameters:
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+
+
 def functions(bundle: Bundle) -> list[Function]:
     """The reward functions in the order of the bundle, which is that of ``reward_weights``. Raises RunError."""
     if not bundle.rewards:

@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from ..core.bundle import Bundle
 from ..core.errors import RunError, say
+
+
+def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
+    """The rows with none of too long a prompt, and none that is too short."""
+    data = bundle.data
+    if data.get("max_prompt") is not None:
+        rows = long_prompts(rows, tokenizer, data["max_prompt"], use)
+    if data.get("min_tokens") is not None:
+        rows = short_rows(rows, tokenizer, data["min_tokens"], use)
+    return rows
 
 
 def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:

@@ -7,18 +7,11 @@ import secrets
 import time
 
 from ..core.bundle import Bundle
+from ..core.output_folder import standing
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
 """Seconds until a file of another machine is seen; NFS keeps what it knows of a folder for about that long."""
-
-
-def standing(folder: str) -> tuple[str, int]:
-    """The nearest folder that exists, from the run's own upward, and how many levels up it lies."""
-    levels = 0
-    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
-        folder, levels = os.path.dirname(folder), levels + 1
-    return folder, levels
 
 
 class Probe:

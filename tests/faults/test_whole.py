@@ -182,7 +182,9 @@ def test_processes_that_load_data_do_not_hear_the_wish() -> None:
 
 
 def test_a_process_that_only_waits_hears_it() -> None:
-    waits = "import sys, threading; sys.path.insert(0, sys.argv[1]); from runtime.core import signals; signals.listen(); "
+    waits = (
+        "import sys, threading; sys.path.insert(0, sys.argv[1]); from runtime.core import signals; signals.listen(); "
+    )
     waits += "print(flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()"
     with subprocess.Popen([sys.executable, "-c", waits, REPOSITORY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

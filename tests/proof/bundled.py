@@ -27,6 +27,7 @@ def bundle(scene: Any) -> Any:
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
     from runtime.core.weight_dtypes import settle
+
     from runtime.features.adapters import quantization
 
     read = bundle(scene)

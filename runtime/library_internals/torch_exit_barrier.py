@@ -1,8 +1,7 @@
-"""The launchers of several nodes at the two moments when they wait for each other: at the beginning, and at the end."""
+"""The end of a run on several nodes, where torchrun's agents wait for each other."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -35,15 +34,3 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
             return  # another node has died at its end: nothing is waited for
 
     SimpleElasticAgent._exit_barrier = wait
-
-
-def missed(error: Exception) -> str | None:
-    """What it means that the launchers did not find each other; None for another error."""
-    from torch.distributed import DistError
-    from torch.distributed.elastic.rendezvous.api import RendezvousError
-
-    if not isinstance(error, DistError | RendezvousError) or "MASTER_ADDR" not in os.environ:
-        return None
-    where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
-    text = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"the nodes met in the preflight, and their launchers do not at {where} ({text}); one of them has ended"

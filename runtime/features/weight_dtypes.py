@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .bundle import Bundle
-from .errors import RunError
+from ..core.bundle import Bundle
+from ..core.errors import RunError
+from ..library_internals.trl_modules import replaced
 
 BF16 = "bfloat16"
 
@@ -46,11 +47,8 @@ def unrounded(bundle: Bundle, module: Any) -> Iterator[dict[str, Any]]:
         kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
         return model
 
-    module.get_peft_model = remembered
-    try:
+    with replaced(module, {"get_peft_model": remembered}):
         yield kept
-    finally:
-        module.get_peft_model = make
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run needs of its machine besides versions, GPUs and data: packages, a key. Nothing is loaded."""
+"""Packages that only this run uses, and the key of its tracker. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from ..features.rewards import MATH
-from .bundle import Bundle
+from ..core.bundle import Bundle
+from ..core.features import EIGHT_BIT
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {
     "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",), "dagshub": ("dagshub",),
@@ -20,11 +20,9 @@ FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
 """Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
-EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
 
 
-def packages(bundle: Bundle) -> list[str]:
+def missing(bundle: Bundle) -> list[str]:
     """Packages that this bundle uses and that are not installed; what its pins name is told by their check."""
     wanted: list[tuple[str, tuple[str, ...], str]] = []
     arguments, lora = bundle.arguments, bundle.lora
@@ -42,9 +40,12 @@ def packages(bundle: Bundle) -> list[str]:
     wanted += [(one, TRACKERS[one], "the run reports to it") for one in _reported_to(bundle) if one in TRACKERS]
     if arguments.get("use_vllm"):
         wanted.append(("vllm", ("vllm",), "it generates the completions of this run"))
-    checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
-    if checked:
-        wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
+    if bundle.uses("rewards"):
+        from .rewards import MATH
+
+        checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
+        if checked:
+            wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
     told: dict[str, str] = {}
     if bundle.on_cpu and not bundle.stack["quantized_on_cpu"] and lora is not None and lora["bits"] is not None:
         told["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"

@@ -1,0 +1,106 @@
+"""Which runs use which modules of features/ and library_internals/: a bundle has those of its run, and no others.
+
+Every condition asks trainer_args.json. Such a module is imported below ``if bundle.uses(NAME)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
+"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
+
+Plan = Mapping[str, Any]
+"""The sections of trainer_args.json."""
+
+
+def sources(plan: Plan) -> list[Any]:
+    """Every source of the run: what is trained on, and the sets that are evaluated on."""
+    sets = (plan["data"].get("evaluation") or {}).get("sets", [])
+    return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
+
+
+def _evaluates(plan: Plan) -> bool:
+    data, arguments = plan["data"], plan["arguments"]
+    asked = arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
+    return bool(asked or data.get("eval_split") or data.get("evaluation") or data.get("holdout"))
+
+
+def _mixes(plan: Plan) -> bool:
+    data = plan["data"]
+    parts = len(data["sources"]) > 1 or any(one.get("take") for one in sources(plan))
+    return bool(parts or data["holdout"] or data.get("eval_split") or data.get("evaluation"))
+
+
+def _filters(plan: Plan) -> bool:
+    data = plan["data"]
+    return data.get("max_prompt") is not None or data.get("min_tokens") is not None or bool(data.get("unique"))
+
+
+def _local(plan: Plan) -> bool:
+    return any(one["path"] is not None for one in sources(plan))
+
+
+def _nodes(plan: Plan) -> bool:
+    return bool(plan["run"]["nodes"] > 1)
+
+
+def _on_cpu(plan: Plan) -> bool:
+    return bool(plan["run"]["device"] == "cpu")
+
+
+def _gpus(plan: Plan) -> bool:
+    return bool(not _on_cpu(plan) and plan["run"]["processes_per_node"] > 1)
+
+
+def _extra_packages(plan: Plan) -> bool:
+    arguments, attention = plan["arguments"], str(plan["model"]["attn_implementation"])
+    optimizer = str(arguments.get("optim", ""))
+    reports = arguments.get("report_to") not in (None, [], "none", ["none"])
+    kernels = attention.startswith("flash") or any(part in optimizer for part in EIGHT_BIT)
+    return bool(
+        reports or kernels or arguments.get("use_vllm") or plan["lora"] or (plan.get("method") or {}).get("rewards")
+    )
+
+
+def _refers(plan: Plan) -> bool:
+    return plan["config"] not in ("trl.SFTConfig", "trl.RewardConfig")
+
+
+def _without_bfloat16(plan: Plan) -> bool:
+    return not plan["arguments"].get("bf16") and plan["model"]["dtype"] != "bfloat16"
+
+
+USES: Mapping[str, Callable[[Plan], object]] = {
+    "adapters": lambda plan: plan["lora"],
+    "all_reduce": lambda plan: _gpus(plan) or _nodes(plan),
+    "compilers": lambda plan: plan["run"]["zero_stage"],
+    "cpu_processes": _on_cpu,
+    "data_folders": _local,
+    "deepspeed": lambda plan: plan["run"]["zero_stage"],
+    "deepspeed_engine": lambda plan: plan["run"]["zero_stage"] == 3 or (plan["run"]["zero_stage"] and _on_cpu(plan)),
+    "evaluation": _evaluates,
+    "frozen_weights": lambda plan: plan.get("freeze"),
+    "fsdp": lambda plan: plan["run"]["distributed_type"] == "FSDP",
+    "hub": lambda plan: plan["arguments"].get("push_to_hub"),
+    "kto_rows": lambda plan: plan["config"] == "trl.KTOConfig",
+    "liger": lambda plan: plan["model"]["liger"],
+    "local_data": _local,
+    "mixture": _mixes,
+    "node_all_reduce": _nodes,
+    "node_facts": _nodes,
+    "node_messages": _nodes,
+    "node_network": _nodes,
+    "node_rendezvous": _nodes,
+    "packages": _extra_packages,
+    "reference_model": _refers,
+    "rewards": lambda plan: plan["config"] in ("trl.GRPOConfig", "trl.RLOOConfig"),
+    "row_filters": _filters,
+    "shared_folder": _nodes,
+    "torch_distributed": lambda plan: True,
+    "torch_exit_barrier": _nodes,
+    "transformers_trainer": lambda plan: True,
+    "trl_modules": lambda plan: _refers(plan) or _without_bfloat16(plan),
+    "weight_dtypes": _without_bfloat16,
+}

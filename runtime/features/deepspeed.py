@@ -1,0 +1,80 @@
+"""ZeRO: DeepSpeed's shards in a checkpoint, the engine around the model, and the optimizer that it compiles."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from ..core.bundle import Bundle
+from ..core.checkpoints import schedule, whole
+from ..core.errors import RunError
+from .compilers import lacking
+
+
+def states(path: str, world: int) -> str | None:
+    """What is wrong with the shards of a checkpoint, or None."""
+    # With an optimizer of DeepSpeed's own the schedule lies in its shards (Trainer._save_optimizer_and_scheduler).
+    late = schedule(path) if os.path.exists(os.path.join(path, "scheduler.pt")) else None
+    if late is not None:
+        return late
+    try:
+        with open(os.path.join(path, "latest"), encoding="utf-8") as handle:
+            shards = os.path.join(path, handle.read().strip())
+        names = os.listdir(shards)
+    except OSError:
+        return "the DeepSpeed shards are missing"
+    except ValueError:  # no UTF-8, or a name that no folder can have
+        return "latest is damaged"
+    optimizer = [name for name in names if name.endswith("_optim_states.pt")]
+    if len(optimizer) != world:
+        return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
+    if not any(name.endswith("_model_states.pt") for name in names):
+        return "the model states are missing"
+    short = [name for name in names if name.endswith(".pt") and not whole(os.path.join(shards, name))]
+    return f"{short[0]} is cut off" if short else None
+
+
+def check_engine(bundle: Bundle, trainer: Any) -> None:
+    """Whether the model is wrapped in ZeRO of the planned stage, once training has begun. Raises RunError."""
+    stage, engine = bundle.run["zero_stage"], trainer.model_wrapped
+    if not hasattr(engine, "zero_optimization_stage") or engine.zero_optimization_stage() != stage:
+        raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(engine).__name__}")
+
+
+def extensions(bundle: Bundle) -> list[str]:
+    """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
+
+    DeepSpeed's wheels hold sources: FusedAdam, and with offload its Adam for the CPU, are compiled when the optimizer
+    is made, after the model is loaded (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer` and
+    ops/op_builder/builder.py `jit_load`). A CPU run takes torch's own Adam.
+    """
+    operator = _operator(bundle)
+    if operator is None or operator in _prebuilt():
+        return []
+    return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in lacking(cuda=True)]
+
+
+def _operator(bundle: Bundle) -> str | None:
+    if not bundle.run["zero_stage"]:
+        return None
+    with open(bundle.inside("deepspeed.json"), encoding="utf-8") as handle:
+        plan: dict[str, Any] = json.load(handle)
+    optimizer = plan.get("optimizer") or {}
+    if optimizer.get("type") != "AdamW" or (optimizer.get("params") or {}).get("torch_adam"):
+        return None
+    offload = plan["zero_optimization"].get("offload_optimizer") or {}
+    return "fused_adam" if offload.get("device", "none") == "none" else "cpu_adam"
+
+
+def _prebuilt() -> set[str]:
+    """The extensions that the installed DeepSpeed was compiled with; what pip fetches has none."""
+    from runpy import run_path
+
+    found = find_spec("deepspeed")
+    folder = os.path.dirname(found.origin) if found and found.origin else ""
+    place = os.path.join(folder, "git_version_info_installed.py")
+    if not os.path.isfile(place):
+        return set()
+    return {name for name, there in (run_path(place).get("installed_ops") or {}).items() if there}

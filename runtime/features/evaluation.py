@@ -1,0 +1,203 @@
+"""Evaluation while a run trains: of one set or of several, ended by the wish to stop, and done at the next start."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core import signals
+from ..core.bundle import Bundle
+from ..core.errors import rank
+from ..core.fault_tolerance import FaultTolerant
+from ..core.metrics_log import events, keep
+from ..library_internals.transformers_trainer import evaluate_now
+
+TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
+"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
+
+
+class Interrupted(Exception):
+    """The evaluation ends here: the run was asked to stop."""
+
+
+class Evaluating(FaultTolerant):
+    """What the trainer of a run that evaluates gets."""
+
+    prefix = "eval"
+    evaluate_first = False
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        """trl's; notes whose metrics are told: of several sets each is evaluated by a call of its own."""
+        before, self.prefix = self.prefix, metric_key_prefix
+        try:
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+        finally:
+            self.prefix = before
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """trl's; of several sets that which is evaluated, or the first: the reward trainer of trl 0.18 shows rows."""
+        sets = self.eval_dataset  # type: ignore[attr-defined]
+        if eval_dataset is None and isinstance(sets, dict):
+            name = self.prefix.removeprefix("eval_")
+            eval_dataset = name if name in sets else next(iter(sets))
+        return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+
+    def prediction_step(self, *given: Any, **named: Any) -> Any:
+        """trl's; raises Interrupted on all processes when one was asked to stop. The evaluation is done at the next
+        start, before the step that would have followed it."""
+        import torch
+
+        if signals.is_training() and self.state.global_step < self.state.max_steps:
+            wish = torch.tensor([int(signals.asked() is not None)], dtype=torch.int32, device=self.args.device)
+            if self.largest(wish)[0]:
+                signals.agreed()
+                raise Interrupted
+        return super().prediction_step(*given, **named)  # type: ignore[misc]
+
+    def followed(self, follow: Callable[[], None]) -> bool:
+        """Where the evaluation is interrupted, the next start does it, and draws from the same random states."""
+        drawn = random_states() if self.control.should_evaluate else None
+        try:
+            follow()
+        except Interrupted:
+            assert drawn is not None
+            draw_again(*drawn)
+            return False
+        return True
+
+    def catch_up(self) -> None:
+        """Evaluates what the last start had no time for, as if it had."""
+        self.evaluate_first = False
+        try:
+            evaluate_now(self)
+        except Interrupted:  # once more
+            raise signals.Stopped from None
+
+    def name_best(self, folder: str) -> None:
+        """transformers looks for the best checkpoint beside the one that it writes, where it is not."""
+        if not self.state.best_global_step:
+            return
+        best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
+        final = os.path.join(self.args.output_dir, best)
+        if best == os.path.basename(folder) or os.path.isdir(final):
+            self.state.best_model_checkpoint = final
+        if rank() == 0 and self.state.best_model_checkpoint != before:
+            self.state.save_to_json(os.path.join(folder, "trainer_state.json"))
+
+
+BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
+"""The metrics that transformers names by the set itself."""
+
+
+def named_log() -> Any:
+    """A class to stand between trl's trainer and transformers': names all metrics of an evaluation by their set.
+
+    transformers calls the loss of a set ``eval_NAME_loss``; what trl adds in its own ``log`` is ``eval_rewards/chosen``
+    for every set, and the last one would stand for all.
+    """
+
+    from transformers import Trainer
+
+    def log(self: Any, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+        if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
+            own = {f"{self.prefix}_{name}" for name in BY_PREFIX}
+            for key in [one for one in logs if one.startswith("eval_") and one not in own]:
+                logs[f"{self.prefix}_{key.removeprefix('eval_')}"] = logs.pop(key)
+        Trainer.log(self, logs, *rest, **more)
+
+    return type("NamedLog", (Trainer,), {"log": log})
+
+
+def random_states() -> tuple[Any, Any, Any, Any]:
+    """Those of Python, numpy, torch and the GPU of this process."""
+    import torch
+
+    numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
+
+
+def draw_again(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
+    """Goes back to what ``random_states`` gave."""
+    import torch
+
+    random.setstate(python)
+    sys.modules["numpy"].random.set_state(array)
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state(cuda)
+
+
+def due(args: Any, state: Any) -> bool:
+    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
+    kind = getattr(args.eval_strategy, "value", args.eval_strategy)
+    if not 0 < state.global_step < state.max_steps:
+        return False
+    if kind == "epoch":
+        return float(state.epoch).is_integer() and float(state.epoch) >= (args.eval_delay or 0)
+    return bool(kind == "steps" and state.global_step % state.eval_steps == 0) and state.global_step >= (
+        args.eval_delay or 0
+    )
+
+
+def losses_of(bundle: Bundle) -> dict[str, str]:
+    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
+    stated = bundle.data.get("evaluation") or {}
+    if not stated.get("named"):
+        return {"eval_loss": ""}
+    return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
+
+
+def is_evaluation(event: Mapping[str, Any]) -> bool:
+    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
+    return any(key.startswith("eval_") for key in event)
+
+
+def evaluated(path: str, step: int, sets: int = 1) -> bool:
+    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
+    is done again, whole."""
+    try:
+        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
+        if there and len(there) < sets:
+            keep(path, [one for one in events(path) if one not in there])
+    except OSError:
+        return False
+    return len(there) >= sets
+
+
+class Evaluations:
+    """What the log and the progress lines tell of evaluations."""
+
+    def __init__(self, bundle: Bundle, path: str) -> None:
+        self.losses, self.path = losses_of(bundle), path
+
+    def missed(self, args: Any, state: Any) -> bool:
+        """Whether an evaluation is due at the step that the run goes on from, and some of its sets are missing."""
+        return due(args, state) and not evaluated(self.path, state.global_step, len(self.losses))
+
+    def line(self, event: Mapping[str, Any]) -> str:
+        """The progress line of an evaluation, empty for another event."""
+        for key, name in self.losses.items():
+            if key in event:
+                return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
+        return ""
+
+
+def last(path: str) -> dict[str, Any] | None:
+    """The last evaluation for summary.json. Raises OSError."""
+    found: dict[str, Any] = {}
+    for event in events(path):
+        if is_evaluation(event):
+            if event["step"] != found.get("step"):
+                found = {"step": event["step"]}
+            found |= {key: value for key, value in event.items() if key.endswith(TOLD)}
+    return found or None
+
+
+def told(bundle: Bundle, facts: Mapping[str, Any]) -> str:
+    """The line of the last evaluation for a reader, empty where there was none."""
+    held = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
+    return f"eval loss  {', '.join(held)}\n" if held else ""

@@ -1,0 +1,43 @@
+"""FSDP: its files in a checkpoint, and whole weights at the end."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..core.checkpoints import plain, schedule, whole
+
+
+def states(path: str, world: int) -> str | None:
+    """FSDP's own files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
+
+    torch writes the ``.metadata`` of such a folder last, when every process has written its shard.
+    """
+    names = os.listdir(path)
+    if not any(name.startswith("pytorch_model_fsdp") for name in names):
+        return plain(path, world)
+    late = schedule(path)
+    if late is not None:
+        return late
+    for kind in ("pytorch_model_fsdp", "optimizer"):
+        found = [os.path.join(path, name) for name in names if name.startswith(kind)]
+        if not found:
+            return f"{kind} is missing"
+        for place in found:
+            if not (_folder_whole(place) if os.path.isdir(place) else whole(place)):
+                return f"{os.path.basename(place)} is cut off"
+    return None
+
+
+def _folder_whole(path: str) -> bool:
+    sizes = {name: os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)}
+    return ".metadata" in sizes and len(sizes) > 1 and all(sizes.values())
+
+
+def save_whole(plugin: Any) -> None:
+    """Switches accelerate's FSDP plugin to the full state dict; the settings of the sharded one do not fit it.
+
+    With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all.
+    """
+    plugin.state_dict_config = plugin.optim_state_dict_config = None
+    plugin.set_state_dict_type("FULL_STATE_DICT")

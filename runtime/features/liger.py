@@ -1,0 +1,45 @@
+"""Liger's kernels in the layers of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.bundle import Bundle
+from ..core.errors import RunError
+from ..core.model import common, first_line
+
+
+def problem(bundle: Bundle) -> str | None:
+    """Why this run cannot have them, before the model is loaded, or None."""
+    import transformers
+
+    if bundle.on_cpu:
+        return "Liger's kernels need a GPU; leave liger out on a CPU"
+    where = bundle.model["id"] or bundle.find(bundle.model["path"])
+    return liger_problem(transformers.AutoConfig.from_pretrained(where, **common(bundle)).model_type)
+
+
+def liger_problem(model_type: str) -> str | None:
+    """Why Liger's kernels cannot be put into this family, or None."""
+    try:
+        from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+    except ImportError as error:
+        return f"liger-kernel cannot be used: {first_line(error)}"
+    if model_type not in MODEL_TYPE_TO_APPLY_LIGER_FN:
+        return f"Liger has no kernels for the family {model_type!r}; leave liger out"
+    return None
+
+
+def apply(bundle: Bundle, model: Any) -> None:
+    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model.
+
+    trl 1.16 deprecates ``use_liger_kernel`` and computes the loss in its own fused head, so the loss kernels stay off.
+    With an older trl the argument does it and this is never called. Raises RunError, where Liger itself only logs,
+    when it does not know the family.
+    """
+    problem = liger_problem(model.config.model_type)
+    if problem:
+        raise RunError(problem)
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)

@@ -1,0 +1,28 @@
+"""torch 2.13's process groups and the agent that starts a node's processes, where they have no setting for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+def one_timeout(timeout: timedelta) -> None:
+    """Lets every process group wait as long as the first: transformers passes ``ddp_timeout`` on for that one only.
+
+    DeepSpeed makes the group that it trains with by ``new_group``, and a device mesh makes its own: theirs would wait
+    10 minutes with NCCL and 30 with gloo, whatever was written (torch 2.13 ``_get_default_timeout``; executed: a cable
+    was taken out between two nodes of a ZeRO-2 run).
+    """
+    from torch.distributed import distributed_c10d
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        setattr(distributed_c10d, name, timeout)
+
+
+def end_outlived_processes_by(number: int) -> None:
+    """Lets the agent end the processes that outlive a failed one by this signal.
+
+    It sends SIGTERM, which means here that they should save (torch 2.13, elastic/agent/server/local_elastic_agent.py).
+    """
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+
+    LocalElasticAgent._stop_workers = lambda self, _: self._shutdown(number)

@@ -1,0 +1,69 @@
+"""The private methods of transformers' Trainer that a run overrides, each handed on to a method of ours.
+
+transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class TrainerHooks:
+    """Stands between our classes and trl's trainer."""
+
+    staging: str | None = None
+    """Where checkpoints are written while one is; None for transformers' own folder."""
+
+    def log_save_evaluate(self, follow: Callable[[], None]) -> None:
+        """After each step and each epoch; ``follow`` logs, saves and evaluates as transformers does."""
+        follow()
+
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Around each checkpoint; ``write`` writes it as transformers does."""
+        write()
+
+    def load_checkpoint(self, load: Callable[[], None]) -> None:
+        """Around ``load``, which reads the weights of a checkpoint as transformers does."""
+        load()
+
+    def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
+        follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
+        self.log_save_evaluate(lambda: follow(*given, **named))
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        write = super()._save_checkpoint  # type: ignore[misc]
+        self.save_checkpoint(lambda: write(model, trial))
+
+    def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
+        load = super()._load_from_checkpoint  # type: ignore[misc]
+        self.load_checkpoint(lambda: load(*given, **named))
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return self.staging or super()._get_output_dir(trial)  # type: ignore[misc]
+
+
+def evaluate_now(trainer: Any) -> None:
+    """Evaluates as transformers does between two steps, and saves where that makes this checkpoint the best one."""
+    metrics = trainer._evaluate(None, None)
+    best = trainer._determine_best_metric(metrics=metrics, trial=None)
+    if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":
+        trainer._save_checkpoint(trainer.model_wrapped, None)
+
+
+def last_logged(trainer: Any) -> int:
+    """The step whose log was the last one; transformers asks before it trains, too."""
+    return int(getattr(trainer, "_globalstep_last_logged", 0))
+
+
+def resume_log(trainer: Any, step: int) -> None:
+    """The next log is a mean over the steps after this one."""
+    trainer._globalstep_last_logged = step
+
+
+def metrics_since(trainer: Any) -> Any:
+    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 call them otherwise."""
+    for name in ("_metrics", "_stored_metrics"):
+        if hasattr(trainer, name):
+            return getattr(trainer, name)["train"]
+    return {}

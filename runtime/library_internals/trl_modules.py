@@ -1,0 +1,20 @@
+"""Names in trl's trainer modules that mean something else while a trainer is made (trl 0.18 to 1.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def replaced(module: Any, stand_ins: Mapping[str, Any]) -> Iterator[None]:
+    """While it lasts, the names that the module has are the stand-ins."""
+    kept = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
+    for name in kept:
+        setattr(module, name, stand_ins[name])
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(module, name, value)
