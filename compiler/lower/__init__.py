@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 from xpc.compiler.engines import engine
 from xpc.compiler.lower.accelerate import accelerate, yaml
@@ -13,6 +12,7 @@ from xpc.compiler.lower.launch import launch
 from xpc.compiler.lower.manifest import manifest, requirements, sealed, vllm_requirement
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.specfile import specfile
+from xpc.compiler.lower.trainer_files import trainer_files
 from xpc.compiler.spec import CheckedSpec
 
 YAML_COMMENT = """\
@@ -51,27 +51,10 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
     texts.update(started_by.files(spec, texts))
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     files.update(spec.bundled)
-    files.update(_runtime())
+    files.update(trainer_files(plan, "evaluation.json" in texts))
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 
 
 def _json(table: object) -> str:
     return json.dumps(table, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-_RUNTIME: dict[str, bytes] = {}
-
-
-def _runtime() -> dict[str, bytes]:
-    """The runtime's modules, verbatim; read once a process."""
-    if not _RUNTIME:
-        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
-        for where, folders, names in os.walk(folder):
-            folders.sort()
-            below = os.path.relpath(where, folder).replace(os.sep, "/")
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    with open(os.path.join(where, name), "rb") as handle:
-                        _RUNTIME[os.path.normpath(f"trainer/{below}/{name}")] = handle.read()
-    return _RUNTIME

@@ -13,8 +13,8 @@ def prepare(bundle: Bundle, values: dict[str, Any]) -> None:
     """Makes the group of several processes, and that of DeepSpeed on one, and has the arguments take it over.
 
     Without it (``use_configured_state``) transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15
-    picks no backend for DeepSpeed on a CPU, so that each of two ranks would believe to be alone, and one rank would compile
-    DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState, executed).
+    picks no backend for DeepSpeed on a CPU, so that each of two ranks would believe to be alone, and one rank would
+    compile DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState, executed).
     """
     if bundle.run["world_size"] > 1 or values.get("deepspeed"):
         make_group(bundle, values)

@@ -291,14 +291,6 @@ def test_input_names_survive_toml(tmp_path):
     assert name in tomllib.loads(files["bundle.toml"].decode())["inputs"]
 
 
-def test_trainer_is_the_runtime_byte_for_byte():
-    files = compiled(SENTENCE)
-    folder = Path(REPOSITORY, "runtime")
-    runtime = {f"trainer/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.py")}
-    assert {name: data for name, data in files.items() if name.startswith("trainer/")} == runtime
-    assert "trainer/main.py" in runtime
-
-
 def test_zero_alone_has_a_deepspeed_file():
     assert "deepspeed.json" in compiled(spec(strategy="zero2"))
     assert "deepspeed.json" not in compiled(spec(strategy="fsdp"))

@@ -17,7 +17,7 @@ from xpc.compiler.data import folders
 from xpc.compiler.data import survey_cache as remembered
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.runtime.core import data_sources
+from xpc.runtime.features import local_data
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import data_folders as run
@@ -66,7 +66,7 @@ def stated(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def loaded(bundle: Bundle, split: str) -> list[bytes]:
-    _, found = data_sources.files(bundle, bundle.data["sources"][0], split)
+    _, found = local_data.files(bundle, bundle.data["sources"][0], split)
     return [Path(one).read_bytes() for one in found]
 
 

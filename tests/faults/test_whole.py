@@ -118,7 +118,7 @@ class Losses:
         return next(self.losses)
 
 
-class Trainer(fault_tolerance.Steady, Losses):
+class Trainer(fault_tolerance.FaultTolerant, Losses):
     """As the runtime makes one of trl's."""
 
 
@@ -182,9 +182,8 @@ def test_processes_that_load_data_do_not_hear_the_wish() -> None:
 
 
 def test_a_process_that_only_waits_hears_it() -> None:
-    waits = (
-        "import sys, threading; sys.path.insert(0, sys.argv[1]); from runtime.core import signals; signals.listen(); "
-    )
+    waits = "import sys, threading; sys.path.insert(0, sys.argv[1]); from runtime.core import signals; "
+    waits += "signals.listen(); "
     waits += "print(flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()"
     with subprocess.Popen([sys.executable, "-c", waits, REPOSITORY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -26,9 +26,8 @@ def bundle(scene: Any) -> Any:
 
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
-    from runtime.core.weight_dtypes import settle
-
     from runtime.features.adapters import quantization
+    from runtime.features.weight_dtypes import settle
 
     read = bundle(scene)
     made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))

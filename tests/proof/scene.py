@@ -66,14 +66,18 @@ class Scene:
     def _group(self, values: dict[str, Any]) -> None:
         """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
-        from runtime.core.arguments import _cpu_group, _keep_numbers_of_modules
+        from runtime.features.cpu_processes import make_group
+        from runtime.library_internals.deepspeed_engine import keep_numbers_of_modules, wait_for_every_gather
 
         class Bundle:
             run = self.plan["run"]
+            uses = staticmethod(lambda name: True)
 
-        _cpu_group(Bundle, values)
-        if self.job.get("checked") and self.plan["run"]["zero_stage"] == 3 and "num_generations" in values:
-            _keep_numbers_of_modules()
+        make_group(Bundle, values)
+        if self.plan["run"]["zero_stage"] == 3:
+            wait_for_every_gather()
+            if self.job.get("checked") and "num_generations" in values:
+                keep_numbers_of_modules()
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
 
     @property

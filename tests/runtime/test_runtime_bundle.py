@@ -13,6 +13,7 @@ from runtime_bundles import plan, source, write
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder
 from xpc.runtime.core.errors import RunError, findings
+from xpc.runtime.features import deepspeed, fsdp
 
 RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
 
@@ -156,8 +157,8 @@ def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
     (folder / "global_step2").mkdir()
     archive(folder / "global_step2/mp_rank_00_model_states.pt")
     archive(folder / "global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt")
-    assert checkpoints.missing(str(folder), 2, 1, deepspeed=True) is None
-    assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, deepspeed=True))
+    assert checkpoints.missing(str(folder), 2, 1, deepspeed.states) is None
+    assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, deepspeed.states))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"])
@@ -187,23 +188,23 @@ def test_fsdp_folders_need_every_shard_and_their_metadata(tmp_path: Path) -> Non
     for name in ("model.safetensors", "optimizer.pt"):
         os.remove(folder / name)
     shards(folder / "pytorch_model_fsdp_0")
-    assert checkpoints.missing(str(folder), 2, 2) == "optimizer is missing"
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer is missing"
     shards(folder / "optimizer_0")
-    assert checkpoints.missing(str(folder), 2, 2) is None
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) is None
     os.remove(folder / "optimizer_0/.metadata")
-    assert checkpoints.missing(str(folder), 2, 2) == "optimizer_0 is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer_0 is cut off"
     (folder / "optimizer_0/.metadata").write_bytes(b"x")
     (folder / "pytorch_model_fsdp_0/__1_0.distcp").write_bytes(b"")
-    assert checkpoints.missing(str(folder), 2, 2) == "pytorch_model_fsdp_0 is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "pytorch_model_fsdp_0 is cut off"
 
 
 def test_whole_fsdp_files_are_archives(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, 2)
     archive(folder / "pytorch_model_fsdp.bin")
     os.rename(folder / "optimizer.pt", folder / "optimizer.bin")
-    assert checkpoints.missing(str(folder), 2, 2) is None
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) is None
     (folder / "optimizer.bin").write_bytes(b"")
-    assert checkpoints.missing(str(folder), 2, 2) == "optimizer.bin is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer.bin is cut off"
 
 
 def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from test_runtime_bundle import archive, checkpoint, made, recorded
 
 from xpc.runtime.core import checkpoint_integrity, checkpoints, data_sources, output_folder
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import deepspeed, local_data
+
+STATES = {False: checkpoints.plain, True: deepspeed.states}
 
 CONTENTS = {
     "no UTF-8": b"global_step4\xb9",
@@ -52,17 +55,17 @@ def folder(tmp_path: Path, deepspeed: bool) -> Path:
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("deepspeed", [False, True], ids=["plain", "zero"])
-def test_a_damaged_small_file_is_passed_over(tmp_path: Path, deepspeed: bool, name: str, content: bytes) -> None:
-    newest = folder(tmp_path, deepspeed)
-    if name == "latest" and not deepspeed:
+@pytest.mark.parametrize("zero", [False, True], ids=["plain", "zero"])
+def test_a_damaged_small_file_is_passed_over(tmp_path: Path, zero: bool, name: str, content: bytes) -> None:
+    newest = folder(tmp_path, zero)
+    if name == "latest" and not zero:
         name = "scheduler.pt"
     (newest / name).write_bytes(content)
     if name == checkpoint_integrity.RECORD or name.endswith("index.json"):
         (newest / "surplus").write_bytes(b"")
     for digests in (False, True):
-        used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed, digests)
-        if not (name.endswith("index.json") and deepspeed):  # DeepSpeed's shards hold the weights
+        used, told = checkpoints.newest_complete(str(tmp_path), 1, STATES[zero], digests)
+        if not (name.endswith("index.json") and zero):  # DeepSpeed's shards hold the weights
             assert used == str(tmp_path / "checkpoint-2"), told
             assert told[0].startswith("checkpoint-4 is skipped: "), told
 
@@ -71,7 +74,7 @@ def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
     """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is no UTF-8 any more."""
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
-    used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed=True)
+    used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed.states)
     assert used == str(tmp_path / "checkpoint-2")
     assert told == ["checkpoint-4 is skipped: latest is damaged"]
 
@@ -108,4 +111,4 @@ def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, mo
     assert told.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
     (tmp_path / "data.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
-        data_sources.files(bundle, row, "train")
+        local_data.files(bundle, row, "train")

@@ -13,6 +13,7 @@ from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data, data_sources
 from xpc.runtime.core import rows as shapes
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import mixture
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ def numbers(name: str, rows: int) -> object:
 
 def test_the_mixture_is_the_published_one_row_for_row() -> None:
     a, b = numbers("a", 20), numbers("b", 10)
-    train, held = data.mix([a, b], [{"take": {"fraction": 0.33}}, {"take": None}], 42, True, {"rows": 4})
+    train, held = mixture.mix([a, b], [{"take": {"fraction": 0.33}}, {"take": None}], 42, True, {"rows": 4})
     # alignment-handbook and open-r1, get_dataset: written out
     part = a.shuffle(seed=42).select(range(int(20 * 0.33)))
     whole = datasets.concatenate_datasets([part, b]).shuffle(seed=42)
@@ -42,18 +43,18 @@ def test_the_mixture_is_the_published_one_row_for_row() -> None:
 
 def test_one_part_keeps_the_order_of_its_file_unless_shuffled() -> None:
     part = numbers("a", 50)
-    assert data.mix([part], [{}], 1, False, None)[0]["id"] == part["id"]
-    shuffled = data.mix([part], [{}], 1, True, None)[0]["id"]
+    assert mixture.mix([part], [{}], 1, False, None)[0]["id"] == part["id"]
+    shuffled = mixture.mix([part], [{}], 1, True, None)[0]["id"]
     assert shuffled == part.shuffle(seed=1)["id"]
     assert shuffled != part["id"]
 
 
 def test_rows_are_taken_and_too_many_are_refused() -> None:
-    assert len(data.mix([numbers("a", 9)], [{"take": {"rows": 5}}], 1, True, None)[0]) == 5
+    assert len(mixture.mix([numbers("a", 9)], [{"take": {"rows": 5}}], 1, True, None)[0]) == 5
     with pytest.raises(RunError, match="takes 10 rows, and has 9"):
-        data.mix([numbers("a", 9)], [{"take": {"rows": 10}}], 1, True, None)
+        mixture.mix([numbers("a", 9)], [{"take": {"rows": 10}}], 1, True, None)
     with pytest.raises(RunError, match="holdout asks for 9 rows"):
-        data.mix([numbers("a", 9)], [{}], 1, True, {"rows": 9})
+        mixture.mix([numbers("a", 9)], [{}], 1, True, {"rows": 9})
 
 
 @pytest.mark.parametrize("holdout", [None, {"rows": 7}, {"fraction": 0.25}])
@@ -61,7 +62,7 @@ def test_rows_are_taken_and_too_many_are_refused() -> None:
 def test_shares_rows_and_holdouts_are_the_published_ones(seed: int, holdout: dict[str, float] | None) -> None:
     parts = [numbers("a", 31), numbers("b", 17), numbers("c", 5)]
     plans = [{"take": {"fraction": 0.5}}, {"take": {"rows": 9}}, {"take": None}]
-    train, held = data.mix(parts, plans, seed, True, holdout)
+    train, held = mixture.mix(parts, plans, seed, True, holdout)
     kept = [parts[0].shuffle(seed=seed).select(range(15)), parts[1].shuffle(seed=seed).select(range(9)), parts[2]]
     whole = datasets.concatenate_datasets(kept).shuffle(seed=seed)
     if holdout is None:
@@ -74,19 +75,19 @@ def test_shares_rows_and_holdouts_are_the_published_ones(seed: int, holdout: dic
 
 def test_without_shuffling_everything_stays_in_the_order_of_the_files() -> None:
     plans = [{"take": {"fraction": 0.5}}, {"take": {"rows": 2}}]
-    train, held = data.mix([numbers("a", 6), numbers("b", 5)], plans, 1, False, {"rows": 2})
+    train, held = mixture.mix([numbers("a", 6), numbers("b", 5)], plans, 1, False, {"rows": 2})
     assert (train["id"][:], held["id"][:]) == (["a0", "a1", "a2"], ["b0", "b1"])
 
 
 def test_a_holdout_that_leaves_nothing_is_one_sentence() -> None:
     with pytest.raises(RunError, match=r"the holdout of 0\.9 cannot be taken from 1 rows"):
-        data.mix([numbers("a", 1)], [{}], 1, True, {"fraction": 0.9})
+        mixture.mix([numbers("a", 1)], [{}], 1, True, {"fraction": 0.9})
 
 
 def test_rows_of_different_kinds_are_told() -> None:
     other = datasets.Dataset.from_dict({"id": [1, 2]})
     with pytest.raises(RunError, match="rows of different kinds"):
-        data.mix([numbers("a", 2), other], [{}, {}], 1, True, None)
+        mixture.mix([numbers("a", 2), other], [{}, {}], 1, True, None)
 
 
 CHAT = source("x", "conversations")

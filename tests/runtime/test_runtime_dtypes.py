@@ -10,8 +10,8 @@ import pytest
 from runtime_bundles import LORA, plan, source, write
 
 from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import weight_dtypes
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import weight_dtypes
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime.core import machine, preflight
+from xpc.runtime.core import machine
 from xpc.runtime.core.bundle import Bundle, read
-from xpc.runtime.features import all_reduce
+from xpc.runtime.features import all_reduce, compilers, deepspeed
 
 
 def program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -98,32 +98,32 @@ def zero(tmp_path: Path, optimizer: dict[str, Any] | None, offload: str = "none"
 
 
 def test_the_extension_that_the_optimizer_is(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_prebuilt", set)
-    monkeypatch.setattr(machine, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
+    monkeypatch.setattr(deepspeed, "_prebuilt", set)
+    monkeypatch.setattr(deepspeed, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
     adam = {"type": "AdamW", "params": {"lr": 1}}
-    told = machine.extensions(zero(tmp_path / "a", adam))
+    told = deepspeed.extensions(zero(tmp_path / "a", adam))
     assert told == [
         "DeepSpeed compiles its fused_adam when this run starts, and ninja is not on PATH (pip install ninja)"
     ]
-    assert "its cpu_adam when" in machine.extensions(zero(tmp_path / "b", adam, "cpu"))[0]
-    monkeypatch.setattr(machine, "_prebuilt", lambda: {"fused_adam"})
-    assert machine.extensions(zero(tmp_path / "c", adam)) == []
-    assert machine.extensions(zero(tmp_path / "d", adam, "cpu")) != []
+    assert "its cpu_adam when" in deepspeed.extensions(zero(tmp_path / "b", adam, "cpu"))[0]
+    monkeypatch.setattr(deepspeed, "_prebuilt", lambda: {"fused_adam"})
+    assert deepspeed.extensions(zero(tmp_path / "c", adam)) == []
+    assert deepspeed.extensions(zero(tmp_path / "d", adam, "cpu")) != []
     # torch's own Adam, on a CPU, and an optimizer of transformers
-    assert machine.extensions(zero(tmp_path / "e", {"type": "AdamW", "params": {"torch_adam": True}})) == []
-    assert machine.extensions(zero(tmp_path / "f", None)) == []
+    assert deepspeed.extensions(zero(tmp_path / "e", {"type": "AdamW", "params": {"torch_adam": True}})) == []
+    assert deepspeed.extensions(zero(tmp_path / "f", None)) == []
     one = read(write(str(tmp_path / "g"), plan("tiny", [source("d.jsonl")])))
-    assert machine.extensions(one) == []
+    assert deepspeed.extensions(one) == []
 
 
 def test_what_a_deepspeed_was_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
-    assert machine._prebuilt() == set()
+    monkeypatch.setattr(deepspeed, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    assert deepspeed._prebuilt() == set()
     text = "version='0.19.8'\ninstalled_ops={'cpu_adam': True, 'fused_adam': False}\n"
     (tmp_path / "git_version_info_installed.py").write_text(text)
-    assert machine._prebuilt() == {"cpu_adam"}
-    monkeypatch.setattr(machine, "find_spec", lambda _: None)
-    assert machine._prebuilt() == set()
+    assert deepspeed._prebuilt() == {"cpu_adam"}
+    monkeypatch.setattr(deepspeed, "find_spec", lambda _: None)
+    assert deepspeed._prebuilt() == set()
 
 
 def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,28 +132,30 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("DS_SKIP_CUDA_CHECK", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    monkeypatch.setattr(machine.sys, "executable", str(tmp_path / "env" / "python"))
-    assert machine.lacking(cuda=False) == [
+    monkeypatch.setattr(compilers.sys, "executable", str(tmp_path / "env" / "python"))
+    assert compilers.lacking(cuda=False) == [
         "ninja is not on PATH (pip install ninja)",
         "there is no C++ compiler (c++ is not on PATH)",
     ]
     program(tmp_path / "env", "ninja")  # an environment that was not activated
-    assert machine.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
+    assert compilers.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
     monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
     program(tmp_path / "bin", "c++")
-    assert machine.lacking(cuda=False) == []
+    assert compilers.lacking(cuda=False) == []
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert machine.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
+    assert compilers.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
     monkeypatch.delenv("CXX")
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
-    assert "there is no CUDA toolkit" in machine.lacking(cuda=True)[0]
+    assert "there is no CUDA toolkit" in compilers.lacking(cuda=True)[0]
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path / "cuda"))
-    assert "does not run" in machine.lacking(cuda=True)[0]
+    assert "does not run" in compilers.lacking(cuda=True)[0]
     program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert machine.lacking(cuda=True) == [f"{tmp_path}/cuda/bin/nvcc is of CUDA 11.8, and torch is built for CUDA 13.0"]
+    assert compilers.lacking(cuda=True) == [
+        f"{tmp_path}/cuda/bin/nvcc is of CUDA 11.8, and torch is built for CUDA 13.0"
+    ]
     monkeypatch.setattr(torch.version, "cuda", "11.7")
-    assert machine.lacking(cuda=True) == []
+    assert compilers.lacking(cuda=True) == []
 
 
 def test_the_gpus_of_one_node_are_tried(
@@ -161,13 +163,15 @@ def test_the_gpus_of_one_node_are_tried(
 ) -> None:
     bundle = read(write(str(tmp_path / "bundle"), plan("tiny", [source("d.jsonl")])))
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
-    assert preflight.between_gpus(bundle) == []
-    assert capsys.readouterr().out == ""  # a CPU run
+    assert all_reduce.between_gpus(1) == []
+    assert capsys.readouterr().out == ""
+    assert not bundle.uses("all_reduce")  # a CPU run
     bundle.run.update(device="cuda", processes_per_node=8)
-    assert preflight.between_gpus(bundle) == []
+    assert bundle.uses("all_reduce")
+    assert all_reduce.between_gpus(8) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"error": "invalid usage"})
-    assert preflight.between_gpus(bundle) == []
+    assert all_reduce.between_gpus(8) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
     monkeypatch.setattr(all_reduce, "left_behind", True)
-    assert "NCCL hangs between the 8 GPUs of this node" in preflight.between_gpus(bundle)[0]
+    assert "NCCL hangs between the 8 GPUs of this node" in all_reduce.between_gpus(8)[0]

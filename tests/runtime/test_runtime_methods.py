@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from runtime_bundles import LORA, plan, source, write
 
-from xpc.runtime.core import arguments, requirements
+from xpc.runtime.core import arguments
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import adapters, rewards
+from xpc.runtime.features import adapters, packages, rewards
 
 CODE = """\
 def even(completions, row, **_):
@@ -244,21 +244,21 @@ def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "find_spec", lambda _: None)
+    monkeypatch.setattr(packages, "find_spec", lambda _: None)
     bundle = made(tmp_path, names=("format", "accuracy"), use_vllm=True, optim="paged_adamw_8bit", report_to=["wandb"])
     bundle.lora = {**LORA, "bits": 4}
-    told = requirements.packages(bundle)
+    told = packages.missing(bundle)
     assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
     assert "a base of 4 bits needs it" in told[1]
     assert told[3].endswith("(pip install -r requirements-vllm.txt)")
     assert "the reward 'accuracy' needs it" in told[4]
     bundle.stack["quantized_on_cpu"] = False
-    assert requirements.packages(bundle) == [
+    assert packages.missing(bundle) == [
         "a quantized base needs a GPU: this transformers loads none on a CPU",
         *told,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    assert len(requirements.packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
+    assert len(packages.missing(bundle)) == 1  # a pin is told by its own check; the GPU is not
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_wandb_without_a_key(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert [one[:29] for one in requirements.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
+    assert [one[:29] for one in packages.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
         ["this run reports to wandb, an"] if told else []
     )
 

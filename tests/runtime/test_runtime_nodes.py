@@ -20,14 +20,15 @@ from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import (
     all_reduce,
+    node_all_reduce,
     node_facts,
     node_messages,
     node_network,
     node_rendezvous,
-    node_shutdown,
     shared_folder,
 )
 from xpc.runtime.features.node_messages import Node, Seat
+from xpc.runtime.library_internals import torch_distributed, torch_exit_barrier
 
 
 @pytest.fixture
@@ -56,8 +57,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "_hushed", False)
     monkeypatch.setattr(node_rendezvous, "hush", lambda: None)
-    monkeypatch.setattr(all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
-    monkeypatch.setattr(all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
+    monkeypatch.setattr(node_all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
+    monkeypatch.setattr(node_all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
 
 
 def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "127.0.0.1") -> Seat:
@@ -307,8 +308,8 @@ def test_an_all_reduce_that_fails_stops_the_run(
 
 
 def test_a_slow_network_is_told_in_the_line() -> None:
-    assert node_rendezvous.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
-    assert node_rendezvous.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
+    assert all_reduce.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
+    assert all_reduce.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
 
 
 def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +420,7 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
     for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
         monkeypatch.setattr(distributed_c10d, name, getattr(distributed_c10d, name))
-    arguments._one_timeout(timedelta(seconds=77))
+    torch_distributed.one_timeout(timedelta(seconds=77))
     for backend in ("gloo", "nccl"):
         assert distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend)) == timedelta(seconds=77)
 
@@ -442,7 +443,7 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = SimpleNamespace(_worker_group=SimpleNamespace(group_world_size=3, group_rank=0), _store=Store())
     for rank in (0, 2):
         monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
-        node_shutdown.last_to_leave({"NODE_RANK": str(rank)})
+        torch_exit_barrier.last_to_leave({"NODE_RANK": str(rank)})
         agent._worker_group.group_rank = rank
         api.SimpleElasticAgent._exit_barrier(agent)
     assert said == ["barrier", "waits for xpc/left/1, xpc/left/2", "barrier", "sets xpc/left/2"]
@@ -454,11 +455,11 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_shutdown.missed(RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_rendezvous.missed(RendezvousTimeoutError()) is None  # one node: another matter
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    assert node_shutdown.missed(ValueError("other")) is None
+    assert node_rendezvous.missed(ValueError("other")) is None
     assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        node_shutdown.missed(RendezvousTimeoutError())
+        node_rendezvous.missed(RendezvousTimeoutError())
     )
-    assert "(timed out)" in str(node_shutdown.missed(DistStoreError("timed out\nstack")))
+    assert "(timed out)" in str(node_rendezvous.missed(DistStoreError("timed out\nstack")))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from xpc.runtime.core import data_sources, first_rows
+from xpc.runtime.core import first_rows
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import local_data
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
@@ -63,6 +64,6 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
             return str(tmp_path / path)
 
     source = {"path": "rows", "bundled": None}
-    assert data_sources.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
+    assert local_data.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
     with pytest.raises(RunError, match="no file of the split 'test'"):
-        data_sources.files(Bundle(), source, "test")
+        local_data.files(Bundle(), source, "test")
