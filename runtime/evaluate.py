@@ -106,9 +106,11 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
 def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
     from lm_eval.models.huggingface import HFLM
 
-    from .features.adapters import quantization
+    quantized = None
+    if bundle.uses("adapters"):
+        from .features.adapters import quantization
 
-    quantized = quantization(bundle)
+        quantized = quantization(bundle)
 
     class Model(HFLM):  # type: ignore[misc]
         """The base as it was trained over: the harness takes no configuration of quantization but the model's own."""

@@ -1,10 +1,15 @@
-"""Golden bundles: `python tests/golden_bundles.py` writes them anew; the tests compare and never write."""
+"""Golden bundles: `python tests/golden_bundles.py` writes them anew; the tests compare and never write.
+
+A golden holds what was decided. The trainer's files are those of runtime/, which a test compares; of them the golden
+keeps the names, and bundle.toml is kept without their digests.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 
 from xpc.compiler.bundle import write
 from xpc.compiler.files import Workspace
@@ -12,21 +17,35 @@ from xpc.compiler.pipeline import compile_text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "golden", "bundles")
-SPECS = ("sentence", "qwen2.5-3b-infinity-8xv100")
-"""Specs whose bundle is kept, without the ending."""
+RECIPES = ("sentence", "qwen2.5-3b-infinity-8xv100")
+"""Specs of `specs/` whose bundle is kept."""
+SMALL = os.path.join(ROOT, "golden", "specs")
+"""Further specs whose bundle is kept: every method, strategy, adapter, engine and stack is in one."""
+SPECS = tuple(sorted([*RECIPES, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))]))
+NAMES = "trainer.txt"
+"""In a golden: the names of the trainer's files."""
 
 
 def compiled(name: str) -> dict[str, bytes]:
-    """The bundle of a spec of `specs/`, by file name."""
-    folder = os.path.join(ROOT, "specs")
+    """The bundle of a spec, by file name."""
+    folder = os.path.join(ROOT, "specs") if name in RECIPES else SMALL
     with open(os.path.join(folder, f"{name}.xp"), "rb") as handle:
         files, checked = compile_text(handle.read(), f"{name}.xp", Workspace(folder))
     assert files is not None, checked.problems
     return files
 
 
+def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What a golden keeps of a bundle."""
+    trainer = sorted(name for name in files if name.startswith("trainer/"))
+    lines = files["bundle.toml"].decode().splitlines(keepends=True)
+    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last one seals the others
+    rest = {name: data for name, data in files.items() if name not in trainer}
+    return {**rest, "bundle.toml": kept.encode(), NAMES: "".join(f"{name}\n" for name in trainer).encode()}
+
+
 def kept(name: str) -> dict[str, bytes]:
-    """The golden bundle of a spec, by file name."""
+    """The golden of a spec, by file name."""
     base = os.path.join(GOLDEN, f"{name}.bundle")
     out = {}
     for folder, _, names in os.walk(base):
@@ -46,7 +65,7 @@ def main() -> int:
     for name in SPECS:
         out = os.path.join(GOLDEN, f"{name}.bundle")
         shutil.rmtree(out, ignore_errors=True)
-        write(compiled(name), out)
+        write(decisions(compiled(name)), out)
         print(f"wrote golden/bundles/{name}.bundle")
     return 0
 

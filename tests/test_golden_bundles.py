@@ -1,28 +1,71 @@
-"""The bundles of golden/ are what the compiler writes today, byte for byte."""
+"""The bundles of golden/ are what the compiler writes today, and between them show every choice that a spec has."""
 
 from __future__ import annotations
 
+import json
 import os
+import tomllib
+from functools import cache
 
 import pytest
 
-from tests.golden_bundles import GOLDEN, SPECS, compiled, kept
+from tests.golden_bundles import GOLDEN, ROOT, SPECS, compiled, decisions, kept
+from xpc.compiler import stacks
+from xpc.compiler.files import Workspace
+from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES
+from xpc.compiler.pipeline import check_text
+
+bundle = cache(compiled)
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_bundle_is_as_kept(name):
-    files, golden = compiled(name), kept(name)
+    files, golden = decisions(bundle(name)), kept(name)
     assert sorted(files) == sorted(golden)
     for one, data in files.items():
         assert data == golden[one], f"{one} differs; `make golden` writes it anew"
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_only_the_launcher_is_executable(name):
+def test_the_trainer_is_the_runtime_byte_for_byte(name):
+    trainer = {one: data for one, data in bundle(name).items() if one.startswith("trainer/")}
+    assert {"trainer/main.py", "trainer/launcher.py", "trainer/README.md"} <= set(trainer)
+    for one, data in trainer.items():
+        with open(os.path.join(ROOT, "runtime", one.removeprefix("trainer/")), "rb") as handle:
+            assert data == handle.read(), one
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_line_of_the_runtime_changes_no_golden(name):
+    files = bundle(name)
+    edited = {one: data + b"# one line\n" if one.endswith("/run.py") else data for one, data in files.items()}
+    table = tomllib.loads(edited["bundle.toml"].decode())["files"]
+    line = f'"trainer/core/run.py" = "{table["trainer/core/run.py"]}"\n'.encode()
+    edited["bundle.toml"] = edited["bundle.toml"].replace(line, b'"trainer/core/run.py" = "sha256:another"\n')
+    assert edited != files
+    assert decisions(edited) == kept(name)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_only_programs_are_executable(name):
     base = os.path.join(GOLDEN, f"{name}.bundle")
-    executable = [one for one in kept(name) if os.access(os.path.join(base, one), os.X_OK)]
-    assert executable == ["launch.sh"]
+    executable = {one for one in kept(name) if os.access(os.path.join(base, one), os.X_OK)}
+    assert "launch.sh" in executable
+    assert all(one.endswith(".sh") for one in executable)
 
 
 def test_no_orphans():
     assert sorted(os.listdir(GOLDEN)) == sorted(f"{name}.bundle" for name in SPECS)
+
+
+def test_every_choice_is_in_a_golden():
+    plans = [json.loads(bundle(name)["trainer_args.json"]) for name in SPECS]
+    specs = [check_text(bundle(name)["spec.xp"], f"{name}.xp", Workspace(GOLDEN)).spec for name in SPECS]
+    assert {plan["target"] for plan in plans} == set(stacks.names())
+    assert {plan["method"]["name"] for plan in plans} == set(BY_PATH["method"].choices)
+    assert {plan["lora"]["kind"] for plan in plans if plan["lora"]} == {"lora", "oft"}
+    assert {plan["lora"]["bits"] for plan in plans if plan["lora"]} >= {None, 4}
+    assert any(plan["freeze"] for plan in plans)
+    strategies = {spec.text("strategy") for spec in specs}
+    assert strategies == set(BY_PATH["strategy"].choices) - set(OLD_STRATEGIES)
+    assert {spec.text("launch") for spec in specs} == set(BY_PATH["launch"].choices)

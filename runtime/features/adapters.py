@@ -22,7 +22,8 @@ def adapter(bundle: Bundle) -> Any:
     from peft import LoraConfig, OFTConfig
 
     whole = bundle.method == "reward" or plan["modules_to_save"]
-    if bundle.uses("deepspeed_engine") and bundle.stack["zero3_hooks_shared"] and whole and bundle.run["zero_stage"] == 3:
+    shared = bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3
+    if bundle.uses("deepspeed_engine") and shared and whole:
         from ..library_internals.deepspeed_engine import own_hooks
 
         own_hooks()

@@ -15,8 +15,12 @@ Mapped = Callable[..., Any]
 def build(bundle: Bundle, parts: list[Any], mapped: Mapped) -> tuple[Any, Any]:
     """The training set out of the mapped rows of its sources, and the evaluation set: None, rows, or `Sets` of them."""
     data = bundle.data
-    unique = bool(data.get("unique"))
-    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], unique)
+    filtered = None
+    if bundle.uses("row_filters") and data.get("unique"):
+        from .row_filters import repeated
+
+        filtered = repeated
+    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
     if evaluation is None and data.get("eval_split"):
         evaluation = _joined([mapped(source, data["eval_split"]) for source in data["sources"]])
     if evaluation is None and data.get("evaluation"):
@@ -30,20 +34,18 @@ def mix(
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,
-    unique: bool = False,
+    filtered: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any]:
     """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
-    nothing is shuffled anywhere. ``unique`` leaves out the repetitions of what the parts hold together.
+    nothing is shuffled anywhere. ``filtered`` leaves out rows of what the parts hold together.
     """
     taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     whole = _joined(taken)
-    if unique:
-        from .row_filters import repeated
-
-        whole = repeated(whole)
+    if filtered is not None:
+        whole = filtered(whole)
     if shuffle:
         whole = whole.shuffle(seed=seed)
     if holdout is None:

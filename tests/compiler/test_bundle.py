@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from case_support import ROW, on_cpu, spec
-from compile_support import CONFIG, REPOSITORY, SEED, SENTENCE, checked, compiled, put, tree, xpc_process
+from compile_support import CONFIG, SEED, SENTENCE, checked, compiled, put, tree, xpc_process
 from rule_cases import CASES
 from tiers import every_fourth
 

@@ -17,10 +17,10 @@ from xpc.compiler.data import folders
 from xpc.compiler.data import survey_cache as remembered
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.runtime.features import local_data
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import data_folders as run
+from xpc.runtime.features import local_data
 
 FILES = {
     "rows/train/b.jsonl": ROW * 6,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime.core import arguments, errors
+from xpc.runtime.core import errors
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import (

@@ -1,1 +1,0 @@
-"""What every run needs, from reading the bundle to the last line of the summary."""

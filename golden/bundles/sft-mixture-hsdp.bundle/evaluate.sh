@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Evaluates the trained model by lm-evaluation-harness 0.4.13. evaluation.json beside this script names the tasks.
+#
+#   processes      8
+#   results        eval/results.json in the output folder of the run
+#
+#   ./evaluate.sh             evaluate; started in the folder that launch.sh was started in
+#   ./evaluate.sh --dry-run   print the command, and stop
+#
+# PYTHON names the interpreter (default: python3). Nothing else is accepted.
+if [ -z "${BASH_VERSION:-}" ]; then
+  echo "evaluate.sh: this is a script for bash: bash evaluate.sh" >&2
+  exit 2
+fi
+set -euo pipefail
+
+script=$(readlink -f -- "${BASH_SOURCE[0]}")
+here=${script%/*}
+python=${PYTHON:-python3}
+dry_run=false
+
+if [ "$#" -gt 1 ]; then
+  echo "evaluate.sh: one argument at most; what is evaluated is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${1:-}" in
+  "") ;;
+  --dry-run) dry_run=true ;;
+  *)
+    printf 'evaluate.sh: unknown argument %q; only --dry-run is accepted\n' "$1" >&2
+    exit 2
+    ;;
+esac
+
+command=(
+  "$python" -P -m torch.distributed.run --standalone --nproc_per_node 8
+  "$here/trainer/evaluate.py"
+)
+
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\n'
+  exit 0
+fi
+exec "${command[@]}"

@@ -1,0 +1,133 @@
+"""A bundle's trainer has what its run imports, and no module that its run does not use."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.golden_bundles import ROOT, SPECS, compiled
+from xpc.compiler.lower.trainer_files import CHOSEN, trainer_files
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.core.features import USES
+
+RUNTIME = Path(ROOT, "runtime")
+bundle = cache(compiled)
+
+
+def modules(name: str) -> dict[str, ast.Module]:
+    """The modules of a bundle's trainer by their path in it."""
+    files = {one.removeprefix("trainer/"): data for one, data in bundle(name).items() if one.startswith("trainer/")}
+    return {one: ast.parse(data) for one, data in files.items() if one.endswith(".py")}
+
+
+def asked(test: ast.expr) -> set[str]:
+    """The names X of `uses("X")` that a condition requires: itself, or what stands in it beside `and`."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    calls = [one for one in parts if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+    return {call.args[0].value for call in calls if call.func.attr == "uses" and isinstance(call.args[0], ast.Constant)}
+
+
+def imports(node: ast.AST, path: str, guards: frozenset[str] = frozenset()) -> Iterator[tuple[str, frozenset[str]]]:
+    """Every relative import as the file that it reads, with what `uses` was asked for around it."""
+    if isinstance(node, ast.If):
+        for child in node.body:
+            yield from imports(child, path, guards | asked(node.test))
+        for child in node.orelse:
+            yield from imports(child, path, guards)
+        return
+    if isinstance(node, ast.ImportFrom) and node.level:
+        place = os.path.normpath(os.path.join(os.path.dirname(path), *[".."] * (node.level - 1)))
+        place = os.path.normpath(os.path.join(place, *(node.module or "").split(".")))
+        for alias in node.names:
+            inside = os.path.normpath(os.path.join(place, f"{alias.name}.py"))
+            yield (inside if (RUNTIME / inside).is_file() else f"{place}.py"), guards
+    for child in ast.iter_child_nodes(node):
+        yield from imports(child, path, guards)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_import_is_in_the_bundle_or_asked_for(name: str) -> None:
+    there, plan = modules(name), json.loads(bundle(name)["trainer_args.json"])
+    seen = 0
+    for path, tree in there.items():
+        for file, guards in imports(tree, path):
+            seen += 1
+            module = Path(file).stem
+            assert (RUNTIME / file).is_file(), f"{path} imports {file}, which is nowhere"
+            if file not in there:
+                assert module in guards, (
+                    f"{path} imports {file}, which is not in the bundle, without `uses({module!r})`"
+                )
+                assert not USES[module](plan)
+    assert seen > 50
+
+
+def test_the_core_asks_before_it_imports_a_feature() -> None:
+    always = {name for name in USES if all(USES[name](json.loads(bundle(one)["trainer_args.json"])) for one in SPECS)}
+    asking = [RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]
+    for path in asking:
+        for file, guards in imports(ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(RUNTIME))):
+            if file.split("/")[0] in CHOSEN:
+                assert Path(file).stem in guards | always, f"{path.name} imports {file} unasked"
+
+
+def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
+    found = {path.stem for folder in CHOSEN for path in (RUNTIME / folder).glob("*.py")} - {"__init__"}
+    assert found == set(USES)
+    emitted = {Path(one).stem for name in SPECS for one in bundle(name)}
+    assert found <= emitted
+    assert "doctor" not in emitted
+
+
+def test_the_sentence_has_a_short_trainer() -> None:
+    files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
+    assert sum(data.count(b"\n") for data in files.values()) <= 3950
+    names = {Path(one).stem for one in files}
+    assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "evaluation", "local_data", "row_filters"}
+
+
+def test_programs_come_with_the_runs_that_start_them() -> None:
+    plan = json.loads(bundle("sentence")["trainer_args.json"])
+    assert not {"trainer/evaluate.py", "trainer/vllm_server.py"} & set(trainer_files(plan))
+    assert "trainer/evaluate.py" in trainer_files(plan, evaluates=True)
+    plan["arguments"].update(use_vllm=True, vllm_mode="server")
+    assert "trainer/vllm_server.py" in trainer_files(plan)
+    plan["arguments"]["vllm_mode"] = "colocate"
+    assert "trainer/vllm_server.py" not in trainer_files(plan)
+
+
+def test_a_setting_that_asks_for_a_missing_module_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one, data in bundle("sentence").items():
+        (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / one).write_bytes(data)
+    plan = json.loads((tmp_path / "trainer_args.json").read_text())
+    plan["arguments"]["push_to_hub"] = True
+    (tmp_path / "trainer_args.json").write_text(json.dumps(plan))
+    monkeypatch.setattr(bundles, "__file__", str(tmp_path / "trainer" / "core" / "bundle.py"))
+    read = bundles.read(str(tmp_path))
+    assert not read.uses("adapters")
+    with pytest.raises(RunError, match="asks for hub, which this bundle has no module of: compile it again"):
+        read.uses("hub")
+    shutil.copy(RUNTIME / "features" / "hub.py", tmp_path / "trainer" / "features")
+    assert read.uses("hub")
+
+
+ELSEWHERE = re.compile(r"\bRULES\b|\bHOUSE\b|\bLANGUAGE\.md|\b(?:docs|tests|compiler|specs)/|\bruntime/(?!\w*engine)")
+"""Texts of this repository that no bundle has; `runtime/` is also a folder of DeepSpeed's."""
+
+
+def test_no_text_of_the_runtime_points_out_of_the_bundle() -> None:
+    for path in (one for one in RUNTIME.rglob("*") if one.suffix in (".py", ".md")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert not ELSEWHERE.search(line.replace("runtime/zero", "")), f"{path}:{number}: {line.strip()}"
