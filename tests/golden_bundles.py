@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from xpc.compiler import stacks
 from xpc.compiler.bundle import write
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import compile_text
@@ -20,8 +21,24 @@ GOLDEN = os.path.join(ROOT, "golden", "bundles")
 RECIPES = ("sentence", "qwen2.5-3b-infinity-8xv100")
 """Specs of `specs/` whose bundle is kept."""
 SMALL = os.path.join(ROOT, "golden", "specs")
-"""Further specs whose bundle is kept: every method, strategy, adapter, engine and stack is in one."""
-SPECS = tuple(sorted([*RECIPES, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))]))
+"""Further specs whose bundle is kept: every method, strategy, adapter and engine is in one."""
+STACKS = {f"stack-{name}": name for name in stacks.names()}
+"""A small run of each stack, by the name of its golden."""
+RUN = """\
+xpc 1
+
+train qwen2.5-0.5b on no-robots for 1 epoch
+
+hardware 2 x a100-80gb
+strategy ddp
+precision bf16
+batch gbs=32 micro=4 seq=1024
+save "out/run"
+target {stack}
+"""
+SPECS = tuple(
+    sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
+)
 NAMES = "trainer.txt"
 """In a golden: the names of the trainer's files."""
 
@@ -29,8 +46,12 @@ NAMES = "trainer.txt"
 def compiled(name: str) -> dict[str, bytes]:
     """The bundle of a spec, by file name."""
     folder = os.path.join(ROOT, "specs") if name in RECIPES else SMALL
-    with open(os.path.join(folder, f"{name}.xp"), "rb") as handle:
-        files, checked = compile_text(handle.read(), f"{name}.xp", Workspace(folder))
+    if name in STACKS:
+        text = RUN.format(stack=STACKS[name]).encode()
+    else:
+        with open(os.path.join(folder, f"{name}.xp"), "rb") as handle:
+            text = handle.read()
+    files, checked = compile_text(text, f"{name}.xp", Workspace(folder))
     assert files is not None, checked.problems
     return files
 
