@@ -28,10 +28,14 @@ TEXTS = ("full", "concise")
 DENIED = "warnings are denied (--deny warnings)"
 APART = {
     "fmt": "xpc.compiler.review.fmt",
+    "new": "xpc.compiler.commands.starter",
+    "list": "xpc.compiler.commands.listing",
+    "schema": "xpc.compiler.commands.settings_schema",
+    "completion": "xpc.compiler.commands.completion",
     "doctor": "xpc.compiler.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
-COMMANDS = ("check", "compile", "explain", "fmt", "import", "doctor")
+COMMANDS = ("check", "compile", "explain", "fmt", "import", "new", "list", "schema", "completion", "doctor")
 LATER = ("plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
 
 
@@ -153,6 +157,10 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
     commands.add_parser("fmt", help="write specs in the one canonical form", add_help=False)
     commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
+    commands.add_parser("new", help="write a spec to begin with, or a copy of a recipe", add_help=False)
+    commands.add_parser("list", help="list models, GPUs, datasets, settings, recipes ...", add_help=False)
+    commands.add_parser("schema", help="print the settings as a JSON Schema", add_help=False)
+    commands.add_parser("completion", help="print a completion script for bash, zsh or fish", add_help=False)
     commands.add_parser("doctor", help="say whether this machine is ready for runs", add_help=False)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")

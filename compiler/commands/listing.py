@@ -1,0 +1,144 @@
+"""`xpc list KIND [WORD...]`: the names that a spec can use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+
+from xpc.compiler import registry, stacks, templates
+from xpc.compiler.inputs import UsageError
+from xpc.compiler.language.kinds import BLOCK
+from xpc.compiler.language.schema import BY_PATH, REWARDS, TEMPLATES
+
+Row = dict[str, object]
+EPILOG = "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 1 where nothing matches, 2 used wrongly."
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
+    parser.add_argument("kind", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("words", nargs="*", metavar="WORD", help="show only rows that contain every word")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the list (default: text)")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status."""
+    rows = KINDS[options.kind]()
+    wanted = [word.lower() for word in options.words]
+    found = [row for row in rows if all(word in _text(row).lower() for word in wanted)]
+    if options.format == "json":
+        return json.dumps(found, indent=2) + "\n", int(not found)
+    if not found:
+        from xpc.compiler.suggest.nearest import nearest
+
+        near = nearest(" ".join(wanted), [str(row["name"]) for row in rows])
+        raise UsageError(
+            f"no {options.kind} match `{' '.join(options.words)}`" + (f": did you mean {near}?" if near else "")
+        )
+    return _table(found), 0
+
+
+def _text(row: Row) -> str:
+    return " ".join(map(str, row.values()))
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Columns as wide as their widest cell; the last one as it is."""
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    heads = [name.replace("_", " ") for name in rows[0]]
+    widths = [max(len(line[column]) for line in (heads, *cells)) for column in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (heads, *cells)]
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _models() -> list[Row]:
+    found = (registry.find_model(name) for name in registry.model_names())
+    return [
+        {
+            "name": one.alias,
+            "parameters": one.params,
+            "context": one.context,
+            "chat": one.chat,
+            "gated": one.gated,
+            "id": one.id,
+        }
+        for one in found
+        if one is not None
+    ]
+
+
+def _gpus() -> list[Row]:
+    found = (registry.find_gpu(name) for name in registry.gpu_names())
+    return [
+        {
+            "name": one.name,
+            "memory_gib": one.memory_gib,
+            "capability": ".".join(map(str, one.capability)),
+            "bf16": one.bf16_tflops is not None,
+        }
+        for one in found
+        if one is not None
+    ]
+
+
+def _datasets() -> list[Row]:
+    found = (registry.find_dataset(name) for name in registry.dataset_names())
+    return [
+        {"name": one.alias, "rows": one.rows, "shape": one.shape, "gated": one.gated, "id": one.id}
+        for one in found
+        if one is not None
+    ]
+
+
+def _templates() -> list[Row]:
+    firsts = {name: templates.text(name).decode().partition("\n")[0] for name in TEMPLATES}
+    return [
+        {"name": name, "for": first.strip("{#- }") if first.startswith("{#") else ""} for name, first in firsts.items()
+    ]
+
+
+def _rewards() -> list[Row]:
+    return [{"name": name, "write": f"method grpo(rewards=[{name}])"} for name in REWARDS]
+
+
+def _settings() -> list[Row]:
+    return [
+        {"name": row.path, "takes": ", ".join(row.choices) or row.kind.phrase, "what": row.doc}
+        for row in BY_PATH.values()
+        if row.kind is not BLOCK and not row.pending
+    ]
+
+
+def _stacks() -> list[Row]:
+    found = [one for one in map(stacks.load, stacks.names()) if one is not None]
+    return [{"name": one.name, "default": one.name == stacks.DEFAULT, "packages": one.title} for one in found]
+
+
+def _recipes() -> list[Row]:
+    from xpc.compiler.commands.starter import recipes
+
+    return [{"name": name, "file": os.path.basename(path)} for name, path in recipes().items()]
+
+
+KINDS: dict[str, Callable[[], list[Row]]] = {
+    "models": _models,
+    "gpus": _gpus,
+    "datasets": _datasets,
+    "templates": _templates,
+    "rewards": _rewards,
+    "settings": _settings,
+    "stacks": _stacks,
+    "recipes": _recipes,
+}

@@ -1,0 +1,112 @@
+"""`xpc new`: a spec to begin with, or a copy of a recipe with the files that it names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler.atomic import replace_files
+from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler.pipeline import check_text
+
+EPILOG = (
+    "`xpc list recipes` names the recipes. No file that is there is overwritten. "
+    "Exit status: 0 written, 2 used wrongly, or a file is in the way."
+)
+SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "specs")
+STARTER = """\
+xpc 1
+
+# Which model, on which rows, for how long. `xpc list models` and `xpc list datasets` show the names that are known.
+train qwen2.5-0.5b-instruct on "train.jsonl" for 3 epochs
+
+hardware 1 x h100-80gb
+precision bf16
+
+batch {
+  gbs = 16       # sequences in one optimizer step, over all GPUs
+  micro = 4      # sequences that one GPU holds at once
+  seq = 2048     # tokens; longer rows are cut
+}
+
+optimizer adamw {
+  lr = 1e-5
+}
+
+schedule cosine {
+  warmup = 3%
+}
+
+method sft {
+  assistant_only # the loss is on what the assistant says
+}
+
+save "out/NAME" {
+  every = epoch
+  keep = 2
+}
+"""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc new", description="Write a spec to begin with.", epilog=EPILOG)
+    parser.add_argument("file", metavar="FILE", help="the spec to write, such as run.xp")
+    parser.add_argument("--from", dest="source", metavar="RECIPE|FILE", help="copy a recipe or a spec instead")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    target = options.file if options.file.endswith(".xp") else options.file + ".xp"
+    name = os.path.basename(target).removesuffix(".xp")
+    if options.source is None:
+        files = {os.path.basename(target): STARTER.replace("NAME", name).encode()}
+    else:
+        files = copied(_found(options.source), os.path.basename(target))
+    folder = os.path.dirname(target) or "."
+    there = [one for one in files if os.path.lexists(os.path.join(folder, one))]
+    if there:
+        raise UsageError(f"{os.path.join(folder, there[0])} is there already; choose another name or folder")
+    for one in files:
+        os.makedirs(os.path.dirname(os.path.join(folder, one)) or ".", exist_ok=True)
+    try:
+        replace_files({os.path.join(folder, one): data for one, data in files.items()})
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from error
+    return "".join(f"wrote {os.path.join(folder, one)}\n" for one in files) + f"then: xpc check {target}\n", 0
+
+
+def recipes() -> Mapping[str, str]:
+    """The recipes that come with xpc, each with the path of its spec."""
+    names = sorted(one for one in os.listdir(SPECS) if one.endswith(".xp")) if os.path.isdir(SPECS) else []
+    return {name.removesuffix(".xp"): os.path.join(SPECS, name) for name in names}
+
+
+def _found(source: str) -> str:
+    """The path of a recipe or of a spec. Raises UsageError."""
+    known = recipes()
+    if source in known:
+        return known[source]
+    if os.path.isfile(source):
+        return source
+    from xpc.compiler.suggest.nearest import nearest
+
+    near = nearest(source, list(known))
+    hint = f"did you mean {near}?" if near else "`xpc list recipes` names those that there are"
+    raise UsageError(f"there is no recipe and no file `{source}`: {hint}")
+
+
+def copied(path: str, name: str) -> dict[str, bytes]:
+    """A spec under a new name, and below it the files that it names: bases, templates, rewards. Raises UsageError."""
+    data, _, workspace = read_spec(path)
+    check_text(data, os.path.basename(path), workspace)
+    home = os.path.dirname(os.path.abspath(path))
+    files = {name: data}
+    for read in sorted(workspace.seen):
+        inside = os.path.relpath(read, home)
+        if os.path.isfile(read) and not inside.startswith("..") and os.path.abspath(read) != os.path.abspath(path):
+            with open(read, "rb") as handle:
+                files[inside] = handle.read()
+    return files

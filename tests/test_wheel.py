@@ -1,0 +1,79 @@
+"""The wheel holds what the commands need: it is installed in an empty environment and used outside of the clone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SENTENCE = "train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The program of an environment that has the wheel and its dependencies, and nothing else of this clone."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    for name in map(os.fsdecode, filter(None, names)):
+        if name.startswith(("compiler/", "grammar/", "runtime/", "specs/")) or os.sep not in name:
+            os.makedirs(source / os.path.dirname(name), exist_ok=True)
+            shutil.copy(os.path.join(ROOT, name), source / name)
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env" / "bin" / "python"
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(source)]
+    subprocess.run(command, check=True, cwd=folder)
+    return folder / "env" / "bin" / "xpc"
+
+
+def ran(program, *words, cwd, **more):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **more}
+    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_every_command_works_outside_of_the_clone(installed, tmp_path):
+    (tmp_path / "sentence.xp").write_text(SENTENCE)
+    for words in (
+        ("check", "sentence.xp"),
+        ("compile", "sentence.xp"),
+        ("explain", "XP301"),
+        ("explain", "sentence.xp:accum"),
+        ("fmt", "--check", "sentence.xp"),
+        ("list", "models", "qwen2.5"),
+        ("list", "recipes"),
+        ("new", "mine", "--from", "smollm3-3b-sft-64xh100"),
+        ("check", "mine.xp"),
+        ("compile", "mine.xp"),
+        ("schema",),
+        ("completion", "zsh"),
+        (
+            "import",
+            "--command",
+            "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name a/b",
+        ),
+    ):
+        done = ran(installed, *words, cwd=tmp_path)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_what_it_compiles_is_what_the_clone_compiles(installed, tmp_path):
+    (tmp_path / "sentence.xp").write_text(SENTENCE)
+    assert ran(installed, "compile", "sentence.xp", "-o", "wheel.bundle", cwd=tmp_path).returncode == 0
+    here = os.path.join(os.path.dirname(sys.executable), "xpc")
+    assert ran(here, "compile", "sentence.xp", "-o", "clone.bundle", cwd=tmp_path).returncode == 0
+    assert subprocess.run(["diff", "-r", "wheel.bundle", "clone.bundle"], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_without_a_home_and_on_a_file_system_that_cannot_be_written(installed, tmp_path):
+    (tmp_path / "sentence.xp").write_text(SENTENCE)
+    for home in ("/nonexistent", "/proc"):
+        done = ran(installed, "check", "sentence.xp", cwd=tmp_path, HOME=home)
+        assert (done.returncode, done.stderr) == (0, "")
