@@ -56,7 +56,7 @@ def _type(row: Setting) -> Schema:
     number |= {key: bound for key, bound in (("minimum", row.low), ("maximum", row.high)) if bound is not None}
     count: Schema = {"type": "integer", "minimum": 0}
     listed: Schema = {"type": "array", "items": TEXT}
-    one = {"enum": list(row.choices)}
+    one: Schema = {"enum": list(row.choices)}
     kinds: dict[str, Schema] = {
         "flag": {"type": "boolean"},
         "int": number,
