@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from xpc.compiler.commands import APART, COMMANDS, LATER
 from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
 from xpc.compiler.streams import Guarded, Unwritable
 
@@ -26,17 +27,6 @@ FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
 DENIED = "warnings are denied (--deny warnings)"
-APART = {
-    "fmt": "xpc.compiler.review.fmt",
-    "new": "xpc.compiler.commands.starter",
-    "list": "xpc.compiler.commands.listing",
-    "schema": "xpc.compiler.commands.settings_schema",
-    "completion": "xpc.compiler.commands.completion",
-    "doctor": "xpc.compiler.doctor",
-}
-"""Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
-COMMANDS = ("check", "compile", "explain", "fmt", "import", "new", "list", "schema", "completion", "doctor")
-LATER = ("plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

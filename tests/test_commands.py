@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "compiler"))
 
 from compile_support import codes, xpc  # noqa: E402
 
-from xpc.compiler.cli import COMMANDS  # noqa: E402
+from xpc.compiler.commands import COMMANDS  # noqa: E402
 from xpc.compiler.commands.listing import KINDS  # noqa: E402
 from xpc.compiler.commands.settings_schema import schema  # noqa: E402
 from xpc.compiler.commands.starter import recipes  # noqa: E402

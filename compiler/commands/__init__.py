@@ -1,1 +1,13 @@
-"""Commands that are no stage of a compilation: lists, starters, the schema of settings, completion."""
+"""Names of the commands; in this folder, those that are no stage of a compilation: lists, starters, completion."""
+
+APART = {
+    "fmt": "xpc.compiler.review.fmt",
+    "new": "xpc.compiler.commands.starter",
+    "list": "xpc.compiler.commands.listing",
+    "schema": "xpc.compiler.commands.settings_schema",
+    "completion": "xpc.compiler.commands.completion",
+    "doctor": "xpc.compiler.doctor",
+}
+"""Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
+COMMANDS = ("check", "compile", "explain", "fmt", "import", "new", "list", "schema", "completion", "doctor")
+LATER = ("plan", "diff", "lock", "verify", "upgrade", "sweep", "report")

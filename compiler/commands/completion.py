@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from xpc.compiler.cli import COMMANDS
+from xpc.compiler.commands import COMMANDS
 from xpc.compiler.commands.listing import KINDS
 from xpc.compiler.render import FORMATS
 
