@@ -41,8 +41,9 @@ check: $(VENV)/ready ## linter, formatters and strict types
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md and the type of the paths of settings anew
+docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md, the type of the paths of settings and the index of the rules anew
 	$(BIN)/python -m xpc.compiler.language.build
+	$(BIN)/python -m xpc.compiler.rules.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
 	$(BIN)/python tests/evidence/evidence.py
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md

@@ -30,8 +30,6 @@ class Engine:
     """Other words for it, which a suggestion understands."""
     settings: tuple[str, ...] = ()
     """Settings of `launch` that it reads beside those of all."""
-    rules: str = ""
-    """The module with the rules of its own; `cluster.py` of the rules has those of all engines."""
     volume: str = ""
     """What a folder is that all nodes share, where the nodes keep nothing of their own."""
 

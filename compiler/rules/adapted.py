@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.fused_experts import adapted, names
+from xpc.compiler.rules.conditions import adapters
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = adapters
 
 STATE_SPACES = {
     "falcon_h1": "q_proj, k_proj, v_proj, o_proj",
@@ -105,6 +108,3 @@ def state_space(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
             f"targets = [{legal}]" if spec.written("lora.targets") else None,
         )
-
-
-RULES = (dropout_of_experts, dora_of_experts, half_of_a_pair, state_space)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.rules.conditions import adapters
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = adapters
 
 
 def _targets(spec: Spec) -> tuple[str, ...]:
@@ -156,14 +159,3 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
             "write `reentrant = true`, or `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
         )
-
-
-RULES = (
-    eight_bits_sharded,
-    adapter_on_head,
-    no_module,
-    no_effect,
-    sync_with_adapter,
-    rank_above_width,
-    reentrant_forced,
-)

@@ -261,16 +261,3 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
             "write `router_aux_loss_coef = 0.0` in `extra trl`",
             (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "asked for here"),),
         )
-
-
-RULES = (
-    flash_hardware,
-    attention_family,
-    flex_on_cpu,
-    flex_before_volta,
-    past_the_context,
-    attention_target,
-    flash3_dropout,
-    family_target,
-    fused_head,
-)

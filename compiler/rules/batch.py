@@ -279,15 +279,3 @@ def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
         f"write a larger `micro`, or `gbs={gbs}`{fp32}",
         (spec.label("precision", "8 significant bits"), spec.label("strategy", "the strategy")),
     )
-
-
-RULES = (
-    summed_in_bf16,
-    batch_does_not_divide,
-    nothing_to_train,
-    warmup_past_the_end,
-    min_lr_without_a_tail,
-    wsd_decay,
-    unused_moments,
-    learning_rate_zero,
-)

@@ -7,8 +7,11 @@ from math import ceil
 
 from xpc.compiler.data.rows import count
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.rules.conditions import few_rows
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
+
+WHEN = few_rows
 
 
 def trained(spec: Spec) -> int | None:
@@ -81,6 +84,3 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
             (spec.label("batch.micro", "the micro-batch"), spec.data[0].label),
             typed(place).partition("=")[0].rstrip() + " = false",
         )
-
-
-RULES = (larger_than_the_data, everything_dropped)

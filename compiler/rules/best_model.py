@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER, Amount
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
+
+WHEN = extra("trl")
 
 LOAD = "load_best_model_at_end"
 METRIC = "metric_for_best_model"
@@ -179,13 +182,3 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
             "write `eval_on_start = false`, or `data(holdout=5%)` beside the block",
             replace="eval_on_start = false",
         )
-
-
-RULES = (
-    best_without_evaluation,
-    best_between_evaluations,
-    metric_not_there,
-    best_and_last,
-    best_on_one_machine,
-    evaluation_at_start,
-)

@@ -9,8 +9,11 @@ from xpc.compiler.engines import engine, readers
 from xpc.compiler.engines.containers import image_fault as fault_of_image
 from xpc.compiler.engines.restarts import starts_over
 from xpc.compiler.language.schema import children
+from xpc.compiler.rules.conditions import names_an_engine
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import BASE, SPEC, Spec
+
+WHEN = names_an_engine
 
 
 @rule("XP890", "setting-of-another-launcher")
@@ -111,6 +114,3 @@ def image_fault(spec: Spec) -> Iterator[Finding]:
             'write a name such as `image = "ghcr.io/me/train:1"`',
             replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
         )
-
-
-RULES = (another_launcher, requeue_from_nothing, no_shared_folder)

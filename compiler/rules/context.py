@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.registry.windows import windowed
+from xpc.compiler.rules.conditions import given
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+WHEN = given("strategy.context_parallel")
 
 SETTING: Final = "strategy.context_parallel"
 FLATTENED: Final = ("batch.packing", "batch.padding_free")
@@ -178,6 +181,3 @@ def padding(spec: Spec) -> Iterator[Finding]:
         f"pad_to_multiple_of = {fitting}",
         "warning" if even else "error",
     )
-
-
-RULES = (needs_fsdp2, sizes, attention, packing, window, method, padding)

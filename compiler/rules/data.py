@@ -202,16 +202,3 @@ def _same(one: DataSource, other: DataSource) -> bool:
     named = (one.id, one.path, one.config, one.split, one.revision)
     whole = None in (one.slice, other.slice) or one.slice == other.slice
     return whole and named == (other.id, other.path, other.config, other.split, other.revision)
-
-
-RULES = (
-    evaluation_without_data,
-    holdout_never_used,
-    shape_of_another_method,
-    no_chat_template,
-    training_on_test,
-    mixed_shapes,
-    always_shuffled,
-    two_evaluation_sets,
-    evaluation_on_training_rows,
-)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import folders
+from xpc.compiler.rules.conditions import data_folders
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
 from xpc.grammar.diagnostic import Label
+
+WHEN = data_folders
 
 
 def _asked(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
@@ -53,6 +56,3 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
                 f"`{source.name[:80]}` mixes {' and '.join(kinds)} files",
                 "keep files of one kind in the folder, or name the files one by one in a `data` block",
             )
-
-
-RULES = (split_not_there, two_kinds)

@@ -8,8 +8,11 @@ from math import ceil
 from xpc.compiler.data import rows
 from xpc.compiler.data.contents import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.rules.conditions import counted_rows, either, written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = either(counted_rows, written("data.holdout"))
 
 
 @rule("XP551", "split-of-a-file")
@@ -130,12 +133,3 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
                 f"`{source.name[:80]}` has images, and only text is trained on",
                 "leave the images out of the data, or name other data",
             )
-
-
-RULES = (
-    split_of_a_file,
-    column_not_there,
-    row_of_another_shape,
-    more_rows,
-    images_not_read,
-)

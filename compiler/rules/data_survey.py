@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.rules.conditions import surveyed
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.data.survey import Survey, Tally
+
+WHEN = surveyed
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates know."""
@@ -186,14 +189,3 @@ def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
                 "leave such pairs out of the data",
                 severity="error" if _every(one, found) else None,
             )
-
-
-RULES = (
-    row_not_read,
-    not_utf_8,
-    role_of_another_format,
-    nothing_to_learn,
-    empty_prompt,
-    repeated_rows,
-    nothing_to_prefer,
-)

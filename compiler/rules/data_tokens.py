@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.rules.conditions import either, gemma, written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = either(gemma, written("model.eos", "model.pad", "model.chat_template", "data.system"))
 
 
 @rule("XP557", "system-prompt-never-used", "warning")
@@ -128,12 +131,3 @@ def no_system(spec: Spec) -> Iterator[Finding]:
                 (place,),
             )
             return
-
-
-RULES = (
-    system_never_used,
-    template_never_used,
-    token_not_in_vocabulary,
-    template_token,
-    no_system,
-)

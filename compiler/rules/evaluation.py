@@ -7,8 +7,11 @@ from typing import Final
 
 from xpc.compiler import harness
 from xpc.compiler.resolve.tasks import executes
-from xpc.compiler.rules.rule import Finding, Rule, rule
+from xpc.compiler.rules.conditions import written
+from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: Final = "eval.tasks"
 ALLOW: Final = "eval.allow_code_execution"
@@ -105,6 +108,3 @@ def scores(spec: Spec) -> Iterator[Finding]:
             "leave `tasks` out",
             (spec.label("method", "answers scores"),),
         )
-
-
-RULES: tuple[Rule, ...] = (unsafe, nothing_executed, leaderboard, withdrawn, scores)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.rules.conditions import evaluation_rows
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+WHEN = evaluation_rows
 
 LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
@@ -89,6 +92,3 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
             f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
             (spec.label("eval.data", "the sets"), spec.label("target", "the target")),
         )
-
-
-RULES = (other_tokens, metric_of_no_set, reference_of_one_set)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.registry import families, find_family
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.suggest.nearest import nearest
+
+WHEN = extra("accelerate")
 
 ONLY_FSDP1 = {
     "fsdp_backward_prefetch": "FSDP2 prefetches by itself",
@@ -203,14 +206,3 @@ def tpu_key(spec: Spec) -> Iterator[Finding]:
                 f"`{name}` does nothing on {'the CPU' if spec.hardware.gpu is None else spec.hardware.gpu.name}",
                 f"leave `{name}` out",
             )
-
-
-RULES = (
-    key_not_read,
-    checkpoint_offload,
-    fsdp1_key,
-    efficient_loading,
-    layer_class,
-    wrapping,
-    tpu_key,
-)

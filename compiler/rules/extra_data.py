@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
+
+WHEN = extra("trl")
 
 READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
 """Names of columns that trl gives a meaning of its own."""
@@ -228,17 +231,3 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
             "write `logging_nan_inf_filter = false`",
             replace="logging_nan_inf_filter = false",
         )
-
-
-RULES = (
-    loader_without_workers,
-    nothing_prefetched,
-    order_decided_twice,
-    lengths_not_there,
-    text_column,
-    router_loss,
-    cut_from_the_left,
-    smoothing,
-    nothing_pushed,
-    nan_hidden,
-)

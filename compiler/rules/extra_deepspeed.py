@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = extra("deepspeed")
 
 ZERO = "zero_optimization"
 OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
@@ -247,17 +250,3 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
             (spec.label("target", "the target"),),
             f"{HPZ} = 1",
         )
-
-
-RULES = (
-    secondary_shards,
-    unwritten_shards,
-    gpu_storage,
-    deepspeed_not_used,
-    key_of_another_stage,
-    weights_not_gathered,
-    partial_offload,
-    offload_to_nvme,
-    old_zero1,
-    offload_key,
-)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.extra_deepspeed import ZERO, is_on, named
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = extra("deepspeed")
 
 
 @rule("XP445", "half-precision-master-weights")
@@ -156,12 +159,3 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
                 f"leave `{name}` out",
                 (spec.label("precision", "the precision"),),
             )
-
-
-RULES = (
-    half_precision_masters,
-    gradients_summed,
-    scaled_before_reduction,
-    gradient_norm_off,
-    key_of_another_precision,
-)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
+
+WHEN = extra("trl", "accelerate")
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """torch 2.13 `_inductor.list_mode_options`."""
@@ -242,17 +245,3 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
         f"leave `{name}` out, or write `precision fp32`",
         (spec.label("precision", "the precision"), spec.label("model.dtype", "what the weights should be")),
     )
-
-
-RULES = (
-    narrowed_by_generation,
-    half_evaluation,
-    smoothing_of_another_method,
-    smoothed_loss_not_divided,
-    compile_before_ampere,
-    compile_switched_on,
-    graphs_of_changing_lengths,
-    backend_not_installed,
-    unknown_compiler,
-    tpu_precision,
-)

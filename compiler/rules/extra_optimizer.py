@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import PACKAGES
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = extra("trl")
 
 SETTINGS = ("rank", "scale", "update_proj_gap", "momentum")
 _MIX = ("beta1", "beta2", "beta3", "alpha", "eps", "t_alpha", "t_beta3")
@@ -153,6 +156,3 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
             (spec.label("strategy.context_parallel", "shared here"),),
             'train_sampling_strategy = "group_by_length"',
         )
-
-
-RULES = (optimizer_words, batch_that_shrinks, noise_below_zero, rebalanced_over_context)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.schema import MATH
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+WHEN = extra("trl")
 
 
 @rule("XP274", "traced-evaluation")
@@ -142,6 +145,3 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
             f"leave `ld_alpha` out, or write `target {able(lambda one: one.facts.ld_alpha_counts == 'answer')}`",
             (spec.label("target", "the target"),),
         )
-
-
-RULES = (traced_evaluation, offloaded_cache, padding_token, columns_of_rewards, fused_kto, long_answers)

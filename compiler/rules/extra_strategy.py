@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = extra("trl")
 
 
 @rule("XP420", "unused-parameters-with-reentrant-checkpointing")
@@ -80,6 +83,3 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),
             "ddp_static_graph = false",
         )
-
-
-RULES = (unused_with_reentrant, best_of_weights_only, auto_batch_with_zero3, static_graph)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import IntegerPath
+
+WHEN = on("freeze")
 
 LAYERS: Final = ("freeze.except_first", "freeze.except_last")
 
@@ -101,6 +104,3 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
                 (spec.label("freeze"),),
                 'except_parameters = ["model.embed_tokens"]',
             )
-
-
-RULES = (beside_adapters, nothing_trained, no_layer_frozen, unreadable_pattern)

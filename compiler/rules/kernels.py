@@ -105,9 +105,3 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
             "write `optimizer adamw`",
             (spec.label("hardware", "the hardware"),),
         )
-
-
-RULES = (
-    liger_on_cpu, liger_without_family, liger_before_volta, liger_of_scores, offload_activations_on_cpu,
-    optimizer_without_gpu,
-)  # fmt: skip

@@ -84,6 +84,3 @@ def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
             (spec.label("nodes"),),
             "rendezvous = static",
         )
-
-
-RULES = (wheels_without_volta, torchrun_without_yaml, timeout_before_data, rendezvous_of_one_node)

@@ -53,7 +53,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     return facts.params * (held + copies)
 
 
-@rule("XP480", "states-beyond-the-card")
+@rule("XP480", "states-beyond-the-card", reads=("method.beta", "method.precompute", "method.reference_free"))
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     """Weights, gradients and optimizer states alone pass a GPU's memory, before the first token is there.
 
@@ -85,6 +85,3 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
         help,
         (spec.model.label, spec.label("hardware", "the card") if written == "strategy" else None),
     )
-
-
-RULES = (states_beyond_the_card,)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.schema import BY_PATH, TABLE
+from xpc.compiler.rules.conditions import either, given, other
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
+
+WHEN = either(other("method", "sft"), given("method.loss"))
 
 BESIDE = ("method.max_prompt", "method.rewards")
 """Settings that the runtime carries out where the class has no argument."""
@@ -18,7 +21,7 @@ INSTEAD = {
 }
 
 
-@rule("XP127", "method-not-in-the-target")
+@rule("XP127", "method-not-in-the-target", reads=tuple(row.path for row in TABLE if row.methods and row.args))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     """The target has the method, and its class of the method has the settings that are written.
 
@@ -94,6 +97,3 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
             "train another family, such as `qwen2.5-3b`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )
-
-
-RULES = (method_of_the_target, family_without_scores)

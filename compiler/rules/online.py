@@ -7,8 +7,11 @@ from math import gcd, prod
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.rules.conditions import both, given, grouped
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = both(grouped, given("method.generations"))
 
 NAMES = {
     "importance_sampling_level": ("token", "sequence"),
@@ -337,22 +340,3 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
             f"steps_per_generation = {step}",
         )
-
-
-RULES = (
-    dapo_of_a_round,
-    seeds,
-    group_does_not_divide,
-    eval_group,
-    no_reward,
-    no_weight,
-    sync_without_reference,
-    frozen_sampling,
-    few_prompts,
-    unknown_name,
-    level_and_loss,
-    correction,
-    vespo,
-    completions_repo,
-    auto_batch,
-)

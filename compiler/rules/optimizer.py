@@ -7,10 +7,18 @@ from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
+from xpc.compiler.rules.conditions import either, other, written
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+WHEN = either(
+    other("optimizer", "adamw"),
+    written(
+        "optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"
+    ),
+)
 
 PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
 MOMENTUM = ("sgd", "rmsprop")
@@ -243,15 +251,3 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
             "write `schedule constant`",
             (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),
         )
-
-
-RULES = (
-    optimizer_of_the_target,
-    setting_of_another_optimizer,
-    nothing_to_project,
-    steps_too_early,
-    cannot_be_sharded,
-    projection_of_adapters,
-    schedule_free_share,
-    warm_up_twice,
-)

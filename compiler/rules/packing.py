@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.registry import Family
+from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.families import (
     FLASH,
     OWN_STATE,
@@ -24,6 +25,8 @@ from xpc.compiler.spec import Spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+
+WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
 
 ISOLATE: Final = "batch.packing.isolate"
 DENSE_ROW = 8192
@@ -324,18 +327,3 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
 def _micro(word: str, value: int) -> str:
     """`micro=16` or `micro = 16` with another number."""
     return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
-
-
-RULES = (
-    packing_without_flash,
-    mask_not_exact,
-    wrapped_packing,
-    flash_without_ends,
-    packing_strategy,
-    evaluation_packed_alone,
-    padding_free_with_length,
-    padding_free_without_flash,
-    flash_does_not_isolate,
-    padding_free_of_one,
-    mask_over_long_row,
-)

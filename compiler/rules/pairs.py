@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = chosen("method", "dpo")
 
 FUSED = "use_liger_loss"
 OF_LIGER = ("sigmoid", "apo_zero", "apo_down", "sppo_hard", "nca_pair")
@@ -108,6 +111,3 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
         (label,),
         f"{FUSED} = false",
     )
-
-
-RULES = (ipo_among_others, flattened, fused_dpo)

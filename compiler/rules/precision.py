@@ -215,16 +215,3 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
             word.replace("bf16", "fp32"),
         )
-
-
-RULES = (
-    bf16_before_ampere,
-    bf16_positions,
-    tf32_before_ampere,
-    fp16_on_cpu,
-    fp16_weights,
-    bf16_weights,
-    bf16_zero_on_cpu,
-    narrow_weights,
-    fp16_zero_before_volta,
-)

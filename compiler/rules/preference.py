@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.rules.conditions import preferences
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -12,6 +13,8 @@ from xpc.compiler.stacks import able
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+
+WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
@@ -337,22 +340,3 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
             (spec.label("strategy", "the strategy"),),
             "reentrant = false",
         )
-
-
-RULES = (
-    grouped_pairs,
-    two_passes,
-    divergence,
-    unknown_divergence,
-    weights_of_sorted,
-    smoothing_range,
-    smoothing_not_read,
-    no_beta,
-    no_weight,
-    sync_and_precompute,
-    precompute_with_zero3,
-    kto_batch,
-    kto_order,
-    kto_balance,
-    generate_without_wandb,
-)

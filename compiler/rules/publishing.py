@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.repository_names import fault, nearest_name
+from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
+
+WHEN = on("save.hub")
 
 
 @rule("XP755", "folder-names-no-repository")
@@ -97,6 +100,3 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
             (spec.label("save.hub.checkpoint_branches", "a branch of each"),),
             "state_dict = full",
         )
-
-
-RULES = (folder_no_repository, repository_by_folder, pushed_in_public, only_the_end, branches_without_weights)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.rules.conditions import quantized
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+
+WHEN = quantized
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
 """Ways to quantize whose weights take no gradient; others give the weights back, or fail in ways of their own."""
@@ -73,6 +76,3 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
             "write `strategy ddp`, or `qlora` over the model that it was made of",
             (spec.model.label,),
         )
-
-
-RULES = (quantized_trained, quantized_twice, packed_not_sharded)

@@ -11,7 +11,7 @@ from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.paths import TextPath
+    from xpc.compiler.language.paths import Path, TextPath
 
 Check = Callable[[Spec], Iterator["Finding"]]
 
@@ -30,13 +30,17 @@ class Finding:
 
 @record
 class Rule:
-    """A legality rule. `explanation` is the docstring: what it checks, what happens today without it, the source."""
+    """A legality rule. `explanation` is the docstring: what it checks, what happens today without it, the source.
+
+    `reads` are settings that it reads and that cannot be read off its source (xpc.compiler.rules.build).
+    """
 
     code: str
     slug: str
     severity: str
     explanation: str
     check: Check
+    reads: tuple[Path, ...] = ()
 
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
@@ -75,10 +79,10 @@ def typed(label: Label) -> str:
     return label.source.text[label.span.start : label.span.end]
 
 
-def rule(code: str, slug: str, severity: str = "error") -> Callable[[Check], Rule]:
+def rule(code: str, slug: str, severity: str = "error", reads: tuple[Path, ...] = ()) -> Callable[[Check], Rule]:
     """Make a rule of a check; the check must have a docstring."""
 
     def wrap(check: Check) -> Rule:
-        return Rule(code, slug, severity, check.__doc__ or "", check)
+        return Rule(code, slug, severity, check.__doc__ or "", check, reads)
 
     return wrap

@@ -132,13 +132,3 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     why = _no_place(spec.text("save"))
     if why:
         yield Finding(spec.place("save", why), "`save` names a place that is not for runs", 'write `save "out/NAME"`')
-
-
-RULES = (
-    remote_code_unpinned,
-    resume_without_state,
-    keep_without_saving,
-    full_determinism,
-    not_safetensors,
-    save_place,
-)

@@ -9,6 +9,7 @@ from math import ceil
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.optimizers import WARM_UP
 from xpc.compiler.rules.batch import total_steps
+from xpc.compiler.rules.conditions import chosen, either, written
 from xpc.compiler.rules.rule import Finding, lacking, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
@@ -16,6 +17,14 @@ from xpc.compiler.stacks import Stack, able
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+
+WHEN = either(
+    chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"),
+    written(
+        "schedule.max_lr", "schedule.warmup_lr", "schedule.decay_type", "schedule.cycles", "schedule.power",
+        "schedule.timescale", "schedule.factor", "schedule.patience",
+    ),
+)  # fmt: skip
 
 METRIC = ("reduce_lr_on_plateau", "greedy")
 READ_BY: Mapping[Path, tuple[str, ...]] = {
@@ -203,15 +212,3 @@ def stages(spec: Spec) -> Iterator[Finding]:
             (spec.label("schedule.warmup", f"{first} steps"),),
             f"decay = {fitting}",
         )
-
-
-RULES = (
-    metric_warmup,
-    stages,
-    schedule_of_the_target,
-    setting_of_another_schedule,
-    metric_without_evaluation,
-    metric_missing,
-    factor,
-    peak_under_zero,
-)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xpc.compiler.rules.rule import Finding, Rule, rule
+from xpc.compiler.rules.conditions import either, secrets, written
+from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.secrets import HEX, find, masked, pinned
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
@@ -14,6 +15,8 @@ from xpc.grammar.source import Source, Span
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+
+WHEN = either(written("model.pickle", "data.system"), secrets)
 
 HELP = (
     "take it out, and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
@@ -101,6 +104,3 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
             f"write the model as `{spec.model.id}@COMMIT`, all 40 digits of it, or leave `pickle` out",
             (spec.label("model.revision", "a branch or a tag"),),
         )
-
-
-RULES: tuple[Rule, ...] = (secret, like_a_key, pickle_unpinned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.stacks import able
@@ -13,6 +14,8 @@ from xpc.grammar.record import evolve
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import FlagPath
+
+WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations")
 
@@ -221,14 +224,3 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
             "write `seq = 1024`",
             replace="seq = 1024",
         )
-
-
-RULES = (
-    loss_mask,
-    template_marks,
-    mask_of_the_target,
-    no_assistant,
-    prompt_fills,
-    end_of_turn,
-    nothing_to_predict,
-)

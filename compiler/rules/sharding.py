@@ -287,19 +287,3 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
             "write `memory(checkpointing=false)`",
             (spec.model.label,),
         )
-
-
-RULES = (
-    checkpointing_family,
-    fsdp_activation_checkpointing,
-    fsdp_on_cpu,
-    fsdp_one_process,
-    setting_of_another_strategy,
-    offload_without_sharding,
-    offload_replaces_optimizer,
-    sharded_8bit,
-    hybrid_mesh,
-    strategy_target,
-    fsdp1_deprecated,
-    sharded_weights_only,
-)

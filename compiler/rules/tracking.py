@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.conditions import written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+WHEN = written("track", "track.name", "track.project")
 
 
 def _trackers(spec: Spec) -> tuple[object, ...]:
@@ -60,6 +63,3 @@ def name_without_tracker(spec: Spec) -> Iterator[Finding]:
                 "write `track wandb`, or leave it out",
                 (spec.label("track", "no tracker"),),
             )
-
-
-RULES = (tracker_not_there, trackio_project, name_without_tracker)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from xpc.compiler.fused_experts import FAMILIES
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.rules.conditions import either, on, written
 from xpc.compiler.rules.modules import HEADS, MODULES
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule
@@ -16,6 +17,14 @@ from xpc.compiler.spec import Spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import FlagPath, NamesPath
+
+WHEN = either(
+    on("freeze", "oft"),
+    written(
+        "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
+        "model.tokens",
+    ),
+)  # fmt: skip
 
 OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 EMBEDDINGS = ("embed_tokens", "wte", "wpe", "word_embeddings", "embed_in", "embed_positions")
@@ -219,6 +228,3 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
             "leave `vllm` out, or save a model that has the tokens",
             (spec.label("method.vllm"),),
         )
-
-
-RULES = (new_tokens, setting_of_another, not_linear, no_such_module, tied_part, no_such_parameter, two_rates)

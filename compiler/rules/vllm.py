@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.rules.conditions import both, generates, on
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = both(generates, on("method.vllm"))
 
 
 def _colocated(spec: Spec) -> bool:
@@ -123,6 +126,3 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
                 f"leave `{name}` out, or write `mode = {'colocate' if server else 'server'}`",
                 (spec.label("method.vllm.mode", "the mode"),),
             )
-
-
-RULES = (vllm_on_cpu, vllm_capability, tensor_parallel, eight_bits, too_short, another_mode)

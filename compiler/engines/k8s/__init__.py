@@ -15,7 +15,6 @@ class Kubernetes(Engine):
 
     also_called = "kubernetes; kubeflow"
     settings = ("time", "requeue", "image", "volume", "secret")
-    rules = "xpc.compiler.engines.k8s.rules"
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
 from xpc.compiler.rules.cluster import image_fault
+from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = chosen("launch", "k8s")
 
 
 @rule("XP860", "pods-without-an-image")
@@ -52,6 +55,3 @@ def object_names(spec: Spec) -> Iterator[Finding]:
                 f"write its name, such as `{near}`",
                 replace=near,
             )
-
-
-RULES = (no_image, image_name, object_names)

@@ -13,7 +13,6 @@ class SkyPilot(Engine):
 
     also_called = "skypilot"
     settings = ("requeue", "image", "volume")
-    rules = "xpc.compiler.engines.sky.rules"
     volume = "a volume of SkyPilot"
 
     def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
 from xpc.compiler.engines.sky.catalog import BUCKETS, GPUS, is_bucket
 from xpc.compiler.rules.cluster import image_fault
+from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+WHEN = chosen("launch", "sky")
 
 
 @rule("XP870", "gpu-that-skypilot-has-not")
@@ -90,6 +93,3 @@ def volume_name(spec: Spec) -> Iterator[Finding]:
             'write `volume = my-volume`, or a bucket such as `volume = "s3://my-bucket"`',
             replace=f'volume = "{scheme}{nearest_object_name(name)}"',
         )
-
-
-RULES = (unknown_gpu, server, bucket, image_name, volume_name)

@@ -33,7 +33,6 @@ class Slurm(Engine):
 
     also_called = "sbatch; srun"
     settings = ("partition", "account", "exclusive", "time", "requeue")
-    rules = "xpc.compiler.engines.slurm.rules"
 
     def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
         """The job of one run."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.engines.restarts import grace
+from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import TextPath
+
+WHEN = chosen("launch", "slurm")
 
 MARKS: Mapping[TextPath, str] = {"launch.partition": "._+-,", "launch.account": "._+-@"}
 """What the names may hold beside letters and digits."""
@@ -77,6 +80,3 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
             "leave `vllm` out: transformers generates",
             (spec.label("hardware", "no GPU"),),
         )
-
-
-RULES = (names, time_for_a_checkpoint, server_without_gpu)

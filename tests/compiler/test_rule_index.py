@@ -1,0 +1,89 @@
+"""What follows from the rules themselves: their list, the settings that each reads, and when a module is asked."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from compile_support import placed
+from rule_cases import CASES
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.language.load import load
+from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.rules import build, rules
+from xpc.compiler.rules.index import MODULES
+from xpc.compiler.spec import Spec
+from xpc.grammar.read import decode
+
+READS = {code: set(paths) for found in json.loads(build.table()).values() for code, paths in found.items()}
+
+
+class Noted(Mapping):
+    """The values of a spec, which notes the paths that are asked for; going through all of them asks for none."""
+
+    def __init__(self, values, asked):
+        self.inner, self.asked = values, asked
+
+    def __getitem__(self, path):
+        self.asked.add(path)
+        return self.inner[path]
+
+    def __iter__(self):
+        return iter(self.inner)
+
+    def __len__(self):
+        return len(self.inner)
+
+    def items(self):
+        return self.inner.items()
+
+    def values(self):
+        return self.inner.values()
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    """The specs of all cases, rejected and accepted, as far as there is one; each with the set of what it is asked."""
+    found = []
+    for case in CASES:
+        root = placed(case.files, lambda: tmp_path_factory.mktemp("rules"))
+        for text in (case.rejected, case.accepted):
+            workspace = Workspace(str(root))
+            spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace)
+            if spec is not None:
+                asked = set()
+                found.append((Spec(**{**vars(spec), "values": Noted(spec.values, asked)}), asked))
+    assert len(found) > 1.5 * len(CASES)
+    return found
+
+
+def test_index_and_table_are_fresh():
+    for path, text in ((build.INDEX, build.index()), (build.TABLE, build.table())):
+        with open(path, encoding="utf-8") as handle:
+            assert handle.read() == text, "run: make docs"
+
+
+def test_a_rule_reads_what_it_names_and_a_module_that_is_not_asked_has_nothing_to_say(specs):
+    undeclared, hidden = {}, set()
+    for module, speaks in MODULES:
+        every = rules(module)
+        for spec, asked in specs:
+            speaks_here = speaks(spec)
+            for rule in every:
+                asked.clear()
+                said = list(rule.run(spec)) if speaks_here else _alone(rule, spec)
+                if speaks_here:
+                    undeclared.setdefault(rule.code, set()).update(asked - READS[rule.code])
+                elif said:
+                    hidden.add((rule.code, spec.source.text))
+    print({code: sorted(paths) for code, paths in undeclared.items() if paths}, sorted({code for code, _ in hidden}))
+    assert not {code: sorted(paths) for code, paths in undeclared.items() if paths}
+    assert not hidden
+
+
+def _alone(rule, spec):
+    """What a rule would say of a spec that its module does not speak of; there it may rely on what is not so."""
+    try:
+        return list(rule.run(spec))
+    except (AssertionError, KeyError, StopIteration, TypeError):
+        return []
