@@ -7,6 +7,7 @@ import os
 from textwrap import dedent, fill, indent
 
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
+from xpc.compiler.rules import codes, rules
 
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
 """What the tests know of a code, written by `make docs`."""
@@ -35,13 +36,13 @@ def _rows(name: str) -> list[Setting]:
 
 def _code(code: str) -> str | None:
     from xpc.compiler.language.codes import CODES
-    from xpc.compiler.rules import every
     from xpc.grammar.codes import CODES as SYNTAX
 
-    for rule in every():
-        if rule.code == code:
-            text = dedent("    " + rule.explanation).strip()
-            return f"{code} {rule.slug} ({rule.severity})\n\n{text}\n{_behind(code)}"
+    known = codes()
+    if code in known:
+        rule = next(one for one in rules(known[code][0]) if one.code == code)
+        text = dedent("    " + rule.explanation).strip()
+        return f"{code} {rule.slug} ({rule.severity})\n\n{text}\n{_behind(code)}"
     if code in CODES:
         slug, severity, text = CODES[code]
         return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n{_behind(code)}"
@@ -85,6 +86,9 @@ def _setting(row: Setting) -> str:
         lines.append("  read by  " + ", ".join(readers(row.name)))
     if row.args:
         lines.append("  decides  " + ", ".join(row.args))
+    read_by = sorted(code for code, (_, reads) in codes().items() if row.path in reads)
+    if read_by:
+        lines.append(fill("rules    " + ", ".join(read_by), 100, initial_indent="  ", subsequent_indent=" " * 11))
     if row.pending:
         lines.append(f"  not yet  {row.pending}")
     return "\n".join(lines) + "\n"

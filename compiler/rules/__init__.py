@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from xpc.compiler.rules.rule import Rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
+
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
 
 def rules(module: str) -> list[Rule]:
@@ -24,6 +27,15 @@ def check(spec: Spec) -> list[Diagnostic]:
 
         return fewer(found)
     return found
+
+
+def codes() -> dict[str, tuple[str, list[str]]]:
+    """Every code with its module and the settings that its rule reads; imports no rule."""
+    import json
+
+    with open(TABLE, encoding="utf-8") as handle:
+        table = json.load(handle)
+    return {code: (module, reads) for module, found in table.items() for code, reads in found.items()}
 
 
 def every() -> tuple[Rule, ...]:

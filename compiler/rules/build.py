@@ -13,16 +13,17 @@ import inspect
 import json
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from glob import glob
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 
 from xpc.compiler.language.schema import BY_PATH, path_of
-from xpc.compiler.rules import rules
+from xpc.compiler.rules import TABLE, rules
 from xpc.compiler.spec import Spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-INDEX, TABLE = (os.path.join(HERE, name) for name in ("index.py", "rules.json"))
+INDEX = os.path.join(HERE, "index.py")
 GETTERS = (
     "get", "written", "label", "place", "flag", "integer", "real", "text", "amount", "reals", "names", "weighted",
 )  # fmt: skip
@@ -72,40 +73,54 @@ def index() -> str:
 
 def table() -> str:
     """The text of `rules.json`."""
-    found = {
-        name: {rule.code: sorted({*reads(rule.check, module), *rule.reads}) for rule in rules(name)}
-        for name, module in modules()
-    }
+    found = {}
+    for name, module in modules():
+        asked = {one.value for one in ast.walk(condition(module)) if isinstance(one, ast.Constant)}
+        found[name] = {rule.code: sorted({*paths(_reached(rule.check) | asked), *rule.reads}) for rule in rules(name)}
     return json.dumps(found, indent=1) + "\n"
 
 
-def reads(check: object, module: ModuleType) -> set[str]:
-    """The paths of settings that a function names, and all that it calls; and those of its module's condition."""
-    strings = set(_strings(ast.unparse(condition(module)).split('"'))) | set(ast.unparse(condition(module)).split("'"))
-    _collect(check, strings, set())
-    heads = {one for one in strings if one.endswith(".")}
-    return {one for one in (*strings, *(head + tail for head in heads for tail in strings)) if one in BY_PATH}
+def paths(strings: set[object]) -> set[str]:
+    """The paths of settings among texts, and those that two of them make: `method.` and `beta`."""
+    texts = {one for one in strings if isinstance(one, str)}
+    heads = {one for one in texts if one.endswith(".")}
+    return {one for one in (*texts, *(head + tail for head in heads for tail in texts)) if one in BY_PATH}
 
 
-def _collect(function: object, strings: set[str], seen: set[int]) -> None:
-    if not isinstance(function, FunctionType) or id(function) in seen or "xpc" not in function.__module__:
-        return
-    seen.add(id(function))
+def _reached(check: object) -> set[object]:
+    """The texts of a function and of all that it calls."""
+    found: set[object] = set()
+    left, seen = [check], set()
+    while left:
+        one = left.pop()
+        if isinstance(one, FunctionType) and one not in seen and one.__module__.startswith("xpc."):
+            seen.add(one)
+            texts, called = _named(one)
+            found |= texts
+            left += called
+    return found
+
+
+@cache
+def _named(function: FunctionType) -> tuple[frozenset[str], tuple[object, ...]]:
+    """The texts that stand in a function or in constants that it names, and the functions that it names."""
+    texts: set[str] = set()
+    called: list[object] = []
     for code in _codes(function.__code__):
-        strings.update(_strings(one for one in code.co_consts if one != function.__doc__))
-        known_here = {**function.__globals__, **_imported(code)}
+        texts.update(_strings(one for one in code.co_consts if one != function.__doc__))
+        texts.update(path for name in code.co_names for path in FIELDS.get(name, ()))
+        known = {**function.__globals__, **_imported(code)}
+        modules = [one for one in map(known.get, code.co_names) if isinstance(one, ModuleType)]
         for name in code.co_names:
-            strings.update(FIELDS.get(name, ()))
-            known = known_here.get(name)
-            if known in (BY_PATH, path_of):
-                continue  # they know every path
-            if known is None and name not in GETTERS:
-                asked = vars(Spec).get(name)
-                known = asked.fget if isinstance(asked, property) else asked
-            if isinstance(known, FunctionType):
-                _collect(known, strings, seen)
-            else:
-                strings.update(_strings([known]))
+            asked = None if name in GETTERS else vars(Spec).get(name)
+            values = [known.get(name), asked, *(vars(one).get(name) for one in modules if "xpc." in one.__name__)]
+            for one in values:
+                one = one.fget if isinstance(one, property) else one
+                if isinstance(one, FunctionType):
+                    called.append(one)
+                elif one is not BY_PATH:
+                    texts.update(_strings([one]))
+    return frozenset(texts), tuple(one for one in called if one is not path_of)
 
 
 def _imported(code: CodeType) -> dict[str, object]:
@@ -116,7 +131,8 @@ def _imported(code: CodeType) -> dict[str, object]:
         if one.opname == "IMPORT_NAME":
             module = str(one.argval)
         elif one.opname == "IMPORT_FROM" and module.startswith("xpc."):
-            found[one.argval] = getattr(import_module(module), one.argval, None)
+            there = vars(import_module(module))
+            found[one.argval] = there.get(one.argval) or import_module(f"{module}.{one.argval}")
     return found
 
 

@@ -16,7 +16,7 @@ from xpc.compiler.spec import BASE, SPEC, Spec
 WHEN = names_an_engine
 
 
-@rule("XP890", "setting-of-another-launcher")
+@rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """Partitions are Slurm's, images are for containers, and a run on this machine has no time limit.
 
