@@ -1,9 +1,12 @@
-# Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and .venv-0.18.
+# Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and in .venv-*, one
+# environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18.
 
 PYTHON ?= python3
 VENV := .venv
-OLD := .venv-0.18
 BIN := $(VENV)/bin
+DEFAULT := $(shell sed -n 's/^DEFAULT = "\(.*\)"/\1/p' compiler/stacks/__init__.py)
+STACKS := $(notdir $(patsubst %/policy.toml,%,$(wildcard compiler/stacks/*/policy.toml)))
+OTHERS := $(patsubst trl-%,$(VENV)-%,$(filter-out $(DEFAULT),$(STACKS)))
 DEMO := demo
 MYPY_ROOT := .mypy_root
 FAST := $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
@@ -13,7 +16,6 @@ unexport PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
-export XPC_PYTHON_TRL_0_18 = $(CURDIR)/$(OLD)/bin/python
 
 .PHONY: help demo test test-fast check bench golden docs tables format fuzz differential soak mutants clean
 
@@ -23,7 +25,7 @@ help: ## show this list
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OLD)/ready ## every test, both targets, real training on the CPU (about 25 minutes)
+test: $(VENV)/ready $(OTHERS:=/ready) ## every test, every stack, real training on the CPU (about 25 minutes)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
@@ -52,10 +54,10 @@ golden: $(VENV)/ready ## write the golden files anew; read the difference before
 	$(BIN)/python tests/golden_bundles.py
 	$(BIN)/python tests/golden_diagnostics.py
 
-tables: $(VENV)/ready ## write the generated tables anew: parser, registry, targets of the default stack, names of tasks
+tables: $(VENV)/ready ## write the generated tables anew: parser, registry, the default stack, names of tasks
 	$(BIN)/python -m xpc.grammar.build
 	$(BIN)/python -m xpc.compiler.registry.build
-	$(BIN)/python compiler/stacks/generate.py trl-1.16
+	$(BIN)/python compiler/stacks/generate.py $(DEFAULT)
 	$(BIN)/python compiler/stacks/harness_names.py
 
 format: $(VENV)/ready ## format the sources
@@ -65,26 +67,27 @@ format: $(VENV)/ready ## format the sources
 fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
 	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2
 
-differential: $(VENV)/ready $(OLD)/ready ## 20,000 random specs against the libraries, 600 of them for a step; writes differential/
+differential: $(VENV)/ready $(OTHERS:=/ready) ## 20,000 random specs against the libraries, 600 of them for a step; writes differential/
 	$(BIN)/python tests/proof/differential.py --accepted 20000 --steps 600 --out differential
 
-soak: $(VENV)/ready $(OLD)/ready ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
+soak: $(VENV)/ready $(OTHERS:=/ready) ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
 
 mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs the tests that cover each; goes on where it was stopped
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(OLD) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model
+	rm -rf $(VENV) $(OTHERS) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo,dev]'
 	@touch $@
 
-# The older stack is installed from the requirements.txt of a bundle that is compiled for it.
-$(OLD)/ready: tests/support/stack-trl-0.18.xp compiler/stacks/trl-0.18/policy.toml | $(VENV)/ready
-	$(PYTHON) -m venv $(OLD)
-	$(BIN)/xpc compile tests/support/stack-trl-0.18.xp -o $(OLD)/stack.bundle --format concise
-	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLD)/stack.bundle/requirements.txt
+# Another stack is installed from the requirements.txt of a bundle that is compiled for it.
+$(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VENV)/ready
+	$(PYTHON) -m venv $(@D)
+	sed 's/^target .*/target trl-$*/' tests/support/stack.xp > $(@D)/stack.xp
+	$(BIN)/xpc compile $(@D)/stack.xp -o $(@D)/stack.bundle --format concise
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt
 	@touch $@

@@ -9,6 +9,7 @@ import atexit
 import gc
 import os
 import random
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 ALONE = "test_proofs.py"
 """The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
 FAST = "not slow"

@@ -110,6 +110,8 @@ class Facts:
     """What sft's smoothed loss costs: a second forward pass, or the division by the accumulation."""
     ld_alpha_counts: Literal["answer", "row"]
     """Where the words that DPOConfig.ld_alpha keeps begin."""
+    loss_over_all_tokens: bool
+    """Whether the summed loss is divided by all trained tokens of a batch, or by those that a token before predicts."""
     losses_not_divided: Names
     """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
     dapo_counts_a_round: bool

@@ -16,10 +16,11 @@ from glob import glob
 from hashlib import sha256
 from typing import Any
 
-from emitted import NEW, compiled
+from emitted import compiled
 from stacks import environment, payload
 from tiny_runs import spec
 
+from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoint_integrity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,8 +32,8 @@ GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12,
 
 
 def text(
-    *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp", target: str = NEW,
-    every: int | str = 2,
+    *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp",
+    target: str = DEFAULT, every: int | str = 2,
 ) -> str:  # fmt: skip
     """A run of 64 rows or fewer, 8 a step in two accumulations: an epoch ends every 8 steps, the run within one."""
     hardware = "cpu" if world == 1 else f"{world} x cpu"

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW, put
+from emitted import put
 from fault_runs import Going, Runs, checkpoints, events, sound, text
 from moments import pause
 
+from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoints as checkpoints_of_runtime
 from xpc.runtime.features import deepspeed
 
@@ -55,7 +56,7 @@ def files(folder: str) -> list[str]:
 def test_a_damaged_checkpoint_is_passed_over(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = compiled(here, kind)
     for going, hit in here.disturbed(bundle, str(tmp_path), 3):
         pause(here, going, bundle, chance)
@@ -82,7 +83,7 @@ def test_a_damaged_checkpoint_is_passed_over(
 def test_whatever_happens_to_a_file_is_found(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     going = here.start(compiled(here, "zero2"), os.path.join(str(tmp_path), "cwd"))
     going.until(lambda: "checkpoint-9" in checkpoints(going.out))
     going.kill()
@@ -117,7 +118,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     """A run that has read its rows goes on without their file; no other start does, until the very file is back."""
-    here = runs(NEW)
+    here = runs(DEFAULT)
     with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
         rows = handle.read()
     put(here.place, {"lost.jsonl": rows})
@@ -163,7 +164,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
 
 
 def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text(steps=3), "alone")
     data = os.path.join(bundle, "data", os.listdir(os.path.join(bundle, "data"))[0])
     going = here.start(bundle, str(tmp_path), "faulty.py", XPC_LOST=data)
@@ -179,7 +180,7 @@ def test_a_step_that_was_computed_wrong_is_done_again(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     """One loss of one process is no number: the run stops with the step, and goes on from a checkpoint before it."""
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = compiled(here, kind)
     drawn = ["", 0]
 
@@ -206,7 +207,7 @@ def test_a_step_that_was_computed_wrong_is_done_again(
 def test_a_loss_that_is_no_number_is_allowed_where_written(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     source = text(world=1, steps=9, every=1, save="every=never").replace("precision fp32", "precision fp32(nan=allow)")
     bundle = here.compiled(source, "allowed")
     for number in range(3):
@@ -228,7 +229,7 @@ def test_a_loss_that_is_no_number_is_allowed_where_written(
 def test_weights_that_overflow_stop_the_run(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     rate = f"{10 ** chance.uniform(9, 18.9):.3e}".replace("+", "")
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
     bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")

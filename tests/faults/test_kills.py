@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW
 from fault_runs import GRPO, Runs, text
 from method_runs import small
 from moments import killed, killed_launched
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def test_killed_runs_end_as_one_that_was_left_alone(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     wanted, source = KINDS[kind]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     killed(here, here.compiled(source, f"kill-{kind}"), str(tmp_path), chance, wanted)
 
 
@@ -43,5 +44,5 @@ def test_a_launcher_and_its_processes_end_with_each_other(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     wanted, source = LAUNCHED[kind]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     killed_launched(here, here.compiled(source, f"kill-launched-{kind}"), str(tmp_path), chance, wanted)

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW
 from fault_runs import HANGS, Runs, alive, checkpoints, children, events, signalled, text
 from stacks import environment
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 LONG = {"steps": 2000, "every": 1, "save": "every=never"}
@@ -62,7 +63,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
     source, who, numbers = WAYS[way]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(source, way.replace(" ", "-"))
     run = Launched(here, bundle, str(tmp_path))
     run.until(lambda: len(events(run.out)) > 1)
@@ -83,7 +84,7 @@ def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs]
 
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
     """In the preflight, and in the launcher that comes after it."""
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
     begun = {
         signal.SIGTERM: lambda run: children(run.process.pid),
@@ -99,7 +100,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
 
 
 def test_the_second_node_is_asked(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, **LONG), "nodes")  # type: ignore[arg-type]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -10,9 +10,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from emitted import NEW
 from fault_runs import Going, Runs, text
 from moments import pause
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
     runs: Callable[[str], Runs], chance: random.Random, small: str, kind: str
 ) -> None:
     wanted, source = DISKS[kind]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle, filler = here.compiled(source, f"disk-{kind}"), os.path.join(small, "filler")
     left = 0
 
@@ -91,7 +92,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
     """Also of one that stands still. Whoever takes the folder has it to the end, and the other one ends at once."""
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
     for going, hit in here.disturbed(bundle, str(tmp_path), 4):
         still, killed = chance.random() < 0.75, chance.random() < 0.5
@@ -119,7 +120,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
 def test_a_second_run_does_the_first_no_harm(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=2000, every=1, save="every=never"), "live")
     first = here.start(bundle, str(tmp_path))
     first.until_step(chance.randint(1, 20))

@@ -7,10 +7,11 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW
 from fault_runs import GRPO, Runs, checkpoints, text
 from method_runs import small
 from moments import stopped, stopped_launched
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def test_stopped_runs_end_as_one_that_was_left_alone(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     wanted, source = KINDS[kind]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     stopped(here, here.compiled(source, f"stop-{kind}"), str(tmp_path), chance, wanted)
 
 
@@ -43,14 +44,14 @@ def test_a_launcher_that_is_asked_passes_it_on(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     wanted, source = LAUNCHED[kind]
-    here = runs(NEW)
+    here = runs(DEFAULT)
     stopped_launched(here, here.compiled(source, f"stop-launched-{kind}"), str(tmp_path), chance, wanted)
 
 
 def test_one_that_does_not_resume_saves_and_asks_for_no_other_start(
     runs: Callable[[str], Runs], tmp_path: object
 ) -> None:
-    here = runs(NEW)
+    here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=2000, every=1, save="every=never resume=never"), "once")
     going = here.start(bundle, str(tmp_path))
     going.until_step(2)

@@ -14,11 +14,12 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support"), os.path.join(os.path.dirname(HERE), "proof")]
 
-from emitted import NEW  # noqa: E402
 from forks import Forks  # noqa: E402
 from slurm import Cluster, missing  # noqa: E402
 from stacks import environment, interpreter  # noqa: E402
 from tiny import write_messages  # noqa: E402
+
+from xpc.compiler.stacks import DEFAULT  # noqa: E402
 
 TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
@@ -26,7 +27,7 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Forks]:
     """An interpreter that has imported the libraries: its ``python`` is the PYTHON of most runs."""
-    forks = Forks(interpreter(NEW), environment())
+    forks = Forks(interpreter(DEFAULT), environment())
     yield forks
     forks.close()
 

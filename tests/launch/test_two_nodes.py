@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from emitted import NEW, compiled
+from emitted import compiled
 from forks import Forks
 from netns import ADDRESSES, Nodes, missing
 from stacks import environment, interpreter, launch
 from tiny_runs import spec
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 NOISE = ("[c10d] The hostname", "ProcessGroup.hpp")
@@ -89,7 +91,7 @@ def test_two_nodes_train_as_one_does(
 ) -> None:  # fmt: skip
     """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone."""
     pair.name(named)
-    cwd, python = str(tmp_path), pair.python if warmed else interpreter(NEW)
+    cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)
     (status, said), (other, silent) = both(pair, two(place, name, *more), cwd, PYTHON=python)
     assert (status, other) == (0, 0), f"{said}\n{silent}"
     assert "[run] 2 nodes meet; all-reduce over them: gloo " in said
@@ -110,7 +112,7 @@ def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_pat
     assert status == 1
     assert said.endswith("error: node 1 did not come within 3 s\n")
     # another program has the port
-    holder = pair.start(0, [interpreter(NEW), "-c", TAKE, "29500"], cwd, os.environ)
+    holder = pair.start(0, [interpreter(DEFAULT), "-c", TAKE, "29500"], cwd, os.environ)
     assert holder.stdout is not None
     holder.stdout.readline()
     (status, said), (other, answer) = both(pair, bundle, cwd, "--preflight")

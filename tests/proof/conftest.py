@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from emitted import NEW, put
+from emitted import put
 from stacks import REPOSITORY, Run, launch
 from tiny_runs import COLD, LAYOUT, STRATEGIES, lines, spec
+
+from xpc.compiler.stacks import DEFAULT
 
 if TYPE_CHECKING:
     from method_runs import Warm
@@ -32,7 +34,7 @@ def place(interpreters: Warm) -> str:
     """A folder with `tiny` (model and tokenizer), data of each shape, and a template; specs are compiled in it."""
     folder = interpreters.place
     script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
-    built = interpreters.of(NEW).run(folder, folder, os.path.join(folder, "tiny"), program=script)
+    built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"), program=script)
     assert built["status"] == [0], built["err"]
     # The older transformers does not know the class that the newer one writes down for the same tokenizer.
     settings = os.path.join(folder, "tiny", "tokenizer_config.json")

@@ -32,11 +32,11 @@ from differential_draw import drawn as specs
 from differential_refusals import claims
 from differential_report import ENDS, Report, page, published, told
 from differential_steps import Drawn, chosen, ran, step
-from emitted import NEW, OLD, put
+from emitted import put
+from interpreters import installed, interpreter
 from looker import Looker
 from lowered import resolved
 from prove import every, port
-from stacks import REPOSITORY, interpreter
 
 from xpc.compiler.pipeline import FIRST_RULE
 
@@ -52,13 +52,13 @@ class Differential:
     """One run over seeded specs."""
 
     def __init__(
-        self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (NEW, OLD), minutes: float = 0
+        self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (), minutes: float = 0
     ) -> None:
         self.wanted, self.steps, self.jobs = wanted, steps, jobs
         self.until = time.monotonic() + 60 * minutes if minutes else float("inf")
         self.place = put(tempfile.mkdtemp(prefix="differential-"), drawn.FILES)
-        self.lookers = {target: Looker(target, jobs) for target in targets}
-        self.report = Report(seed=seed, wanted=wanted, wanted_steps=steps, versions=versions(targets))
+        self.lookers = {target: Looker(target, jobs) for target in targets or installed()}
+        self.report = Report(seed=seed, wanted=wanted, wanted_steps=steps, versions=versions(tuple(self.lookers)))
         self.texts: dict[str, str] = {}
         self.waiting: dict[str, list[str]] = defaultdict(list)
         self.warned_of: dict[str, frozenset[str]] = {}
@@ -256,9 +256,6 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0, help="ends early, and tells how far it came")
     parser.add_argument("--out", default="differential", help="the folder of the report")
     words = parser.parse_args()
-    older = os.path.join(REPOSITORY, ".venv-0.18", "bin", "python")
-    if os.path.exists(older):
-        os.environ.setdefault("XPC_PYTHON_TRL_0_18", older)
     report = Differential(words.accepted, words.steps, words.seed, words.jobs, minutes=words.minutes).run()
     os.makedirs(words.out, exist_ok=True)
     texts = {"report.json": json.dumps(published(report), indent=1) + "\n", "report.txt": told(report)}

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
-from emitted import NEW
 from prove import CPU_STAGES, Proof
 from scene import STAGES
 
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import DEFAULT
 
 BEFORE = ("launch", "config", "deepspeed")
 """Stages that need no model."""
@@ -97,7 +97,7 @@ def _plain(one: Proof) -> bool:
 
 def _target(text: str) -> str:
     named = re.search(r"^\s*target (\S+)", text, re.MULTILINE)
-    return named[1] if named else NEW
+    return named[1] if named else DEFAULT
 
 
 def _method(text: str) -> str:

@@ -9,13 +9,13 @@ from random import Random
 from typing import Any
 
 from attrs import frozen
-from emitted import NEW
 from lowered import lowered_files, resolved, write
 from prove import port
 from stacks import has
 
 from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import DEFAULT
 
 ROWS = 64
 TIMEOUT = 120
@@ -80,7 +80,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     folder = os.path.join(place, "step", name)
     write(lowered_files(spec), folder)
     own = spec.on_cpu
-    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == NEW and number % 2 == 0)
+    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == DEFAULT and number % 2 == 0)
     # Context parallelism needs a GPU's attention, and offloading pins memory for one.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts

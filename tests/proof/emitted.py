@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
 from xpc.compiler.bundle import write
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import compile_text
+from xpc.compiler.stacks import DEFAULT, load
 
-OLD, MID, NEW = "trl-0.18", "trl-0.24", "trl-1.16"
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+
+from interpreters import OTHERS
+
 TEMPLATE = "{% for message in messages %}{% generation %}{{ message['content'] }}{% endgeneration %}{% endfor %}"
 CONFIG = {
     "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
@@ -41,7 +46,7 @@ class Emitted:
 
     name: str
     text: str
-    target: str = NEW
+    target: str = DEFAULT
 
 
 SMALL = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
@@ -50,14 +55,14 @@ SMALL = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
 
 def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
-    batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = NEW,
+    batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
     """A whole spec around the lines that matter."""
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
 
 
-def cpu(name: str, *lines: str, on: str = "2 x cpu", strategy: str = "ddp", target: str = NEW) -> Emitted:
+def cpu(name: str, *lines: str, on: str = "2 x cpu", strategy: str = "ddp", target: str = DEFAULT) -> Emitted:
     """A spec for CPU processes and the tiny model."""
     return one(name, *lines, on=on, strategy=strategy, precision="fp32", batch="gbs=8 micro=2 seq=64",
                train='"tiny" on "messages.jsonl" for 20 steps', target=target)  # fmt: skip
@@ -67,7 +72,7 @@ PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 1 epochs"
 PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 REWARDS = 'rewards=[accuracy(weight=1), format(weight=0.5), "rewards.py:short"]'
 STEPS = "qwen2.5-3b on infinity-instruct for 1000 steps"
-SPECS: tuple[Emitted, ...] = (
+DEFAULTS = (
     # strategies, trl-1.16
     one("ddp-one-gpu", on="1 x h100-80gb", batch="gbs=16 micro=4"),
     one("ddp"),
@@ -165,31 +170,50 @@ SPECS: tuple[Emitted, ...] = (
     cpu("cpu-ddp-torchrun", "launch local(launcher=torchrun)"),
     cpu("cpu-zero1", strategy="zero1"),
     cpu("cpu-zero3", strategy="zero3"),
-    # trl-0.18
-    one("old-ddp", "schedule linear(warmup=3%)", target=OLD),
-    one("old-zero2", "memory(liger)", "schedule cosine(min_lr=10%, warmup=40)", strategy="zero2", target=OLD),
-    one("old-zero3-offload", strategy="zero3 offload", target=OLD),
-    one("old-fsdp1", "model(attn=flash2)", strategy="fsdp1", batch="gbs=128 micro=4 packing", target=OLD),
-    one("old-hsdp", "nodes 2", strategy="hsdp", batch="gbs=128 micro=2", target=OLD),
-    one("old-fp16", "memory(checkpointing=false)", on="8 x v100-32gb", train=SMALL, precision="fp16", target=OLD),
-    one("old-every", "data(holdout=5%)", "eval(every=20)", 'save "out/a" every=5% keep=1', "schedule wsd(decay=100)",
-        "track wandb", train=STEPS, batch="gbs=128 micro=4 mean=global_tokens", target=OLD),
-    one("old-pairs", "method sft(completion_only)", "schedule constant(warmup=5%)",
-        train='"tiny" on "pairs.jsonl" for 2 epochs', batch="gbs=64 micro=4 seq=64", target=OLD),
-    one("old-dpo", "method dpo(beta=0.01, max_prompt=512, rpo=0.5, loss=ipo)", strategy="zero3", train=PAIRS,
-        target=OLD),
-    one("old-orpo", "method orpo", train=PAIRS, target=OLD),
-    one("old-kto", "method kto(desirable=1.5)", train=PAIRS, target=OLD),
-    one("old-reward", "method reward", train=PAIRS, target=OLD),
-    one("old-grpo", f"method grpo({REWARDS}, generations=16, max_prompt=512, max_completion=1024, scale_rewards=none)",
-        train=PROMPTS, target=OLD),
-    one("old-grpo-server", f"method grpo({REWARDS}, vllm)", "data(shuffle=false)", train=PROMPTS, target=OLD),
-    one("old-lora", "lora", "method dpo(reference_free)", train=PAIRS, target=OLD),
-    one("old-qlora", "qlora", strategy="zero2", target=OLD),
-    cpu("old-cpu", on="cpu", target=OLD),
-    cpu("old-cpu-ddp", target=OLD),
-    cpu("old-cpu-zero2", strategy="zero2", target=OLD),
 )  # fmt: skip
+"""Of the default stack, everything that can be emitted."""
+
+
+def of_another(target: str) -> Iterator[Emitted]:
+    """Of another stack, what it can do of the same kinds."""
+    stack = load(target)
+    assert stack is not None
+
+    def its(name: str, *lines: str, **around: str) -> Emitted:
+        return one(f"{target}-{name}", *lines, **around, target=target)
+
+    yield its("ddp", "schedule linear(warmup=3%)")
+    yield its("zero2", "memory(liger)", "schedule cosine(min_lr=10%, warmup=40)", strategy="zero2")
+    yield its("zero3-offload", strategy="zero3 offload")
+    yield its("fsdp1", "model(attn=flash2)", strategy="fsdp1", batch="gbs=128 micro=4 packing")
+    if stack.facts.fsdp2:
+        yield its("fsdp", strategy="fsdp")
+    yield its("hsdp", "nodes 2", strategy="hsdp", batch="gbs=128 micro=2")
+    yield its("fp16", "memory(checkpointing=false)", on="8 x v100-32gb", train=SMALL, precision="fp16")
+    yield its("every", "data(holdout=5%)", "eval(every=20)", 'save "out/a" every=5% keep=1', "schedule wsd(decay=100)",
+              "track wandb", train=STEPS, batch="gbs=128 micro=4 mean=global_tokens")  # fmt: skip
+    yield its("pairs", "method sft(completion_only)", "schedule constant(warmup=5%)",
+              train='"tiny" on "pairs.jsonl" for 2 epochs', batch="gbs=64 micro=4 seq=64")  # fmt: skip
+    rpo = ", rpo=0.5" if "rpo_alpha" in stack.fields(stack.config("dpo")) else ""
+    yield its("dpo", f"method dpo(beta=0.01, max_prompt=512{rpo}, loss=ipo)", strategy="zero3", train=PAIRS)
+    yield its("orpo", "method orpo", train=PAIRS)
+    yield its("kto", "method kto(desirable=1.5)", train=PAIRS)
+    yield its("reward", "method reward", train=PAIRS)
+    settings = "generations=16, max_prompt=512, max_completion=1024, scale_rewards=none"
+    for method in ("grpo", "rloo"):
+        if stack.refused(method) is None:
+            yield its(method, f"method {method}({REWARDS}, {settings if method == 'grpo' else 'generations=16'})",
+                      train=PROMPTS)  # fmt: skip
+    yield its("grpo-server", f"method grpo({REWARDS}, vllm)", "data(shuffle=false)", train=PROMPTS)
+    free = "(reference_free)" if "reference_free" in stack.fields(stack.config("dpo")) else ""
+    yield its("lora", "lora", f"method dpo{free}", train=PAIRS)
+    yield its("qlora", "qlora", strategy="zero2")
+    yield cpu(f"{target}-cpu", on="cpu", target=target)
+    yield cpu(f"{target}-cpu-ddp", target=target)
+    yield cpu(f"{target}-cpu-zero2", strategy="zero2", target=target)
+
+
+SPECS: tuple[Emitted, ...] = (*DEFAULTS, *(one for target in OTHERS for one in of_another(target)))
 
 
 def put(folder: str, files: Mapping[str, str | bytes]) -> str:

@@ -14,7 +14,7 @@ import drawn
 import drawn_extras
 import typed
 from attrs import field, mutable
-from emitted import NEW, OLD
+from interpreters import OTHERS
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.engines import OF_ALL, readers
@@ -22,7 +22,7 @@ from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
-from xpc.compiler.stacks import Stack
+from xpc.compiler.stacks import DEFAULT, Stack
 
 TIDY = 0.7
 ROOM = 0.8
@@ -183,7 +183,7 @@ class Draft:
                 strategies = {
                     name: weight for name, weight in strategies.items() if not name.startswith(("hsdp", "hybrid"))
                 }
-            if self.stack.name == OLD:
+            if not self.stack.facts.fsdp2:
                 strategies = {
                     name: weight
                     for name, weight in strategies.items()
@@ -271,15 +271,19 @@ class Draft:
             return (of_method or self.chance(0.05)) and (fitting or self.chance(0.2))
         if not of_method or not fitting:
             return False
-        old = self.stack.name == OLD
+        facts = self.stack.facts
         if row.path in ("method.generations", "method.steps_per_generation"):
             return False
         if row.path.startswith("lora.") and row.name in schema.OF_ONE_KIND:
             return "oft" not in self.heads
         if row.path in ("method.rpo", "method.reference_free"):
-            return old
-        if row.path in ("method.assistant_only", "batch.packing.strategy", "model.trust_remote_code"):
-            return not old
+            return row.args[0] in self.stack.fields(self.stack.config(self.method))
+        if row.path == "method.assistant_only":
+            return facts.assistant_only_loss
+        if row.path == "batch.packing.strategy":
+            return len(self.stack.packing) > 1
+        if row.path == "model.trust_remote_code":
+            return not facts.families_absent
         if row.path == "method.completion_only":
             return self.shape == "prompt_completion"
         if row.path in ("memory.liger", "memory.offload_activations", "method.vllm", "lora.bits"):
@@ -338,7 +342,7 @@ class Draft:
         offload = any(one.startswith("offload") for one in self.inside.get("strategy", []))
         if (kernels and (sharded or self.gpu is None)) or (offload and self.heads.get("optimizer", "adamw") != "adamw"):
             self.heads["optimizer"] = "adamw"
-        if self.stack.name == OLD and self.heads.get("track") == "trackio":
+        if self.heads.get("track") == "trackio" and not self.stack.facts.trackio:
             self.heads["track"] = "wandb"
         if self.local and self.inside.get("data"):
             few = {"holdout=2000": "holdout=1", "holdout=5%": "holdout=25%"}
@@ -357,7 +361,7 @@ class Draft:
             self.inside["model"] = [*kept, f'revision="{drawn.COMMIT}"']
         waits = self.heads.get("schedule") in ("reduce_lr_on_plateau", "greedy")
         if waits and (
-            "every" not in names.get("eval", ()) or (self.stack.name == OLD and "greedy" in self.heads["schedule"])
+            "every" not in names.get("eval", ()) or self.heads["schedule"] in self.stack.lacking("schedules")
         ):
             self.heads["schedule"], self.inside["schedule"] = "linear", []
         if self.heads.get("optimizer") in LOW_RANK and "targets" not in names.get("optimizer", ()):
@@ -389,7 +393,7 @@ def _shape(name: str) -> str:
 def spec(seed: str) -> str:
     """The spec of a seed: the same text every time, for the same schema and registry."""
     draw = Random(seed)
-    stack = stacks.load(NEW if draw.random() < 0.65 else OLD)
+    stack = stacks.load(DEFAULT if draw.random() < 0.65 else draw.choice(OTHERS))
     assert stack is not None
     draft = Draft(draw, stack, draw.random() < TIDY)
     draft.build()

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import frozen
-from emitted import MID, NEW, OLD, compiled, put
+from emitted import compiled, put
+from interpreters import OTHERS, methods_of
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
 from xpc.compiler.methods import METHODS
+from xpc.compiler.stacks import DEFAULT, load
 
 sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
 
@@ -73,15 +75,15 @@ class Small:
     """A run of a method: on what stack, how spread, and whether all weights or adapters are trained."""
 
     method: str
-    target: str = NEW
+    target: str = DEFAULT
     strategy: str = "one"
     adapter: str = ""
 
     @property
     def name(self) -> str:
         """What the run is called, and its files."""
-        stack = {OLD: "old", MID: "mid"}.get(self.target, "")
-        return "-".join(part for part in (stack, self.method, self.strategy, self.adapter) if part)
+        other = "" if self.target == DEFAULT else self.target
+        return "-".join(part for part in (other, self.method, self.strategy, self.adapter) if part)
 
     @property
     def world(self) -> int:
@@ -106,7 +108,7 @@ class Small:
                      strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
 
 
-def small(*more: str, method: str, target: str = NEW, strategy: str = "one", data: str = "", **around: str) -> str:
+def small(*more: str, method: str, target: str = DEFAULT, strategy: str = "one", data: str = "", **around: str) -> str:
     """A spec of four steps of the method."""
     sizes = "gbs=8 micro=4" if METHODS[method].grouped else "gbs=8 micro=2 seq=64"
     one = strategy == "one"
@@ -120,15 +122,11 @@ RUNS = (
     *(Small(method, strategy=TWO[method][1], adapter="lora") for method in METHODS),
     *(Small(method, adapter="qlora") for method in METHODS),
     Small("dpo", strategy="zero3", adapter="qlora"),
-    *(Small(method, MID) for method in METHODS),
-    *(Small(method, MID, TWO[method][0]) for method in METHODS),
-    *(Small(method, MID, TWO[method][1], "lora") for method in METHODS),
-    *(Small(method, MID, adapter="qlora") for method in METHODS),
-    *(Small(method, OLD) for method in METHODS if method != "rloo"),
-    *(Small(method, OLD, TWO[method][0]) for method in METHODS if method != "rloo"),
-    *(Small(method, OLD, TWO[method][1], "lora") for method in METHODS if method != "rloo"),
+    *(Small(method, other) for other in OTHERS for method in methods_of(other)),
+    *(Small(method, other, TWO[method][0]) for other in OTHERS for method in methods_of(other)),
+    *(Small(method, other, TWO[method][1], "lora") for other in OTHERS for method in methods_of(other)),
+    *(Small("dpo", other, adapter="qlora") for other in OTHERS if load(other).facts.quantized_on_cpu),
 )
-"""trl-0.18 has no rloo as the language means it, and loads no quantized model on a CPU; both are refused."""
 
 
 @frozen

@@ -64,7 +64,7 @@ from attrs import field, frozen  # noqa: E402
 from compile_support import codes, put  # noqa: E402
 from lowered import GONE, past  # noqa: E402
 from rule_cases import CASES  # noqa: E402
-from stacks import REPOSITORY, environment, interpreter  # noqa: E402
+from stacks import environment, interpreter  # noqa: E402
 
 __all__ = ["GONE", "Proof", "Prover", "codes", "every", "failure"]
 CPU_STAGES = ("load", "init", "train", "save")
@@ -272,9 +272,6 @@ def sides(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def main(words: list[str]) -> int:
     """Proves what the words name and tells what was seen."""
     wanted = [word for word in words if not word.startswith("-")]
-    older = os.path.join(REPOSITORY, ".venv-0.18", "bin", "python")
-    if os.path.exists(older):
-        os.environ.setdefault("XPC_PYTHON_TRL_0_18", older)
     chosen: list[Proof] = []
     for topic in topics():
         try:

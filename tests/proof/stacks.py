@@ -1,4 +1,4 @@
-"""The interpreters of the targets, and whole launches in them. Used by the slow proofs."""
+"""Whole launches in the interpreter of a stack. Used by the slow proofs."""
 
 from __future__ import annotations
 
@@ -7,39 +7,20 @@ import os
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
-import pytest
 from attrs import frozen
-
-from xpc.compiler import stacks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
+
+from interpreters import interpreter as interpreter  # noqa: E402
+
 QUIET = {
     "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
     "TRL_EXPERIMENTAL_SILENCE": "1",  # as a bundle's own program sets it
 }  # fmt: skip
-
-
-def interpreter(target: str) -> str:
-    """The Python of an environment with the target's versions; skips the test where there is none."""
-    variable = "XPC_PYTHON_" + target.upper().replace("-", "_").replace(".", "_")
-    python = os.environ.get(variable) or (sys.executable if target == stacks.DEFAULT and find_spec("trl") else "")
-    if not python:
-        pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {target}")
-    found, known = _trl(python), stacks.load(target)
-    assert known is not None
-    if found != known.pins["trl"]:
-        pytest.skip(f"{python} has TRL {found or 'none'}, not that of {target}")
-    return python
-
-
-@cache
-def _trl(python: str) -> str:
-    code = "import importlib.metadata as m; print(m.version('trl'))"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
 
 
 @cache

@@ -14,7 +14,7 @@ from differential import Differential, told
 from differential_refusals import claims
 from differential_report import FOUND, page
 from differential_steps import Drawn, chosen
-from emitted import NEW, OLD, put
+from emitted import put
 from prove import every
 from stacks import REPOSITORY, interpreter
 
@@ -23,6 +23,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.load import load
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import DEFAULT, STACKS
 from xpc.grammar.read import decode
 
 SPECS = 500
@@ -57,7 +58,7 @@ def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
     assert {one.text("strategy") for one in specs} >= {"ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1"}
     assert {one.text("method") for one in specs} >= {"sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo"}
     assert {one.text("precision") for one in specs} == {"bf16", "fp16", "fp32"}
-    assert {one.stack.name for one in specs} == {NEW, OLD}
+    assert {one.stack.name for one in specs} == set(STACKS)
     assert {one.on_cpu for one in specs} == {True, False}
     assert {name for one in specs for name in one.extra} == {"trl", "accelerate", "deepspeed"}
     assert {one.flag("lora") or one.flag("qlora") for one in specs} == {True, False}
@@ -89,12 +90,12 @@ def test_steps_are_spread_over_kinds() -> None:
 
 def test_a_claim_is_an_exception_of_the_text_alone() -> None:
     found = claims(every())
-    tf32 = found["XP302", NEW]
+    tf32 = found["XP302", DEFAULT]
     assert tf32.constructs
     assert tf32.shown(["ValueError: --tf32 requires Ampere or a newer GPU arch"])
     assert not tf32.shown([])
-    assert ("XP126", NEW) not in found  # its violation is put on top of the legal text
-    assert ("XP201", NEW) not in found  # another batch is trained in silence, which is measured
+    assert ("XP126", DEFAULT) not in found  # its violation is put on top of the legal text
+    assert ("XP201", DEFAULT) not in found  # another batch is trained in silence, which is measured
 
 
 def test_the_page_is_the_report() -> None:
@@ -111,12 +112,8 @@ def test_the_page_is_the_report() -> None:
 
 @pytest.mark.slow
 def test_accepted_specs_are_accepted_by_the_libraries(tmp_path: Any) -> None:
-    interpreter(NEW)
-    targets: tuple[str, ...] = (NEW,)
-    if os.environ.get("XPC_PYTHON_TRL_0_18"):
-        interpreter(OLD)
-        targets = (NEW, OLD)
-    report = Differential(wanted=400, steps=12, seed="ci", jobs=1, targets=targets).run()
+    interpreter(DEFAULT)
+    report = Differential(wanted=400, steps=12, seed="ci", jobs=1).run()
     assert report.accepted == 400
     assert report.stepped == 12
     assert not report.crashes, told(report)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from emitted import FILES, NEW, OLD, SPECS, compiled, put
+from emitted import FILES, SPECS, compiled, put
 from stacks import REPOSITORY, looked_at
 
 from xpc.compiler import stacks
+from xpc.compiler.stacks import STACKS
 
 NAMES = [one.name for one in SPECS]
 TARGET = {one.name: one.target for one in SPECS}
@@ -30,7 +31,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
     """What the libraries make of each, by the spec's name; one process a target. Missing where a target is."""
     out: dict[str, Mapping[str, Any]] = {}
-    for target in (NEW, OLD):
+    for target in STACKS:
         try:
             seen = looked_at(target, [bundles[name] for name in NAMES if TARGET[name] == target])
         except pytest.skip.Exception as reason:

@@ -13,9 +13,11 @@ import drawn
 import pytest
 from attrs import frozen
 from differential_steps import step
-from emitted import NEW, OLD, put
+from emitted import put
+from interpreters import OTHERS, installed, interpreter
 from looker import Looker
-from stacks import interpreter
+
+from xpc.compiler.stacks import DEFAULT, load
 
 pytestmark = pytest.mark.slow
 TEMPLATE = 'model(chat_template=file("template.jinja"))'
@@ -33,7 +35,7 @@ class Specimen:
     lines: tuple[str, ...]
     precision: str = "fp32"
     batch: str = ""
-    target: str = NEW
+    target: str = DEFAULT
     put: tuple[tuple[str, float], ...] = ()
     """Arguments that nothing is lowered of, because no value outside their range is read from a spec."""
     library: bool = False
@@ -48,12 +50,30 @@ class Specimen:
 
 def one(
     name: str, says: str, hardware: str, data: str, *lines: str, precision: str = "fp32", batch: str = "",
-    target: str = NEW, library: bool = False, put: tuple[tuple[str, float], ...] = (),
+    target: str = DEFAULT, library: bool = False, put: tuple[tuple[str, float], ...] = (),
 ) -> Specimen:  # fmt: skip
     return Specimen(name, says, hardware, data, lines, precision, batch, target, put, library)
 
 
 GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
+
+
+def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
+    """Of a stack whose masks do not read position ids."""
+    return (
+        one(f"{target}-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
+            "extra trl {", "  jit_mode_eval = true", "}", target=target),
+        one(f"{target}-packed-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
+            batch=", packing(isolate=flash)", precision="bf16", target=target),
+        one(f"{target}-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp",
+            "method kto", "extra trl {", "  use_liger_loss = true", "}", target=target),
+        one(f"{target}-legal-reference", "", "2 x a100-80gb", "prompt", "strategy zero2",
+            GRPO.format(rewards="format"), "optimizer adamw", precision="bf16", target=target),
+        one(f"{target}-legal-text", "", GPU, "text", target=target),
+        one(f"{target}-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=target),
+    )  # fmt: skip
+
+
 SPECIMENS = (
     one("packed-evaluation", "packed evaluation rows attend to each other", GPU, "text", "model(attn=sdpa)",
         "data(holdout=16)", "eval(every=1)", batch=", packing.eval=true"),
@@ -86,16 +106,7 @@ SPECIMENS = (
     one("legal-pairs", "", TWO, "preference", "strategy ddp", "method dpo"),
     one("legal-freeze", "", CPU, "text", "freeze(except_last=1)"),
     one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
-    one("old-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
-        "extra trl {", "  jit_mode_eval = true", "}", target=OLD),
-    one("old-packed-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
-        batch=", packing(isolate=flash)", precision="bf16", target=OLD),
-    one("old-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp", "method kto",
-        "extra trl {", "  use_liger_loss = true", "}", target=OLD),
-    one("old-legal-reference", "", "2 x a100-80gb", "prompt", "strategy zero2", GRPO.format(rewards="format"),
-        "optimizer adamw", precision="bf16", target=OLD),
-    one("old-legal-text", "", GPU, "text", target=OLD),
-    one("old-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=OLD),
+    *(found for target in OTHERS if not load(target).facts.isolate_mask for found in of_an_older_stack(target)),
 )  # fmt: skip
 
 
@@ -116,10 +127,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 def answers(place: str) -> dict[str, Any]:
     """What became of the step of each specimen that a target here can run."""
     found: dict[str, Any] = {}
-    for target in (NEW, OLD):
-        if target == OLD and not os.environ.get("XPC_PYTHON_TRL_0_18"):
-            continue
-        interpreter(target)
+    interpreter(DEFAULT)
+    for target in installed():
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target:

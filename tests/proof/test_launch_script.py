@@ -9,7 +9,10 @@ import subprocess
 from collections.abc import Mapping
 
 import pytest
-from emitted import FILES, NEW, OLD, compiled, cpu, put
+from emitted import FILES, compiled, cpu, put
+from interpreters import OTHERS
+
+from xpc.compiler.stacks import DEFAULT
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,7 @@ def port(said: str) -> int:
 
 def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
     """accelerate 1.4 takes 29500 where it is told nothing: a second run on the machine would not start."""
-    script = os.path.join(emitted(str(tmp_path), "old", target=OLD), "launch.sh")
+    script = os.path.join(emitted(str(tmp_path), "old", target=OTHERS[0]), "launch.sh")
     ports = {port(dry([script], "/").stdout) for _ in range(6)}
     assert len(ports) > 1
     assert all(10000 <= one < 30000 for one in ports)
@@ -103,7 +106,7 @@ NODES = {"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -> None:
     def said(name: str, *more: str, **variables: str) -> str:
-        bundle = emitted(str(tmp_path), name, "nodes 2", *more, target=NEW, on="cpu")
+        bundle = emitted(str(tmp_path), name, "nodes 2", *more, target=DEFAULT, on="cpu")
         done = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, **variables)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from emitted import NEW, compiled, put
+from emitted import compiled, put
 from lowered import resolved
 from method_runs import Warm
 from stacks import Run, environment, interpreter, launch, payload
@@ -22,6 +22,7 @@ from tiny_runs import lines, spec
 from xpc.compiler.bundle import write
 from xpc.compiler.lower import lower
 from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -153,8 +154,8 @@ def test_a_folder_that_somebody_else_uses(bundle: Callable[..., str], warm: Warm
 def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, started: int, hardware: str) -> None:
     made = bundle(spec(hardware=hardware))
     words = ["-m", "torch.distributed.run", "--nproc_per_node", str(started), "--standalone", f"{made}/trainer/main.py"]
-    done = subprocess.run([interpreter(NEW), *words], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-                          check=False, timeout=120)  # fmt: skip
+    done = subprocess.run([interpreter(DEFAULT), *words], cwd=tmp_path, env=environment(), capture_output=True,
+                          text=True, check=False, timeout=120)  # fmt: skip
     assert done.returncode == 1
     ours = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(ours) == 1
@@ -165,14 +166,14 @@ def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, 
 
 def test_by_hand_in_one_process(bundle: Callable[..., str], tmp_path: Any) -> None:
     made = bundle(spec(hardware="2 x cpu"))
-    done = subprocess.run([interpreter(NEW), f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
+    done = subprocess.run([interpreter(DEFAULT), f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
                           capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the launcher started 1 process(es)")
 
 
 def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
-    done = subprocess.run([interpreter(NEW), f"{bundle(spec())}/trainer/main.py", "--lr", "1"], cwd=tmp_path,
+    done = subprocess.run([interpreter(DEFAULT), f"{bundle(spec())}/trainer/main.py", "--lr", "1"], cwd=tmp_path,
                           env=environment(), capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
     assert done.returncode == 2
     assert "--lr" in done.stdout + done.stderr

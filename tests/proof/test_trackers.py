@@ -10,13 +10,14 @@ from functools import cache
 from glob import glob
 
 import pytest
-from emitted import NEW, OLD
 from method_runs import STEPS, Trained, Warm, small
 from stacks import has
 
+from xpc.compiler.stacks import DEFAULT, STACKS, load
+
 pytestmark = pytest.mark.slow
-HERE = {NEW: ("wandb", "trackio", "tensorboard"), OLD: ("wandb", "tensorboard")}
-"""The trackers that the older transformers has callbacks for, and those of the newer."""
+HERE = {name: ("wandb", *(["trackio"] if load(name).facts.trackio else []), "tensorboard") for name in STACKS}
+"""The trackers that the stack's transformers has callbacks for."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def read(path: str) -> bytes:
         return handle.read()
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
     done = tracked(target)
     (path,) = glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb"))
@@ -54,7 +55,7 @@ def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) 
         assert repr(loss)[:12].encode() in kept
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_tensorboard_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
     done = tracked(target)
     (path,) = glob(os.path.join(done.out, "runs", "*", "events.out.tfevents.*"))
@@ -62,13 +63,13 @@ def test_tensorboard_keeps_every_step(tracked: Callable[[str], Trained], target:
 
 
 def test_trackio_keeps_every_step(tracked: Callable[[str], Trained], warm: Warm) -> None:
-    done = tracked(NEW)
+    done = tracked(DEFAULT)
     with sqlite3.connect(os.path.join(warm.notes, "colours.db")) as kept:
         rows = [(name, json.loads(event)) for name, event in kept.execute("select run_name, metrics from metrics")]
     assert {name for name, _ in rows} == {"answers"}
     assert [event["train/loss"] for _, event in rows if "train/loss" in event] == done.values("loss")
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_our_own_metrics_are_there_all_the_same(tracked: Callable[[str], Trained], target: str) -> None:
     assert [event["step"] for event in tracked(target).events] == list(range(1, STEPS + 1))

@@ -1,4 +1,4 @@
-"""Bundles that train, for real, on the CPU: every strategy that runs here, every shape of data, both targets."""
+"""Bundles that train, for real, on the CPU: every strategy that runs here, every shape of data, every stack."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import os
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW
 from method_runs import Warm
 from stacks import REPOSITORY, Run, payload
 from tiny_runs import LAYOUT, STRATEGIES, SYSTEM, spec
 
+from xpc.compiler.stacks import DEFAULT, load
+
 pytestmark = pytest.mark.slow
 
-SEEN = {"one": "NO", "ddp": "MULTI_CPU", "old-one": "NO", "old-ddp": "MULTI_CPU"}
+SEEN = {"one": "NO", "ddp": "MULTI_CPU"}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[str], Run], name: str) -> None:
     run = strategies(name)
     world = 1 if name.endswith("one") else 2
-    assert f"64 rows to train on, world size {world}, {SEEN.get(name, 'DEEPSPEED')}" in run.done.stdout
+    assert (
+        f"64 rows to train on, world size {world}, {SEEN.get(name.rpartition('-')[2], 'DEEPSPEED')}" in run.done.stdout
+    )
     assert run.steps == [1, 2, 3, 4, 5, 6]
     assert run.losses[-1] < run.losses[0] - 0.3
     assert run.summary["steps"] == 6
@@ -33,8 +36,9 @@ def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[s
 def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run], name: str) -> None:
     # One seed, one order of the rows, one arithmetic: what is sharded or how it is launched must not show.
     one, other = strategies("one").losses, strategies(name).losses
-    # transformers 4.52 divides by all tokens of a batch, 5.23 by those that are predicted: 28 and 27 in each row here.
-    share = 27 / 28 if name.startswith("old") else 1
+    # Older transformers divide by all tokens of a batch, newer by those that are predicted: 28 and 27 in each row here.
+    stack = load(STRATEGIES[name][2])
+    share = 27 / 28 if stack.facts.loss_over_all_tokens else 1
     assert other == pytest.approx([share * loss for loss in one], abs=1e-4)
     rates = [[event["lr"] for event in strategies(which).metrics] for which in ("one", name)]
     assert rates[1] == pytest.approx(rates[0])  # DeepSpeed steps its schedule before transformers logs the rate
@@ -69,9 +73,9 @@ for folder in sys.argv[2:]:
 
 
 def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
-    names = [name for name in STRATEGIES if not name.startswith("old")]
+    names = [name for name, (_, _, stack) in STRATEGIES.items() if stack == DEFAULT]
     folders = [strategies(name).out for name in names]
-    seen = warm.program(NEW, WEIGHTS, os.path.join(place, "tiny"), *folders)
+    seen = warm.program(DEFAULT, WEIGHTS, os.path.join(place, "tiny"), *folders)
     assert len(seen) == len(names)
     for name, facts in zip(names, seen, strict=True):
         assert (facts["same names"], facts["finite"], facts["template"]) == (True, True, True), name

@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 import pytest
 from attrs import frozen
-from emitted import NEW, OLD
+from interpreters import OTHERS
 from method_runs import STEPS, Trained, Warm, finite, small, tensors
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +36,12 @@ class Kind:
     """What is trained, on what stack, and how it is spread."""
 
     what: str
-    target: str = NEW
+    target: str = DEFAULT
     strategy: str = "one"
 
     @property
     def name(self) -> str:
-        return "-".join(["old"] * (self.target == OLD) + [self.what, self.strategy])
+        return "-".join(["" if self.target == DEFAULT else self.target, self.what, self.strategy]).lstrip("-")
 
     @property
     def world(self) -> int:
@@ -60,18 +62,16 @@ class Kind:
 
 
 RUNS = (
-    *(Kind(what, NEW, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
+    *(Kind(what, DEFAULT, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
     Kind("dora"),
     Kind("tokens"),
-    Kind("tokens", NEW, "zero3"),
-    Kind("tokens", OLD, "zero3"),
+    Kind("tokens", DEFAULT, "zero3"),
     Kind("parameters"),
-    Kind("saved", NEW, "zero3"),
-    Kind("freeze", NEW, "zero3"),
-    *(Kind(what, OLD, "zero2") for what in ("saved", "oft", "freeze")),
-    Kind("dora", OLD),
-    Kind("other", OLD, "zero2"),
-    Kind("saved", OLD, "zero3"),
+    Kind("saved", DEFAULT, "zero3"),
+    Kind("freeze", DEFAULT, "zero3"),
+    *(Kind(what, other, "zero2") for other in OTHERS for what in ("saved", "oft", "freeze", "other")),
+    *(Kind(what, other, "zero3") for other in OTHERS for what in ("saved", "tokens")),
+    *(Kind("dora", other) for other in OTHERS),
 )
 EXPERTS = """
 import json, sys
@@ -92,7 +92,7 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")
-    (made,) = warm.program(NEW, EXPERTS, os.path.dirname(os.path.abspath(__file__)))
+    (made,) = warm.program(DEFAULT, EXPERTS, os.path.dirname(os.path.abspath(__file__)))
     shutil.copytree(made["folder"], experts)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         if os.path.exists(os.path.join(ground, "tiny", name)):
@@ -138,8 +138,9 @@ def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
         assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []
 
 
-@pytest.mark.parametrize("kind", [run for run in RUNS if run.world == 2 and run.target == NEW], ids=lambda one: one.name
-)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind", [run for run in RUNS if run.world == 2 and run.target == DEFAULT], ids=lambda one: one.name
+)
 def test_processes_and_shards_do_not_show(runs: Runs, kind: Kind) -> None:
     one, two = runs(Kind(kind.what))[0], runs(kind)[0]
     assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)

@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 import yaml
 from attrs import frozen
-from emitted import NEW, compiled
+from emitted import compiled
 from method_runs import Warm
 from stacks import environment, payload
 from tiny_runs import spec
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +107,7 @@ def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) ->
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
         pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")
-    python = warm.of(NEW).python
+    python = warm.of(DEFAULT).python
 
     def make(file: str, steps: int) -> Cluster:
         volume = str(tmp_path_factory.mktemp(file.partition(".")[0]))

@@ -12,11 +12,12 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW, OLD, compiled, put
+from emitted import compiled, put
 from method_runs import Warm
 from stacks import REPOSITORY, Run, environment, has, interpreter
 from tiny_runs import lines, spec
 
+from xpc.compiler.stacks import DEFAULT, STACKS
 from xpc.runtime.core.output_folder import MARKER
 
 pytestmark = pytest.mark.slow
@@ -123,14 +124,14 @@ def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> C
 
 @pytest.mark.parametrize(
     ("adapters", "target"),
-    [("whole", NEW), ("lora", NEW), ("qlora", NEW), ("whole", OLD), ("lora", OLD)],  # the older loads no bits on a CPU
+    [("qlora", DEFAULT), *((adapters, name) for name in STACKS for adapters in ("whole", "lora"))],
 )
 def test_the_trained_model_is_evaluated(
     run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], evaluate: Evaluate, target: str,
     adapters: str,
 ) -> None:  # fmt: skip
     bundle, finished = run(adapters, target, *ADAPTERS[adapters])
-    done = evaluate(bundle, os.path.dirname(finished.out), target, cold=(adapters, target) == ("whole", NEW))
+    done = evaluate(bundle, os.path.dirname(finished.out), target, cold=(adapters, target) == ("whole", DEFAULT))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"[run] results in {finished.out}/eval/results.json" in done.stdout
     assert perplexity(finished.out) < 0.7 * untrained(target)
@@ -141,7 +142,7 @@ def test_the_trained_model_is_evaluated(
 
 def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
     bundle = compiled(spec(ASKED), colours, os.path.join(colours, "alone.bundle"))
-    done = evaluate(bundle, str(tmp_path), NEW)
+    done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"error: no trained model is in {tmp_path}/out: train with ./launch.sh first, and start both in the same folder"
@@ -151,7 +152,7 @@ def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evalua
 def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
     bundle = compiled(spec(ASKED), colours, os.path.join(colours, "other.bundle"))
     put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}'})
-    done = evaluate(bundle, str(tmp_path), NEW)
+    done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("holds a run of another bundle; its own evaluate.sh evaluates it")
 
@@ -162,7 +163,7 @@ def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evalu
     with open(path, encoding="utf-8") as handle:
         plan = json.load(handle)
     put(bundle, {"evaluation.json": json.dumps({**plan, "harness": "0.4.2"})})
-    done = evaluate(bundle, str(tmp_path), NEW)
+    done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
     assert "is installed, and this bundle is for 0.4.2 (pip install -r requirements-eval.txt)" in done.stderr
 
@@ -170,7 +171,7 @@ def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evalu
 def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
     folder = os.path.join(REPOSITORY, "compiler", "targets")
     code = "import json, sys; sys.path[0] = sys.argv[1]; import harness_names; print(json.dumps(harness_names.table()))"
-    harness(NEW)
-    (found,) = warm.program(NEW, code, folder)
+    harness(DEFAULT)
+    (found,) = warm.program(DEFAULT, code, folder)
     with open(os.path.join(folder, "lm-eval.json"), encoding="utf-8") as handle:
         assert found == json.load(handle)

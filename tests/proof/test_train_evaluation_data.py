@@ -6,18 +6,18 @@ import math
 import os
 
 import pytest
-from emitted import NEW, OLD, put
+from emitted import put
+from interpreters import OTHERS, methods_of
 from method_runs import DATA, ONLINE_SETTINGS, Trained, Warm, small
 
 from xpc.compiler.methods import METHODS
-
-ONLINE = tuple(name for name, one in METHODS.items() if one.generates)
+from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
 
 NEAR, FAR = 5, 3
 """Rows of the two sets."""
-RUNS = [(method, NEW) for method in METHODS] + [(method, OLD) for method in METHODS if method != "rloo"]
+RUNS = [(method, name) for name in STACKS for method in methods_of(name)]
 SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data=[near_ones, "far-{0}.jsonl"])'
 
 
@@ -34,7 +34,7 @@ def held(warm: Warm) -> Warm:
 
 
 def trained(warm: Warm, method: str, target: str, cwd: str, name: str, *more: str, strategy: str = "one") -> Trained:
-    settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if method in ONLINE else ""
+    settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if METHODS[method].grouped else ""
     text = small(f"method {method}{settings}", *more, method=method, target=target, strategy=strategy)
     os.makedirs(cwd, exist_ok=True)
     return warm.train(text, name, target, cwd, 1 if strategy == "one" else 2)
@@ -85,7 +85,7 @@ print(json.dumps({"loss": float(torch.cat(losses).mean())}))
 
 @pytest.mark.parametrize(
     ("target", "loss", "strategy"),
-    [(NEW, "all", "one"), (OLD, "all", "one"), (NEW, "answers", "one"), (NEW, "all", "zero2")],
+    [*((name, "all", "one") for name in STACKS), (DEFAULT, "answers", "one"), (DEFAULT, "all", "zero2")],
 )
 def test_the_loss_is_that_of_the_final_weights(
     held: Warm, tmp_path: object, target: str, loss: str, strategy: str
@@ -102,7 +102,9 @@ def test_the_loss_is_that_of_the_final_weights(
     assert losses(run, "eval_near_ones_loss")[4] == pytest.approx(own["loss"], abs=2e-5)
 
 
-@pytest.mark.parametrize(("method", "target"), [("dpo", NEW), ("kto", OLD), ("reward", OLD)])
+@pytest.mark.parametrize(
+    ("method", "target"), [("dpo", DEFAULT), *((method, other) for other in OTHERS for method in ("kto", "reward"))]
+)
 def test_one_set_has_the_loss_that_it_has_among_several(held: Warm, tmp_path: object, method: str, target: str) -> None:
     name = DATA[method]
     several = trained(held, method, target, f"{tmp_path}/a", f"of-two-{method}", SETS.format(name))
@@ -115,7 +117,7 @@ def test_the_best_checkpoint_is_that_of_the_set_that_is_named(held: Warm, tmp_pa
     name = f"far-{DATA['sft']}"
     best = f'extra trl {{\n  load_best_model_at_end = true\n  metric_for_best_model = "{name}_loss"\n}}'
     text = small(SETS.format(DATA["sft"]), best, method="sft", save='save "out" every=2')
-    run = held.train(text, "best-of-set", NEW, str(tmp_path))
+    run = held.train(text, "best-of-set", DEFAULT, str(tmp_path))
     assert losses(run, f"eval_{name}_loss")[4] < losses(run, f"eval_{name}_loss")[2]
     assert "checkpoint-4" in os.listdir(run.out)
 

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from emitted import NEW, OLD
 from method_runs import Warm
 from stacks import REPOSITORY, Run
 from tiny_runs import spec
+
+from xpc.compiler.stacks import DEFAULT, STACKS
 
 sys.path.insert(0, os.path.join(REPOSITORY, "tests", "support"))
 from hub import Hub
@@ -22,13 +23,13 @@ ALWAYS = "extra trl(hub_always_push=true)"
 """Else a push is left out while the one before is under way, and how many there are is a matter of time."""
 
 
-@pytest.fixture(scope="module", params=[NEW, OLD])
+@pytest.fixture(scope="module", params=STACKS)
 def pushed(
     request: pytest.FixtureRequest, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hub, Run]]:
     """Four steps with a checkpoint at the second and the fourth, of which one is kept; two processes on one target."""
     target = request.param
-    hardware = "2 x cpu" if target == NEW else "cpu"
+    hardware = "2 x cpu" if target == DEFAULT else "cpu"
     text = spec(ALWAYS, length="4 steps", hardware=hardware, target=target, save=SAVE)
     with Hub() as hub:
         bundle, cwd = warm.compiled(text, f"hub-{target}"), str(tmp_path_factory.mktemp("hub"))

@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable
 
 import pytest
-from emitted import NEW, OLD, put
+from emitted import put
+from interpreters import OTHERS, methods_of
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
 
-from xpc.compiler.language.schema import REWARDS as REGISTERED
 from xpc.compiler.methods import METHODS
-
-ONLINE = tuple(name for name, one in METHODS.items() if one.generates)
+from xpc.compiler.language.schema import REWARDS as REGISTERED
+from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert min(done.values("grad_norm")) > 0
-    if small.method in ONLINE:  # a loss around zero; what rises is the reward, in more steps than these
+    if METHODS[small.method].grouped:  # a loss around zero; what rises is the reward, in more steps than these
         assert all(0 < value < 1 for value in done.values("reward"))
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"))
     else:
@@ -78,7 +78,7 @@ def test_nothing_warns(runs: Runs, small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    "small", [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in ("kto", *ONLINE)],
+    "small", [run for run in RUNS if run.world == 2 and not run.adapter and run.method != "kto" and not METHODS[run.method].grouped],
     ids=lambda run: run.name,
 )  # fmt: skip
 def test_processes_and_shards_do_not_show(runs: Runs, small: Small) -> None:
@@ -134,7 +134,7 @@ for folder in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_adapters_load_on_their_base_and_merge_into_it(runs: Runs, warm: Warm, tmp_path: object, target: str) -> None:
     program = os.path.join(str(tmp_path), "merge.py")
     put(str(tmp_path), {"merge.py": MERGE})
@@ -158,7 +158,7 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize(("method", "target"), [("grpo", NEW), ("rloo", NEW), ("grpo", OLD)])
+@pytest.mark.parametrize(("method", "target"), [("rloo", DEFAULT), *(("grpo", one) for one in STACKS)])
 def test_weights_of_rewards_reach_the_weights_of_the_model(
     runs: Runs, warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
 ) -> None:
@@ -176,7 +176,7 @@ def test_weights_of_rewards_reach_the_weights_of_the_model(
         assert short < 0
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
     done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
@@ -193,12 +193,12 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str
 ) -> None:
     text = small(f"method {method}(max_prompt=30)", method=method, data="ragged")
-    done = warm.train(text, f"{method}-ragged", NEW, str(tmp_path_factory.mktemp("ragged")))
+    done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
     assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.said
     assert "48 rows to train on" in done.said
 
 
-@pytest.mark.parametrize("target", [NEW, OLD])
+@pytest.mark.parametrize("target", STACKS)
 def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small("method kto", method="kto", data="preferences", target=target)
     done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))
@@ -210,7 +210,7 @@ def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFact
 
 
 def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[..., Run]) -> None:
-    chosen = Small("grpo", NEW, "zero2")
+    chosen = Small("grpo", DEFAULT, "zero2")
     launched = train(chosen.text, "launched")
     assert launched.steps == list(range(1, STEPS + 1))
     assert launched.losses == pytest.approx(runs(chosen)[0].values("loss"), abs=1e-4)
@@ -219,14 +219,14 @@ def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[...,
 
 
 def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    text = Small("grpo", NEW, "ddp", "lora").text
+    text = Small("grpo", DEFAULT, "ddp", "lora").text
     text = text.replace(f"{STEPS} steps", "20 steps").replace("every=never", f"every={KEPT}")
     bundle, cwd = warm.compiled(text, "killed"), str(tmp_path_factory.mktemp("killed"))
     reached = os.path.join(cwd, "out", "checkpoint-6", "trainer_state.json")
-    killed = warm.of(NEW).run(bundle, cwd, world=2, kill_at=reached)
+    killed = warm.of(DEFAULT).run(bundle, cwd, world=2, kill_at=reached)
     assert killed["killed"], killed["err"][-3000:]
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
-    again = warm.run(bundle, cwd, NEW, 2, XPC_PREFLIGHT="passed")
+    again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
     assert [event["step"] for event in again.events] == list(range(1, 21))  # each once, although some were done twice
 
@@ -235,15 +235,17 @@ def test_every_method_is_here() -> None:
     trained = {(run.target, run.method, run.world, run.adapter) for run in RUNS}
     for method in METHODS:
         for world, adapter in ((1, ""), (2, ""), (2, "lora"), (1, "qlora")):
-            assert (NEW, method, world, adapter) in trained
-            assert (OLD, method, world, adapter) in trained or adapter == "qlora" or method == "rloo"
+            assert (DEFAULT, method, world, adapter) in trained
+            for other in OTHERS:
+                left_out = adapter == "qlora" or method not in methods_of(other)
+                assert left_out or (other, method, world, adapter) in trained
 
 
 def test_every_method_goes_on() -> None:
     again = {(run.target, run.method, run.world, run.adapter) for run in RUNS if run.resumes}
     for method in METHODS:
-        assert (NEW, method, 2, "") in again
-        assert (OLD, method, 2, "") in again or method == "rloo"
-    for target in (NEW, OLD):
+        for target in STACKS:
+            assert (target, method, 2, "") in again or method not in methods_of(target)
+    for target in STACKS:
         adapted = {run.strategy for run in RUNS if run.resumes and run.adapter and run.target == target}
         assert adapted == {"ddp", "zero3"}

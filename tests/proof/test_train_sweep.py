@@ -7,9 +7,11 @@ import subprocess
 import tomllib
 
 import pytest
-from emitted import NEW, compiled
+from emitted import compiled
 from stacks import Run, environment, interpreter, payload
 from tiny_runs import spec
+
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +45,7 @@ def test_one_member_runs_alone(folder: str, place: str) -> None:
     plan = payload(os.path.join(folder, "members", NAME))
     done = subprocess.run(
         [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=place, text=True, capture_output=True, timeout=300,
-        env=environment(PYTHON=interpreter(NEW)), check=False,
+        env=environment(PYTHON=interpreter(DEFAULT)), check=False,
     )  # fmt: skip
     run = Run(done, os.path.join(place, plan["arguments"]["output_dir"]))
     assert done.returncode == 0, run.said

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from emitted import NEW, OLD
+from interpreters import OTHERS
+
+from xpc.compiler.stacks import DEFAULT
 
 SYSTEM = "You know the colour of everything."
 LAYOUT = (
@@ -35,7 +37,7 @@ target {target}
 
 def spec(
     *more: str, data: str = '"messages.jsonl"', length: str = "6 steps", hardware: str = "cpu", strategy: str = "ddp",
-    batch: str = "", target: str = NEW, save: str = 'save "out" every=never', sizes: str = "gbs=8 micro=2 seq=64",
+    batch: str = "", target: str = DEFAULT, save: str = 'save "out" every=never', sizes: str = "gbs=8 micro=2 seq=64",
 ) -> str:  # fmt: skip
     """A small run: 8 sequences a step, every loss logged."""
     head = HEAD.format(
@@ -45,15 +47,14 @@ def spec(
 
 
 STRATEGIES = {
-    "one": ("cpu", "ddp", NEW),
-    "ddp": ("2 x cpu", "ddp", NEW),
-    "zero1": ("2 x cpu", "zero1", NEW),
-    "zero2": ("2 x cpu", "zero2", NEW),
-    "zero3": ("2 x cpu", "zero3", NEW),
-    "old-one": ("cpu", "ddp", OLD),
-    "old-ddp": ("2 x cpu", "ddp", OLD),
-    "old-zero2": ("2 x cpu", "zero2", OLD),
+    "one": ("cpu", "ddp", DEFAULT),
+    "ddp": ("2 x cpu", "ddp", DEFAULT),
+    "zero1": ("2 x cpu", "zero1", DEFAULT),
+    "zero2": ("2 x cpu", "zero2", DEFAULT),
+    "zero3": ("2 x cpu", "zero3", DEFAULT),
+    **{f"{other}-one": ("cpu", "ddp", other) for other in OTHERS},
+    **{f"{other}-{spread}": ("2 x cpu", spread, other) for other in OTHERS for spread in ("ddp", "zero2")},
 }
 """The strategies that run on a CPU: name to hardware, strategy and target."""
-COLD = ("ddp", "old-zero2")
+COLD = ("ddp", *(f"{other}-zero2" for other in OTHERS))
 """Those whose launch.sh starts interpreters that have imported nothing; for the others they are warm."""

@@ -20,20 +20,12 @@ from runtime_bundles import ROOT, command, environment, launch, plan, source, wr
 sys.path.append(os.path.join(ROOT, "tests", "support"))
 
 from forks import Forks
+from interpreters import interpreter
+
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 TINY = os.path.join(ROOT, "tests", "support", "tiny.py")
-STACKS = ["trl-1.16", "trl-0.18"]
-
-
-def interpreter(target: str) -> str:
-    if target == "trl-1.16":
-        pytest.importorskip("trl")
-        return sys.executable
-    python = os.environ.get("XPC_PYTHON_TRL_0_18")
-    if not python:
-        pytest.skip("one environment holds one stack: XPC_PYTHON_TRL_0_18 names none with trl 0.18")
-    return python
 
 
 class Stacks:
@@ -132,9 +124,9 @@ def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, 
     curves = []
     for zero in (0, 2, 3):
         (tmp_path / str(zero)).mkdir()
-        folder, cwd, _, facts = bundle(tmp_path / str(zero), stacks, "trl-1.16", world=2, zero=zero)
+        folder, cwd, _, facts = bundle(tmp_path / str(zero), stacks, DEFAULT, world=2, zero=zero)
         facts["arguments"].update(max_steps=3, save_strategy="no")
-        stacks.fork("trl-1.16", write(folder, facts), cwd, world=2)
+        stacks.fork(DEFAULT, write(folder, facts), cwd, world=2)
         curves.append([event["loss"] for event in metrics(cwd)])
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)
@@ -276,11 +268,13 @@ print(plugin.state_dict_type, type(plugin.state_dict_config).__name__, type(plug
 """
 
 
-@pytest.mark.parametrize(("target", "version"), [("trl-1.16", 1), ("trl-1.16", 2), ("trl-0.18", 1)])
+@pytest.mark.parametrize(
+    ("target", "version"), [(name, one) for name in STACKS for one in ((1, 2) if load(name).facts.fsdp2 else (1,))]
+)
 def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks, target: str, version: int) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
     write(folder, facts)
-    options = "{}" if target == "trl-0.18" else f"{{'fsdp_version': {version}}}"
+    options = f"{{'fsdp_version': {version}}}" if load(target).facts.fsdp2 else "{}"
     assert stacks.program(target, WHOLE, folder, cwd, folder, options).split() == [
         "StateDictType.FULL_STATE_DICT", "FullStateDictConfig", "FullOptimStateDictConfig",
     ]  # fmt: skip
@@ -305,7 +299,7 @@ def test_a_failure_after_the_start_ends_in_two_lines(tmp_path: Path, stacks: Sta
 
 @pytest.mark.parametrize("started", [1, 3])
 def test_torchrun_with_another_count_is_told_once(tmp_path: Path, stacks: Stacks, started: int) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16", world=2)
+    folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT, world=2)
     write(folder, facts)
     words = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(started)]
     start, main = (os.path.join(folder, "trainer", name) for name in ("launcher.py", "main.py"))
@@ -318,7 +312,7 @@ def test_torchrun_with_another_count_is_told_once(tmp_path: Path, stacks: Stacks
 
 
 def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16")
+    folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT)
     facts["arguments"].update(max_steps=3000, save_strategy="no")
     write(folder, facts)
     started = subprocess.Popen(
@@ -338,7 +332,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, stacks: Stacks) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16", world=2)
+    folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT, world=2)
     facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of it on a CPU
     done = launch(write(folder, facts), cwd, python)
     assert done.returncode == 1
@@ -346,7 +340,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, stacks: Stack
 
 
 def test_the_preflight_lists_everything_at_once(tmp_path: Path, stacks: Stacks) -> None:
-    folder, cwd, python, facts = bundle(tmp_path, stacks, "trl-1.16")
+    folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT)
     facts["data"]["sources"] = [source("missing.jsonl"), {**facts["data"]["sources"][0], "columns": ["chat"]}]
     facts["tokenizer"]["eos_token"] = "<|none|>"
     write(folder, facts)

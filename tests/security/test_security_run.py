@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import compiled, put
+from interpreters import OTHERS, interpreter
 from runtime_bundles import plan, source
 
 from xpc.compiler.bundle import write
+from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.bundle import Bundle
@@ -28,7 +30,6 @@ ONLINE = spec(
     train="qwen2.5-3b on org/x for 3 epochs",
 )
 TASK = "task: mine\ndataset_path: json\nprocess_docs: !function helpers.f\n"
-OLDER = os.environ.get("XPC_PYTHON_TRL_0_18")
 
 
 @pytest.fixture
@@ -286,15 +287,11 @@ print(json.dumps(out))
 """
 
 
-@pytest.mark.parametrize("stack", ["trl-1.16", pytest.param("trl-0.18", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stack", [DEFAULT, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)])
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
-    """By both stacks' transformers: what leads out of a template is an error or an empty text, and runs nothing."""
-    if stack == "trl-0.18" and OLDER is None:
-        pytest.skip("one environment holds one stack: XPC_PYTHON_TRL_0_18 names none with trl 0.18")
-    if stack == "trl-1.16":
-        pytest.importorskip("transformers")
+    """By each stack's transformers: what leads out of a template is an error or an empty text, and runs nothing."""
     done = subprocess.run(
-        [OLDER if stack == "trl-0.18" and OLDER else sys.executable, "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
+        [interpreter(stack), "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip

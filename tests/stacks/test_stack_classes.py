@@ -7,12 +7,12 @@ like) names.
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import pytest
+from interpreters import interpreter
 
 from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
@@ -22,22 +22,6 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "class_answers.py")
 Ask = Callable[[str], dict[str, Any]]
-
-
-@cache
-def interpreter(name: str) -> str:
-    """The Python of an environment with the target's versions; skips the test where there is none."""
-    variable = "XPC_PYTHON_" + name.upper().replace("-", "_").replace(".", "_")
-    python = os.environ.get(variable) or (sys.executable if name == stacks.DEFAULT else "")
-    if not python:
-        pytest.skip(f"one environment holds one stack: {variable} names none with the versions of {name}")
-    code = "import importlib.metadata as m; print(m.version('trl'))"
-    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    stack = stacks.load(name)
-    assert stack is not None
-    if found.stdout.strip() != stack.pins["trl"]:
-        pytest.skip(f"{variable} (or this interpreter) has TRL {found.stdout.strip() or 'none'}, not that of {name}")
-    return python
 
 
 @pytest.fixture(scope="module")

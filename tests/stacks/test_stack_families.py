@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 
 import pytest
-from test_stack_classes import interpreter
+from interpreters import interpreter
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.rules.attention import FIXED_POSITIONS

@@ -1,0 +1,32 @@
+"""Stacks beside the default: kills and stops at random moments, of its processes and of accelerate's launcher."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from fault_runs import Runs, text
+from interpreters import OTHERS
+from moments import killed, killed_launched, stopped, stopped_launched
+
+pytestmark = pytest.mark.slow
+
+KINDS = {
+    "ddp": (killed, 2, text),
+    "zero2": (killed, 3, partial(text, strategy="zero2")),
+    "launcher": (killed_launched, 3, text),
+    "stops": (stopped, 3, partial(text, "data(holdout=8)", "eval(every=3)", strategy="zero2", save="every=epoch")),
+    "stopped launcher": (stopped_launched, 2, partial(text, strategy="zero2")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", OTHERS)
+def test_runs_end_as_one_that_was_left_alone(
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, target: str, kind: str
+) -> None:
+    happens, wanted, source = KINDS[kind]
+    here = runs(target)
+    happens(here, here.compiled(source(target=target), kind.replace(" ", "-")), str(tmp_path), chance, wanted)

@@ -1,0 +1,67 @@
+"""The interpreter of each stack: `.venv` holds the default, `.venv-0.18` the stack trl-0.18, and so on (see Makefile).
+
+An environment variable names another, XPC_PYTHON_TRL_0_18 for that one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+
+from xpc.compiler.methods import METHODS
+from xpc.compiler.stacks import DEFAULT, STACKS, load
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OTHERS = tuple(name for name in STACKS if name != DEFAULT)
+"""The stacks that have an environment of their own."""
+
+
+def methods_of(stack: str) -> tuple[str, ...]:
+    """The methods that a stack can train."""
+    known = load(stack)
+    assert known is not None
+    return tuple(name for name in METHODS if known.refused(name) is None)
+
+
+def python_of(stack: str) -> str | None:
+    """The interpreter that has the stack's version of TRL, or None where there is none."""
+    known, python = load(stack), _named(stack)
+    assert known is not None
+    return python if python is not None and _trl(python) == known.pins["trl"] else None
+
+
+def interpreter(stack: str) -> str:
+    """The same, where a test cannot do without: it is skipped."""
+    python = python_of(stack)
+    if python is None:
+        pytest.skip(f"no environment holds the versions of {stack}; `make {environment(stack)}/ready` installs them")
+    return python
+
+
+def installed() -> tuple[str, ...]:
+    """The stacks whose interpreter is there, the default first."""
+    return tuple(name for name in (DEFAULT, *OTHERS) if python_of(name) is not None)
+
+
+def environment(stack: str) -> str:
+    """The folder of the stack's environment, as the Makefile calls it."""
+    return ".venv-" + stack.removeprefix("trl-")
+
+
+def _named(stack: str) -> str | None:
+    told = os.environ.get("XPC_PYTHON_" + stack.upper().replace("-", "_").replace(".", "_"))
+    if told or stack == DEFAULT:
+        return told or (sys.executable if find_spec("trl") else None)
+    python = os.path.join(ROOT, environment(stack), "bin", "python")
+    return python if os.path.exists(python) else None
+
+
+@cache
+def _trl(python: str) -> str:
+    code = "import importlib.metadata as m; print(m.version('trl'))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
