@@ -104,7 +104,7 @@ LAUNCHES = (
     "cpu",
     "cpu-zero2",
     "cpu-ddp",
-    "old-ddp",
+    "trl-0.18-ddp",
 )
 NODE = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
@@ -177,12 +177,12 @@ def test_a_hostile_address_is_refused(bundles: Mapping[str, str]) -> None:
 MEANINGS: dict[str, dict[str, object]] = {
     "linear": {"lr_scheduler_type": "linear", "warmup_steps": 0.03, "learning_rate": 1e-5, "adam_beta1": 0.8,
                "adam_beta2": 0.95, "adam_epsilon": 1e-7, "weight_decay": 0.1, "optim": "adamw_torch_fused"},
-    "old-ddp": {"warmup_steps": 0, "warmup_ratio": 0.03, "optim": "adamw_torch", "gradient_checkpointing": True,
+    "trl-0.18-ddp": {"warmup_steps": 0, "warmup_ratio": 0.03, "optim": "adamw_torch", "gradient_checkpointing": True,
                 "gradient_checkpointing_kwargs": {"use_reentrant": False}},
     "cosine-floor": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6},
                      "warmup_steps": 40, "max_grad_norm": 0.0},
     "cosine-zero": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.0}},
-    "old-zero2": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
+    "trl-0.18-zero2": {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
                   "warmup_steps": 40, "warmup_ratio": 0.0, "use_liger_kernel": True, "deepspeed": "deepspeed.json"},
     "constant-warmup": {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 10, "max_steps": 1000},
     "wsd-steps": {"lr_scheduler_type": "warmup_stable_decay",
@@ -199,13 +199,14 @@ MEANINGS: dict[str, dict[str, object]] = {
                      "average_tokens_across_devices": False},
     "packing-eval": {"eval_packing": True, "eval_strategy": "steps", "eval_steps": 100},
     "padding-free": {"padding_free": True, "max_length": None, "packing": False},
-    "old-fsdp1": {"packing": True, "max_length": 1024},
+    "trl-0.18-fsdp1": {"packing": True, "max_length": 1024},
     "every-share": {"eval_strategy": "steps", "eval_steps": 0.05, "save_strategy": "steps", "save_steps": 0.1,
                     "save_total_limit": 2, "logging_steps": 5, "report_to": ["wandb"], "per_device_eval_batch_size": 2},
     "every-epoch": {"eval_strategy": "epoch", "save_strategy": "no", "logging_strategy": "epoch",
                     "report_to": ["wandb", "trackio", "tensorboard"], "run_name": 'a $(b) "c"', "project": "p"},
     "weights-only": {"save_only_model": True, "save_steps": 50, "logging_strategy": "no", "seed": 7, "report_to": []},
-    "old-every": {"eval_steps": 20, "save_steps": 0.05, "save_total_limit": 1, "average_tokens_across_devices": True},
+    "trl-0.18-every": {
+        "eval_steps": 20, "save_steps": 0.05, "save_total_limit": 1, "average_tokens_across_devices": True},
     "extras": {"neftune_noise_alpha": 5, "dataloader_num_workers": 4},
     "mixture": {"dataset_num_proc": 4, "assistant_only_loss": True, "num_train_epochs": 1.0},
     "pairs": {"completion_only_loss": True, "num_train_epochs": 2.0},
@@ -261,8 +262,8 @@ SHARDED: dict[str, tuple[int | None, object, str]] = {
     "hsdp-mesh": (2, False, "FULL_STATE_DICT"),
     "hybrid-shard-zero2": (2, False, "FULL_STATE_DICT"),
     "fsdp1": (1, "FULL_SHARD", "FULL_STATE_DICT"),
-    "old-fsdp1": (None, "FULL_SHARD", "FULL_STATE_DICT"),
-    "old-hsdp": (None, "HYBRID_SHARD", "FULL_STATE_DICT"),
+    "trl-0.18-fsdp1": (None, "FULL_SHARD", "FULL_STATE_DICT"),
+    "trl-0.18-hsdp": (None, "HYBRID_SHARD", "FULL_STATE_DICT"),
 }
 
 
@@ -295,9 +296,9 @@ def test_offload_is_told_apart(answers: Mapping[str, Mapping[str, Any]]) -> None
 
 # Peak and last learning rate over 1,000 steps, and the step of the peak.
 RATES: dict[str, tuple[float, float, int]] = {
-    "linear": (1e-5, 0.0, 30), "old-ddp": (2e-5, 0.0, 30), "cosine-floor": (2e-5, 1e-6, 40),
-    "cosine-share": (2e-5, 2e-6, 0), "cosine-zero": (2e-5, 0.0, 0), "old-zero2": (2e-5, 2e-6, 40),
-    "constant": (2e-5, 2e-5, 0), "constant-warmup": (2e-5, 2e-5, 10), "old-pairs": (2e-5, 2e-5, 50),
+    "linear": (1e-5, 0.0, 30), "trl-0.18-ddp": (2e-5, 0.0, 30), "cosine-floor": (2e-5, 1e-6, 40),
+    "cosine-share": (2e-5, 2e-6, 0), "cosine-zero": (2e-5, 0.0, 0), "trl-0.18-zero2": (2e-5, 2e-6, 40),
+    "constant": (2e-5, 2e-5, 0), "constant-warmup": (2e-5, 2e-5, 10), "trl-0.18-pairs": (2e-5, 2e-5, 50),
     "wsd": (2e-5, 1e-6, 100), "wsd-steps": (2e-5, 1e-6, 0), "polynomial": (2e-5, 1e-7, 0),
     "inverse-sqrt": (2e-5, 2e-5 * (50 / 1000) ** 0.5, 50),
 }  # fmt: skip

@@ -189,7 +189,7 @@ def test_rows_that_are_large_or_strange_stay_data() -> None:
 
 
 def bundle_of(folder: Path, **model: Any) -> Bundle:
-    facts = plan("trl-1.16", "tiny", [source("d.jsonl")])
+    facts = plan("tiny", [source("d.jsonl")])
     facts["model"].update(model)
     return Bundle(str(folder), facts, "sha256:0", {})
 
