@@ -125,7 +125,12 @@ RUNS = (
     *(Small(method, other) for other in OTHERS for method in methods_of(other)),
     *(Small(method, other, TWO[method][0]) for other in OTHERS for method in methods_of(other)),
     *(Small(method, other, TWO[method][1], "lora") for other in OTHERS for method in methods_of(other)),
-    *(Small("dpo", other, adapter="qlora") for other in OTHERS if load(other).facts.quantized_on_cpu),
+    *(
+        Small(method, other, adapter="qlora")
+        for other in OTHERS
+        if load(other).facts.quantized_on_cpu
+        for method in methods_of(other)
+    ),
 )
 
 
