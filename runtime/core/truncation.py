@@ -19,6 +19,7 @@ ANSWERS = (
     "answer_input_ids", "input_ids_chosen", "input_ids_rejected",
 )  # fmt: skip
 """Columns of tokens as the trainers of trl 0.18 and 1.16 name them; every answer stands behind the prompt."""
+PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 WHOLE = ("wrapped", "bfd_split")
 """Ways of packing that lose no token."""
 
@@ -44,27 +45,33 @@ class Counted:
     def look(self, made: Any) -> None:
         """Counts the tokens of prepared rows."""
         import numpy
-        import pyarrow.compute
 
         names = set(made.column_names)
         answers = [name for name in ANSWERS if name in names]
         if self.seen or not answers or getattr(made, "_indices", None) is not None:
             return
-        lengths = {
-            name: numpy.asarray(pyarrow.compute.list_value_length(made.data.column(name)).to_pylist(), dtype="int64")
-            for name in (*PROMPTS, *answers)
-            if name in names
-        }
+        lengths = {name: _lengths(made, name) for name in (*PROMPTS, *answers) if name in names}
         prompt = sum((lengths[name] for name in PROMPTS if name in lengths), numpy.zeros(len(made), dtype="int64"))
         whole = numpy.stack([prompt + lengths[name] for name in answers])
-        self.seen, self.rows, self.tokens = True, len(made), int(whole.sum())
-        longest = whole.max(axis=0) if len(made) else whole
-        self.empty = int((longest == 0).sum()) if len(made) else 0
-        if len(made):
-            self.shortest, self.longest = int(longest.min()), int(longest.max())
-        if self.most is not None:
-            over = numpy.maximum(whole - self.most, 0)
-            self.cut_tokens, self.cut_rows = int(over.sum()), int((over.max(axis=0) > 0).sum()) if len(made) else 0
+        self._count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
+
+    def look_at_pairs(self, made: Any) -> Any:
+        """Counts the pairs of ORPO as they were and as they are, and gives them back as the trainer has them."""
+        import numpy
+
+        if not self.seen and WHOLE_LENGTHS in made.column_names:
+            whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
+            self._count(whole, whole - numpy.stack([_lengths(made, name) for name in PAIR]))
+        return made.remove_columns(WHOLE_LENGTHS)
+
+    def _count(self, whole: Any, over: Any) -> None:
+        """Lengths of sequences and what is cut off, one line for each answer and one column for each row."""
+        there = whole.shape[1] > 0
+        self.seen, self.rows, self.tokens = True, whole.shape[1], int(whole.sum())
+        if there:
+            longest = whole.max(axis=0)
+            self.empty, self.shortest, self.longest = int((longest == 0).sum()), int(longest.min()), int(longest.max())
+            self.cut_tokens, self.cut_rows = int(over.sum()), int((over.max(axis=0) > 0).sum())
 
     def facts(self) -> dict[str, int] | None:
         """For summary.json."""
@@ -72,6 +79,38 @@ class Counted:
             return None
         names = ("rows", "tokens", "cut_rows", "cut_tokens", "left_out", "unlearned", "empty")
         return {name: getattr(self, name) for name in names}
+
+
+def _lengths(made: Any, name: str) -> Any:
+    import numpy
+    import pyarrow.compute
+
+    return numpy.asarray(pyarrow.compute.list_value_length(made.data.column(name)).to_pylist(), dtype="int64")
+
+
+class _Measured:
+    """ORPO's tokenizing, which cuts as well, with a column for the lengths that the two sequences had before that."""
+
+    def __init__(self, tokenize: Any) -> None:
+        self.tokenize = tokenize
+
+    def __call__(self, row: Any) -> dict[str, Any]:
+        trainer, whole = self.tokenize.__self__, list[int]()
+        build, tokens = trainer.build_tokenized_answer, trainer.processing_class
+
+        def noted(prompt: str, answer: str) -> Any:
+            made = build(prompt, answer)
+            first, last = made["prompt_input_ids"], made["input_ids"]
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
+            ends = last[-1:] == [tokens.eos_token_id]
+            whole.append(len(first) + len(last) + (not begins) + (not ends))
+            return made
+
+        trainer.build_tokenized_answer = noted
+        try:
+            return {**self.tokenize(row), WHOLE_LENGTHS: whole}
+        finally:
+            del trainer.build_tokenized_answer
 
 
 @contextmanager
@@ -82,8 +121,11 @@ def watching(bundle: Bundle) -> Iterator[Counted]:
     counted, real = Counted(limit(bundle)), datasets.Dataset.map
 
     def mapped(self: Any, *given: Any, **named: Any) -> Any:
-        made = real(self, *given, **named)
-        if isinstance(made, datasets.Dataset) and bundle.method != "orpo":  # whose rows are cut as they are tokenized
+        pairs = bundle.method == "orpo" and getattr(given[0] if given else None, "__name__", "") == "tokenize_row"
+        made = real(self, *((_Measured(given[0]), *given[1:]) if pairs else given), **named)
+        if pairs:
+            return counted.look_at_pairs(made)
+        if isinstance(made, datasets.Dataset):
             counted.look(made)
         return made
 
