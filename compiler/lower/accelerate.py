@@ -48,6 +48,9 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             "deepspeed_multinode_launcher": "standard",
             "zero3_init_flag": spec.zero_stage == 3,
         }
+        block = spec.stack.facts.expert_blocks.get(spec.model.model_type or "") if spec.zero_stage == 3 else None
+        if block is not None:
+            out["deepspeed_config"]["deepspeed_moe_layer_cls_names"] = block
     else:
         precision = spec.text("precision")
         out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"

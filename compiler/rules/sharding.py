@@ -287,3 +287,25 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
             "write `memory(checkpointing=false)`",
             (spec.model.label,),
         )
+
+
+@rule("XP570", "reference-of-routed-experts")
+def reference_of_experts(spec: Spec) -> Iterator[Finding]:
+    """Under ZeRO-3 a mixture whose layers call only the experts of their tokens has no reference model beside it.
+
+    Processes whose tokens go to other experts gather other weights, and wait for each other: the run hangs, or ends
+    with a connection that is reset. DeepSpeed must be told to gather such a layer as one. The bundle does that for the
+    model that is trained (`deepspeed_moe_layer_cls_names`); TRL makes the reference an engine of its own, which nobody
+    tells. Adapters need no second model. Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`),
+    deepspeed `set_z3_leaf_modules`, TRL's `prepare_deepspeed`; executed.
+    """
+    if spec.zero_stage != 3 or spec.lora or not spec.method.references(spec.get):
+        return
+    if (spec.model.model_type or "") in spec.stack.facts.expert_blocks:
+        place = spec.place("strategy", "gathers each expert by itself")
+        yield Finding(
+            place,
+            f"a reference model of {spec.model.model_type} hangs under ZeRO-3",
+            "write `lora`: adapters need no second model",
+            (spec.place("method", "compares with a reference model"),),
+        )

@@ -51,6 +51,9 @@ class Facts:
     """Families whose balancing loss the fused head cannot compute."""
     scores_absent: Names
     """Families of the registry without a class for sequence classification, which a reward model is."""
+    expert_blocks: Mapping[str, str]
+    """The layer's class in families that call, of experts with modules of their own, only those that some token is sent
+    to. ZeRO-3 must gather such a layer as one: processes whose tokens go to other experts ask each other for them."""
     experts_stacked: bool
     """Whether the experts of a layer are one parameter, which PEFT can put adapters on by the layers' names."""
     tied_by_config: bool

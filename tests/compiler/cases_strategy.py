@@ -507,4 +507,15 @@ MEMORY: tuple[Case, ...] = (
          spec("qlora", hardware="1 x a100-80gb", strategy="ddp", **ADAPTED), variant="adapters"),
 )  # fmt: skip
 
-CASES: tuple[Case, ...] = (*MEMORY, *SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)
+ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
+          "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
+"""A mixture that needs shards of its weights."""
+EXPERTS: tuple[Case, ...] = (
+    Case(
+        "XP570",
+        spec("method dpo", "target trl-0.18", **ROUTED),
+        spec("method dpo", "lora", "target trl-0.18", **ROUTED),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*EXPERTS, *MEMORY, *SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)

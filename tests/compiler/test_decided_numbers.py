@@ -102,3 +102,23 @@ def test_the_older_stack_names_what_is_gathered_again_after_the_forward_pass(str
 def test_bf16_weights_under_ddp_are_an_error_up_to_a_rate(rate: str, severity: str) -> None:
     text = spec("model(dtype=bf16)", f"optimizer adamw(lr={rate})", strategy="ddp")
     assert only(checked(text), "XP305").severity == severity
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "strategy", "block"),
+    [
+        ("mixtral-8x7b-v0.1", "trl-0.18", "zero3", "MixtralSparseMoeBlock"),
+        ("mixtral-8x7b-v0.1", "trl-0.18", "zero2", None),
+        ("qwen3-30b-a3b", "trl-0.18", "zero3", None),  # runs every expert
+        ("mixtral-8x7b-v0.1", "trl-1.16", "zero3", None),  # whose experts are one parameter
+    ],
+)
+def test_experts_that_run_for_their_tokens_alone_are_gathered_as_one(
+    model: str, target: str, strategy: str, block: str | None
+) -> None:
+    text = spec(
+        f"target {target}", "lora", train=trained(f"{model} on infinity-instruct"), strategy=strategy,
+        hardware="16 x h200-141gb", batch="gbs=16 micro=1",
+    )  # fmt: skip
+    written = compiled(text)["accelerate.yaml"].decode()
+    assert f'deepspeed_moe_layer_cls_names: "{block}"' in written if block else "moe_layer" not in written

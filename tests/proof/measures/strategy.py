@@ -239,3 +239,17 @@ def spread(scene: Any) -> dict[str, Any]:
             dist.all_reduce(least, op=dist.ReduceOp.MIN)
             farthest = max(farthest, float((most - least).abs().max()))
     return {"apart": farthest > 0.0, "farthest": farthest}
+
+
+def experts(scene: Any) -> dict[str, Any]:
+    """Whether each row of one token runs the same modules, which are what ZeRO-3 gathers one after the other."""
+    import torch
+
+    model, seen, ran = scene.model.eval(), [], set()
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: ran.add(name))
+    for token in range(3, 35):
+        ran.clear()
+        model(input_ids=torch.tensor([[token]]))
+        seen.append(frozenset(ran))
+    return {"same": len(set(seen)) == 1}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cases_strategy import BEST, BY_SIZE, WEIGHTS_ONLY, extra, zero
+from case_support import spec
+from cases_strategy import BEST, BY_SIZE, ROUTED, WEIGHTS_ONLY, extra, zero
 from prove import GONE, Proof
 
 CP = "parallelism_config.parallelism_config_"
@@ -215,6 +216,12 @@ LAUNCH: tuple[Proof, ...] = (
           measure="strategy.waits", raises="RuntimeError", match="(?i)timed out|timeout|closed"),
 )  # fmt: skip
 
+EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
+"""A mixture of transformers 4.52 that runs every expert, whether a token is sent to it or not."""
+EXPERTS = (
+    Proof("D96", "XP570", at="load", measure="strategy.experts", expect={"same": False},
+          legal=spec("method dpo", "target trl-0.18", **EVERY)),
+)
 MEMORY = (Proof("D84", "XP480", needs="a GPU: its memory is what runs out"),)
 
-PROOFS: tuple[Proof, ...] = (*MEMORY, *SHARDED, *ZERO, *CONTEXT, *LAUNCH)
+PROOFS: tuple[Proof, ...] = (*EXPERTS, *MEMORY, *SHARDED, *ZERO, *CONTEXT, *LAUNCH)
