@@ -219,8 +219,14 @@ LAUNCH: tuple[Proof, ...] = (
 EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
 """A mixture of transformers 4.52 that runs every expert, whether a token is sent to it or not."""
 EXPERTS = (
-    Proof("D96", "XP570", at="load", measure="strategy.experts", expect={"same": False},
-          legal=spec("method dpo", "target trl-0.18", **EVERY)),
+    Proof(
+        "D96",
+        "XP570",
+        at="load",
+        measure="strategy.experts",
+        expect={"same": False},
+        legal=spec("method dpo", "target trl-0.18", **EVERY),
+    ),
 )
 MEMORY = (Proof("D84", "XP480", needs="a GPU: its memory is what runs out"),)
 
