@@ -44,13 +44,12 @@ def accelerate(spec: Spec) -> dict[str, Json]:
         "use_cpu": spec.on_cpu,
     }
     if kind == "DEEPSPEED":
+        experts = spec.stack.facts.expert_blocks.get(spec.model.model_type or "") if spec.zero_stage == 3 else None
         out["deepspeed_config"] = {
+            **({} if experts is None else {"deepspeed_moe_layer_cls_names": experts}),
             "deepspeed_multinode_launcher": "standard",
             "zero3_init_flag": spec.zero_stage == 3,
         }
-        block = spec.stack.facts.expert_blocks.get(spec.model.model_type or "") if spec.zero_stage == 3 else None
-        if block is not None:
-            out["deepspeed_config"]["deepspeed_moe_layer_cls_names"] = block
     else:
         precision = spec.text("precision")
         out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
