@@ -98,7 +98,7 @@ def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stac
         return default, default
     source = max(others, key=lambda one: len(dated & _arguments(one, method)))
     known = registry.find_model(model) if model else None
-    gone = known is not None and known.model_type in source.facts.families_absent
+    gone = known is not None and source.lacks_family(known.model_type)
     later = names & (today - _arguments(source, method))
     return source, default if gone or later or source.refused(method) else source
 

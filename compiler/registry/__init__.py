@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xpc.compiler.registry.types import DatasetFacts, Family, Gpu, ModelFacts
+from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
 
 __all__ = [
     "DatasetFacts",
-    "Family",
     "Gpu",
     "ModelFacts",
     "alias_key",
@@ -25,7 +24,6 @@ __all__ = [
     "families",
     "family_named",
     "find_dataset",
-    "find_family",
     "find_gpu",
     "find_model",
     "gpu_names",
@@ -88,12 +86,6 @@ def find_gpu(name: str) -> Gpu | None:
     return Gpu(**{**row, "capability": (major, minor), "device_names": tuple(row["device_names"])})
 
 
-def find_family(model_type: str) -> Family | None:
-    """Return what the target's stack can do with this `model_type`, or None for one that is not in the table."""
-    row = _row(_table("families"), model_type)
-    return None if row is None else Family(**row)
-
-
 def family_named(id: str) -> str | None:
     """Return the `model_type` that the last part of a hub id spells, `Falcon-H1-7B` for one; None where none does.
 
@@ -133,8 +125,8 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def families() -> tuple[str, ...]:
-    """Return every `model_type` of the family table, sorted."""
-    return tuple(_table("families")["rows"])
+    """Return every `model_type` that the stacks are asked about, sorted."""
+    return tuple(_table("families")["names"])
 
 
 def facts_from_config(

@@ -13,7 +13,7 @@ import attrs
 
 from xpc.compiler.registry import alias_key
 from xpc.compiler.registry.architecture import facts_from_config
-from xpc.compiler.registry.types import DatasetFacts, Family, Gpu, ModelFacts
+from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
 
 HERE = os.path.dirname(__file__)
 
@@ -56,7 +56,7 @@ def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]
     table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}
     if "id" in columns:
         table["ids"] = {row["id"]: row[key] for row in rows}
-    if any(str(name) != alias_key(str(name)) for name in table["rows"]) and kind is not Family:
+    if any(str(name) != alias_key(str(name)) for name in table["rows"]):
         raise ValueError(f"an alias of {kind.__name__} is not written as it is looked up: lower case, dashes")
     if len(table["rows"]) != len(rows) or len(table.get("ids", rows)) != len(rows):
         raise ValueError(f"two entries of {kind.__name__} share a name")
@@ -74,10 +74,9 @@ def tables() -> str:
         DatasetFacts(alias=alias, **{"config": None, "rows": None, **entry})
         for alias, entry in read("datasets.toml").items()
     ]
-    families = [Family(model_type=name, **entry) for name, entry in read("families.toml").items()]
     parts = {
         "datasets": _compact(DatasetFacts, "alias", [_plain(d) for d in datasets]),
-        "families": _compact(Family, "model_type", [_plain(f) for f in families]),
+        "families": read("families.toml"),
         "gpus": _compact(Gpu, "name", [_plain(g) for g in gpus]),
         "models": _compact(ModelFacts, "alias", [_plain(m) for m in models()]),
     }

@@ -38,27 +38,6 @@ class ModelFacts:
 
 
 @record
-class Family:
-    """What the default target's stack can do with one `model_type`.
-
-    `layer` is the class that FSDP wraps; a hybrid has several, joined by commas as accelerate writes them. `packing`
-    says what keeps packed documents apart without flash attention: "exact" (the mask reads position ids), "unaware"
-    (the mask ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package,
-    refused without it).
-    """
-
-    model_type: str
-    layer: str
-    sdpa: bool
-    flash: bool
-    flex: bool
-    checkpointing: bool
-    stateful: bool
-    liger: bool
-    packing: str
-
-
-@record
 class Gpu:
     """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
 

@@ -10,7 +10,6 @@ from xpc.compiler.language.kinds import EPOCH
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, TABLE
 from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
-from xpc.compiler.registry import find_family
 from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
@@ -153,8 +152,8 @@ class Derivation:
         if "model.attn" in self.values:
             return
         facts = self.model.facts
-        family = None if facts is None else find_family(facts.model_type)
-        if family is not None and not family.sdpa:
+        family = None if facts is None else self.stack.family(facts.model_type)
+        if family is not None and "sdpa" not in family.attention:
             self._set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
         else:
             self._set("model.attn", "sdpa", "", DEFAULT)

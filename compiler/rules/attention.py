@@ -76,7 +76,8 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     legal, word = _legal(spec), typed(place)
     yield Finding(
         place,
-        f"{known.model_type} has no {attn} attention" + ("" if known.sdpa or attn != "sdpa" else " that is right"),
+        f"{known.model_type} has no {attn} attention"
+        + ("" if "sdpa" in known.attention or attn != "sdpa" else " that is right"),
         f"write `attn = {legal}`{by_name(spec)}",
         (spec.model.label,),
         word.replace(attn, legal) if spec.written("model.attn") else None,
@@ -225,11 +226,11 @@ def family_target(spec: Spec) -> Iterator[Finding]:
     Code that comes with the model can bring the family along, so `trust_remote_code` is believed. Source: transformers
     4.52.3 `CONFIG_MAPPING`; executed.
     """
-    if spec.model.model_type in spec.stack.facts.families_absent and not spec.flag("model.trust_remote_code"):
+    if spec.stack.lacks_family(spec.model.model_type) and not spec.flag("model.trust_remote_code"):
         yield Finding(
             spec.model.label,
             f"the transformers of {spec.stack.name} does not know {spec.model.model_type}",
-            f"write `target {able(lambda one: spec.model.model_type not in one.facts.families_absent)}`",
+            f"write `target {able(lambda one: not one.lacks_family(spec.model.model_type))}`",
             (spec.label("target", "the target"),),
         )
 
@@ -246,7 +247,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
         return
     kind = spec.model.model_type
     if kind in spec.stack.facts.fused_head_fails:
-        other = able(lambda one: kind not in (*one.facts.fused_head_fails, *one.facts.families_absent))
+        other = able(lambda one: kind not in one.facts.fused_head_fails and not one.lacks_family(kind))
         yield Finding(
             spec.model.label, f"the trainer of {spec.stack.name} cannot train {kind}", f"write `target {other}`"
         )

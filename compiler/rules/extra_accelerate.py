@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.registry import families, find_family
 from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -132,20 +131,19 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
     """
     name = "fsdp_transformer_layer_cls_to_wrap"
     written, facts = spec.extra_value("accelerate", name), spec.model.facts
-    family = None if facts is None else find_family(facts.model_type)
+    family = None if facts is None else spec.stack.family(facts.model_type)
     if not isinstance(written, str) or family is None or not spec.sharded_by_fsdp:
         return
-    own = family.layer.split(",")
-    known = [one for name in families() if (one := find_family(name)) is not None]
-    others = {layer for one in known for layer in one.layer.split(",")} - set(own)
+    own, written_out = family.layers, ",".join(family.layers)
+    others = spec.stack.layers - set(own)
     for part in map(str.strip, written.split(",")):
         if part in others or (part not in own and nearest(part, own) is not None):
             yield Finding(
-                spec.extra_place("accelerate", name, f"the layers of {family.model_type} are {family.layer}"),
+                spec.extra_place("accelerate", name, f"the layers of {family.model_type} are {written_out}"),
                 f"{family.model_type} has no module `{part[:60]}`",
-                f"leave `{name}` out, or write `{family.layer}`",
+                f"leave `{name}` out, or write `{written_out}`",
                 (spec.model.label,),
-                f'{name} = "{family.layer}"',
+                f'{name} = "{written_out}"',
             )
 
 

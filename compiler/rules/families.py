@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.registry import Family
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
 OWN_STATE = ("stateful", "kernel")
@@ -13,7 +13,7 @@ OWN_STATE = ("stateful", "kernel")
 
 def family(spec: Spec) -> Family | None:
     """What is known of the model's family, or None."""
-    return None if spec.model.model_type is None else registry.find_family(spec.model.model_type)
+    return spec.stack.family(spec.model.model_type)
 
 
 def supposed(spec: Spec) -> Family | None:
@@ -23,8 +23,7 @@ def supposed(spec: Spec) -> Family | None:
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
-    name = registry.family_named(spec.model.id)
-    return None if name is None else registry.find_family(name)
+    return spec.stack.family(registry.family_named(spec.model.id))
 
 
 def by_name(spec: Spec) -> str:
@@ -37,10 +36,7 @@ def by_name(spec: Spec) -> str:
 def has_attention(spec: Spec, attn: str) -> bool:
     """Whether the model's family has an attention on this target; unknown families may have all of them."""
     known = supposed(spec)
-    if known is None:
-        return True
-    declared = {"sdpa": known.sdpa, "flash2": known.flash, "flash3": known.flash, "flex": known.flex}.get(attn, True)
-    return declared and attn not in spec.stack.facts.family_lacks.get(known.model_type, ())
+    return known is None or attn == "eager" or attn in known.attention
 
 
 def mask_is_exact(spec: Spec) -> bool:

@@ -89,7 +89,8 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
     configuration class", when the model is loaded. Source: transformers 5.23 and 4.52.3
     `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
     """
-    wrong = spec.model.model_type in spec.stack.facts.scores_absent and not spec.flag("model.trust_remote_code")
+    known = spec.stack.family(spec.model.model_type)
+    wrong = known is not None and not known.scores and not spec.flag("model.trust_remote_code")
     if spec.get("method") == "reward" and wrong:
         yield Finding(
             spec.model.label,

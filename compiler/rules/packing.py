@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xpc.compiler.registry import Family
 from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.families import (
     FLASH,
@@ -21,6 +20,7 @@ from xpc.compiler.rules.families import (
 )
 from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Family
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

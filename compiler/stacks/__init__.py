@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
+from typing import Literal, NamedTuple
 
 from xpc.compiler.stacks.facts import Facts
 from xpc.grammar.record import entity
@@ -40,6 +41,22 @@ class Field:
     choices: tuple[Json, ...]
     deprecated: bool
     machine: bool
+
+
+class Family(NamedTuple):
+    """What a stack can do with one `model_type`.
+
+    `layers` are the classes that FSDP wraps, `attention` the implementations that work beside eager. `packing` says
+    what keeps packed documents apart without flash attention: "exact" (the mask reads position ids), "unaware" (the
+    mask ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package, refused
+    without it).
+    """
+
+    model_type: str
+    layers: tuple[str, ...]
+    attention: tuple[str, ...]
+    scores: bool
+    packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
 @entity  # one instance a name; printing it would print the table
@@ -162,6 +179,39 @@ class Stack:
                 value = base[name] if name in base else record.get("effective", record["default"])
                 arguments[name] = _copy(value)
         return arguments
+
+    def family(self, model_type: str | None) -> Family | None:
+        """What the stack can do with a family; None for one that it does not have, or that nobody has looked at."""
+        record = _mapping(self.table["library"]["families"]).get(model_type or "")
+        if model_type is None or record is None:
+            return None
+        table, facts = _mapping(record), self.facts
+        lacking = facts.family_lacks.get(model_type, ())
+        return Family(
+            model_type=model_type,
+            layers=_strings(table["layers"]),
+            attention=tuple(one for one in _strings(table["attention"]) if one not in lacking),
+            scores=bool(table["scores"]),
+            packing=(
+                "unaware"
+                if model_type in facts.families_unaware
+                else "stateful"
+                if model_type in facts.families_stateful
+                else "kernel"
+                if model_type in facts.families_convolving
+                else "exact"
+            ),
+        )
+
+    def lacks_family(self, model_type: str | None) -> bool:
+        """Whether it is a family of the registry that the stack's transformers does not know."""
+        return _mapping(self.table["library"]["families"]).get(model_type or "", {}) is None
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers of all families."""
+        families = _mapping(self.table["library"]["families"]).values()
+        return frozenset(name for one in families if one is not None for name in _strings(_mapping(one)["layers"]))
 
     def keys(self, where: str) -> frozenset[str]:
         """The keys that a part of the launch configuration accepts, and really reads.

@@ -33,8 +33,12 @@ class Facts:
     """The CUDA of the wheels of torch that still carry code for V100."""
 
     # Model families (by `model_type`)
-    families_absent: Names
-    """Families of the registry that transformers does not know."""
+    families_convolving: Names
+    """Families that keep packed documents apart with the causal-conv1d package, and are refused without it."""
+    families_stateful: Names
+    """Families whose recurrent state leaks from one packed document into the next."""
+    families_unaware: Names
+    """Families whose mask ignores position ids."""
     family_lacks: Mapping[str, Names]
     """Attentions that fail although the family's class declares them."""
     flash_mixes: Names
@@ -49,8 +53,6 @@ class Facts:
     """Families whose class has `supports_gradient_checkpointing = False`: a ValueError inside train()."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
-    scores_absent: Names
-    """Families of the registry without a class for sequence classification, which a reward model is."""
     expert_blocks: Mapping[str, str]
     """The layer's class in families that call, of experts with modules of their own, only those that some token is sent
     to. ZeRO-3 must gather such a layer as one: processes whose tokens go to other experts ask each other for them."""

@@ -39,6 +39,7 @@ def introspect() -> dict[str, Any]:
             "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},  # not 2.13.0+cpu
             "configs": _configs(),
             "schedulers": _schedulers(),
+            "families": _load("introspect_families.families")(),
             # Beside this script; the compiler's own tree is not installed where this runs.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),

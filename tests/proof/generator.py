@@ -283,7 +283,7 @@ class Draft:
         if row.path == "batch.packing.strategy":
             return len(self.stack.packing) > 1
         if row.path == "model.trust_remote_code":
-            return not facts.families_absent
+            return self.stack.name == stacks.DEFAULT
         if row.path == "method.completion_only":
             return self.shape == "prompt_completion"
         if row.path in ("memory.liger", "memory.offload_activations", "method.vllm", "lora.bits"):

@@ -1,0 +1,53 @@
+"""What the installed transformers' classes say of the model families of the registry, for `generate.py`.
+
+A family is what `model_type` of a config.json names. Only families of the registry are looked at: of any other the
+compiler claims nothing.
+"""
+
+import os
+import sys
+import tomllib
+from typing import Any
+
+REGISTRY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "registry", "families.toml")
+
+
+def families() -> dict[str, Any]:
+    """Every family of the registry, with what its causal language model declares; None where transformers has none.
+
+    `layers` are the classes that FSDP wraps. `attention` are the implementations that the class declares beside eager;
+    flash3 goes with flash2. `scores` is whether the family has a class for sequence classification.
+    """
+    import torch
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    out: dict[str, Any] = {}
+    with open(REGISTRY, "rb") as file:
+        names = tomllib.load(file)["names"]
+    for name in names:
+        found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(name)
+        if found is None:
+            out[name] = None
+            continue
+        real = getattr(transformers, found if isinstance(found, str) else found[0])
+        module = sys.modules[real.__module__]
+        layers = [one for one in real._no_split_modules or () if _is_layer(getattr(module, one, None), torch.nn.Module)]
+        out[name] = {
+            "type": "family",
+            "layers": sorted(layers),
+            "attention": [one for one, flag in _attention(real).items() if flag],
+            "scores": name in auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+        }
+    return out
+
+
+def _attention(real: Any) -> dict[str, bool]:
+    # Older transformers say it of each version of flash attention.
+    flash = real._supports_flash_attn if hasattr(real, "_supports_flash_attn") else real._supports_flash_attn_2
+    return {"sdpa": real._supports_sdpa, "flash2": flash, "flash3": flash, "flex": real._supports_flex_attn}
+
+
+def _is_layer(found: Any, kind: type) -> bool:
+    """Whether it is a class of layers of the language model; some families share a list with their vision model."""
+    return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__
