@@ -2,6 +2,7 @@
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
+    "diff": "xpc.compiler.review.diff",
     "new": "xpc.compiler.commands.starter",
     "list": "xpc.compiler.commands.listing",
     "schema": "xpc.compiler.commands.settings_schema",
@@ -9,5 +10,5 @@ APART = {
     "doctor": "xpc.compiler.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
-COMMANDS = ("check", "compile", "explain", "fmt", "import", "new", "list", "schema", "completion", "doctor")
-LATER = ("plan", "diff", "lock", "verify", "upgrade", "sweep", "report")
+COMMANDS = ("check", "compile", "explain", "fmt", "diff", "import", "new", "list", "schema", "completion", "doctor")
+LATER = ("plan", "lock", "verify", "upgrade", "sweep", "report")

@@ -1,29 +1,34 @@
-"""`xpc explain`: what a code means, what a setting does, and where a value of a spec comes from."""
+"""`xpc explain`: what a code means, what a setting does, and where the values of a spec come from."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from textwrap import dedent, fill, indent
 
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
 from xpc.compiler.rules import codes, rules
 
+MOST = 8
+"""Most emitted keys of a setting where all settings are explained."""
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
 """What the tests know of a code, written by `make docs`."""
 
 
 def explain(what: str) -> str | None:
-    """The text for a code, a setting's name or path, or FILE:SETTING; None where nothing is known."""
+    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None where nothing is known."""
     if what.upper().startswith("XP") and what[2:].isdigit():
         return _code(what.upper())
+    if os.path.isfile(what):
+        return _values(what, TABLE, whole=True)
     path, colon, name = what.rpartition(":")
     rows = _rows(name)
     if not rows:
         from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
 
         return explain_name(what)
-    return _value(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
+    return _values(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
 
 
 def _rows(name: str) -> list[Setting]:
@@ -94,30 +99,37 @@ def _setting(row: Setting) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(path: str, rows: list[Setting]) -> str:
+def _values(path: str, rows: Sequence[Setting], whole: bool = False) -> str:
+    """The values of a spec, each with where it comes from and what it became; with `whole`, those that there are."""
     from xpc.compiler.inputs import read_spec
     from xpc.compiler.lower.specfile import show
     from xpc.compiler.pipeline import check_text
+    from xpc.compiler.review.trace import Trace
 
     data, name, workspace = read_spec(path)
     checked = check_text(data, name, workspace)
     spec = checked.spec
     if spec is None:
         return f"{path} has errors; `xpc check {path}` shows them\n"
-    swept = [row for row in rows if checked.members and row.path in dict(checked.members[0].settings)]
+    swept = dict(checked.members[0].settings) if checked.members else {}
+    trace = Trace(spec)
+    values = {str(one): value for one, value in spec.values.items()}
     out = []
-    for row in swept:
-        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
-        values = list(dict.fromkeys(show(row, value.value) for value in found))
-        out.append(f"{row.path} is swept in {path}: {', '.join(values)}\n  from {found[0].origin.describe()}\n")
-    rows = [row for row in rows if row not in swept]
     for row in rows:
-        value = spec.values.get(row.path)
+        value = values.get(row.path)
         if value is None:
-            out.append(f"{row.path} has no value in {path}\n")
-        else:
-            out.append(f"{row.path} = {show(BY_PATH[row.path], value.value)}\n  from {value.origin.describe()}\n")
-    return "".join(out)
+            out += [] if whole else [f"{row.path} has no value in {path}\n"]
+            continue
+        shown = f"{row.path} = {show(row, value.value)}"
+        if row.path in swept:
+            found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
+            shown = f"{row.path} is swept in {path}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
+        became = trace.became(row.path)
+        most = MOST if whole else len(became)
+        more = [f"and {len(became) - most} more keys"] if len(became) > most else []
+        lines = [f"from {value.origin.describe()}", *became[:most], *more]
+        out.append("".join([f"{shown}\n", *(f"  {line}\n" for line in lines)]))
+    return "\n".join(out) if whole else "".join(out)
 
 
 __all__ = ["explain"]

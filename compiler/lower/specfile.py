@@ -163,8 +163,8 @@ def _sources(sources: tuple[DataSource, ...]) -> list[str]:
             inside.append("columns = [" + ", ".join(quoted(name) for name in (asked, *between, *rest)) + "]")
         if source.context is not None and source.wording is None:
             inside.append(f"context = {quoted(source.context)}")
-        ref = _ref(source)
-        out += [f"  {ref} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {ref}"]
+        named = ref(source)
+        out += [f"  {named} {{", *(f"    {line}" for line in inside), "  }"] if inside else [f"  {named}"]
     return out
 
 
@@ -176,7 +176,8 @@ def _evaluated(one: EvalSet) -> list[str]:
     return [f"data {one.name} {{", *_sources(one.sources), *shape, *prompt, "}", ""]
 
 
-def _ref(source: DataSource) -> str:
+def ref(source: DataSource) -> str:
+    """A source as it is typed."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"

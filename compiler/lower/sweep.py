@@ -34,9 +34,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
     for member in members:
         spec = member.spec
         assert spec is not None
-        folder = f"{spec.name}.bundle/{MEMBERS}/{member.name}"
-        named = evolve(spec, name=f"{spec.name}-{plain_name(member.name)}", folder=folder)
-        files = lower(CheckedSpec.of(named, spec.problems, spec.silenced))
+        files = lower(named(spec, member.name))
         digests.append(digest(files["bundle.toml"]))
         out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
     texts = {
@@ -48,6 +46,13 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
     top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
     return {**out, **top}
+
+
+def named(spec: CheckedSpec, member: str) -> CheckedSpec:
+    """A member's spec with the name and the folder that its bundle has."""
+    folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
+    own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
+    return CheckedSpec.of(own, spec.problems, spec.silenced)
 
 
 def value(member: Member, path: str) -> str:

@@ -1,0 +1,227 @@
+"""What two runs differ in, and what follows from it. Everything here is values in, values out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower.executes import executes
+from xpc.compiler.lower.specfile import ref, show
+from xpc.compiler.review.meaning import plain
+from xpc.compiler.review.outcome import outcome
+from xpc.compiler.review.sides import Run
+from xpc.compiler.review.tables import PROSE, tables
+from xpc.compiler.spec import BASE, SPEC, CheckedSpec, DataSource, Spec, Value
+from xpc.grammar.record import evolve, record
+
+UNSET = "unset"
+ABSENT = "absent"
+
+
+@record
+class Change:
+    """A name with what it was and what it is; `why` is the arithmetic, or where an unwritten value comes from."""
+
+    name: str
+    before: str
+    after: str
+    why: str = ""
+
+
+@record
+class FileChange:
+    """A file of the bundle: `added`, `removed` or `changed`, with the numbers of lines that came and went."""
+
+    name: str
+    kind: str
+    added: int = 0
+    removed: int = 0
+
+
+@record
+class Difference:
+    """Two runs compared. `settings` are those that somebody wrote, `follows` what comes out of them.
+
+    `arguments` are keys of the emitted tables, `same_arguments` counts those that kept their values. Of two `stacks`,
+    `renamed` are the arguments whose name moved, with the value that they keep. `new` and `gone` are findings,
+    `runs_now` and `ran_before` what is executed beside the trainer.
+    """
+
+    settings: tuple[Change, ...]
+    follows: tuple[Change, ...]
+    arguments: tuple[Change, ...]
+    renamed: tuple[Change, ...]
+    same_arguments: int
+    files: tuple[FileChange, ...]
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+    runs_now: tuple[str, ...]
+    ran_before: tuple[str, ...]
+    headline: str
+    stacks: tuple[str, str]
+
+    @property
+    def across(self) -> bool:
+        """Whether the two are written for different stacks."""
+        return self.stacks[0] != self.stacks[1]
+
+    @property
+    def same(self) -> bool:
+        """Whether both are the same run, whatever is noted about it."""
+        return not (self.settings or self.follows or self.arguments or self.renamed)
+
+
+def compare(one: Run, other: Run) -> Difference:
+    """Everything that differs between two runs."""
+    settings, follows = changes(one.spec, other.spec)
+    before, after = outcome(one.spec), outcome(other.spec)
+    follows += [Change(*each) for each in before.told(after)]
+    files = one.files(), other.files()
+    renamed, arguments, same = _arguments(one.spec, other.spec, *map(tables, files))
+    gone, new = _apart(_findings(one.spec), _findings(other.spec))
+    ran, runs = _apart(_executes(one.spec), _executes(other.spec))
+    found = Difference(
+        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, runs, ran,
+        before.headline(after, settings), (one.spec.stack.name, other.spec.stack.name),
+    )  # fmt: skip
+    return evolve(found, headline=f"{found.headline}{_across(found)}") if found.across else found
+
+
+def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
+    """The settings that differ: those that one of the two states, and those that were filled in on both sides."""
+    settings = list(_structure(one, other))
+    follows: list[Change] = []
+    values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
+    for path in BY_PATH:
+        before, after = (each.get(path) for each in values)
+        if _value(before) == _value(after):
+            continue
+        stated = any(each is not None and each.origin.kind in (SPEC, BASE) for each in (before, after))
+        why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
+        change = Change(path, _shown(path, before), _shown(path, after), why)
+        (settings if stated else follows).append(change)
+    return settings, follows
+
+
+def _value(value: Value | None) -> object:
+    return None if value is None else plain(value.value)
+
+
+def _shown(path: str, value: Value | None) -> str:
+    return UNSET if value is None else show(BY_PATH[path], value.value)
+
+
+def _structure(one: Spec, other: Spec) -> Iterator[Change]:
+    """What is no setting of the table: the model, the sources of data, and what `extra` passes on."""
+    names = [each.model.path or str(each.model.id) for each in (one, other)]
+    if names[0] != names[1]:
+        yield Change("model", *names)
+    yield from _sources("data", one.data, other.data)
+    sets = [{each.name: each for each in spec.evaluated} for spec in (one, other)]
+    for name in dict.fromkeys((*sets[0], *sets[1])):
+        both = [of[name].sources if name in of else () for of in sets]
+        yield from _sources(f"eval.data {name}", *both)
+    for escape in dict.fromkeys((*one.extra, *other.extra)):
+        tables = [each.extra.get(escape, {}) for each in (one, other)]
+        for name in sorted({*tables[0], *tables[1]}):
+            values = [UNSET if name not in table else json.dumps(table[name].value) for table in tables]
+            if values[0] != values[1]:
+                yield Change(f"extra {escape}.{name}", *values)
+
+
+def _sources(name: str, before: tuple[DataSource, ...], after: tuple[DataSource, ...]) -> Iterator[Change]:
+    lines = [[_source(each) for each in side] for side in (before, after)]
+    matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=False)
+    for kind, start, end, begin, stop in matcher.get_opcodes():
+        if kind != "equal":
+            was, now = ("; ".join(side) or "none" for side in (lines[0][start:end], lines[1][begin:stop]))
+            yield Change(name, was, now)
+
+
+def _source(source: DataSource) -> str:
+    """A source with everything that decides its rows."""
+    parts = [ref(source), source.wording or source.shape]
+    if source.columns is not None and source.only:
+        parts.append(f"columns {', '.join(source.columns)}")
+    if source.context is not None:
+        parts.append(f"context {source.context}")
+    if source.take is not None:
+        take = source.take
+        parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")
+    digests = [part.sha256 for part in source.parts] or [source.sha256]
+    if any(digests):
+        parts.append("content " + " ".join(str(one)[:8] for one in digests[:4]))
+    return ", ".join(parts)
+
+
+def _findings(spec: CheckedSpec) -> Counter[str]:
+    return Counter(f"{one.severity} {one.code} {one.slug}: {one.message}" for one in spec.problems)
+
+
+def _executes(spec: Spec) -> Counter[str]:
+    return Counter(line[2:] for line in executes(spec, str) if line.startswith("- "))
+
+
+def _apart(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple((before - after).elements()), tuple((after - before).elements())
+
+
+# -- emitted files ---------------------------------------------------------------------------------------------------
+
+
+def _arguments(
+    one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
+) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
+    """Arguments that moved to another name, those whose value differs, and how many are the same."""
+    head = "trainer_args.json arguments."
+    renamed: list[Change] = []
+    why: dict[str, str] = {}
+    for key in [key for key in before if key.startswith(head) and key not in after and one.stack is not other.stack]:
+        name, dot, inner = key.removeprefix(head).partition(".")
+        new = other.stack.rename(name) or next((o for o in other.stack.renamed if one.stack.rename(o) == name), None)
+        moved = f"{head}{new}{dot}{inner}"
+        if new is not None and moved in after and after[moved] == before[key]:
+            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _told(before.pop(key))))
+            del after[moved]
+        else:
+            gone = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
+            why[key] = gone or (f"now {new}" if new is not None else "")
+    found: list[Change] = []
+    same = 0
+    for key in (*before, *(key for key in after if key not in before)):
+        was, now = (_told(table[key]) if key in table else ABSENT for table in (before, after))
+        same += was == now
+        if was != now:
+            found.append(Change(key, was, now, why.get(key, "")))
+    return tuple(renamed), tuple(found), same + len(renamed)
+
+
+def _across(found: Difference) -> str:
+    """The end of the first line where a run moves to another stack."""
+    gone, new = (
+        sum(one.before == ABSENT for one in found.arguments),
+        sum(one.after == ABSENT for one in found.arguments),
+    )
+    moved = len(found.arguments) - gone - new
+    names = f" ({len(found.renamed)} under another name)" if found.renamed else ""
+    return (
+        f": {found.same_arguments} arguments keep their values{names}, {moved} change, "
+        f"{new} only on {found.stacks[0]}, {gone} only on {found.stacks[1]}"
+    )
+
+
+def _told(value: object) -> str:
+    return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)
+
+
+def _files(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:
+    for name in sorted({*before, *after} - {*PROSE}):
+        if name not in before or name not in after:
+            yield FileChange(name, "removed" if name in before else "added")
+        elif before[name] != after[name]:
+            lines = [files[name].split(b"\n") for files in (before, after)]
+            was, now = Counter(lines[0]), Counter(lines[1])
+            yield FileChange(name, "changed", (now - was).total(), (was - now).total())

@@ -1,0 +1,42 @@
+"""`xpc diff A B`: what changes in the run, when a spec changes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from xpc.compiler.render import render
+from xpc.compiler.review.pairs import pair
+from xpc.compiler.review.show import FORMATS
+from xpc.compiler.review.sides import opened
+
+EPILOG = (
+    "A side is a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. The meaning is compared: "
+    "a comment, an order, or a default that is written out is no difference. Exit status: 0 compared, 1 a side does "
+    "not compile, or with --exit-code the runs differ, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc diff", description="Say what two specs differ in.", epilog=EPILOG)
+    parser.add_argument("before", metavar="A", help="a spec, REV:FILE, a bundle, or - for standard input")
+    parser.add_argument("after", metavar="B", help="what it is compared with")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="form of the answer (default: text)")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 where the runs differ")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    with opened(options.before) as one, opened(options.after) as other:
+        name = one.name or other.name
+        before, after = one.side(name), other.side(name)
+        broken = [side for side in (before, after) if not side.runs]
+        for side in broken:
+            sys.stderr.write(render(side.errors, "full"))
+        if broken:
+            return "".join(f"{side.title} does not compile, so there is no run to compare\n" for side in broken), 1
+        found = pair(before, after)
+        return FORMATS[options.format](found), int(options.exit_code and not found.equal)

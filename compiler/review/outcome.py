@@ -1,0 +1,154 @@
+"""What a spec comes to: steps, samples, tokens and the warm-up, as far as they are known, and the sentence of two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.lower.optimizer import warmup_of
+from xpc.compiler.review.meaning import plain
+from xpc.compiler.rules.batch import total_steps
+from xpc.compiler.rules.batch_rows import trained
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.review.compare import Change
+
+SHOWN = 3
+"""Most settings of the first line."""
+WIDE = 60
+"""Most characters of a value in it."""
+
+
+@record
+class Outcome:
+    """Of one run. `samples` are sequences of training in all, `rows` those of an epoch, `epochs` the budget.
+
+    What is not known is None: the rows of most datasets, how many sequences packing makes of them.
+    """
+
+    steps: int | None
+    samples: int | None
+    rows: int | None
+    epochs: float | None
+    gbs: int
+    seq: int
+    packed: bool
+    online: bool
+    warmup: Amount | None
+    data: object
+
+    def told(self, other: Outcome) -> Iterator[tuple[str, str, str, str]]:
+        """What differs: a name, what it was, what it is, and the arithmetic."""
+        if self.steps != other.steps:
+            yield "steps", _number(self.steps), _number(other.steps), other._steps_why()
+        before, after = self.tokens, other.tokens
+        if before != after:
+            yield "tokens, at most", _number(before), _number(after), other._tokens_why()
+        was, now = self.warm, other.warm
+        if was is not None and now is not None and was != now:
+            yield "warm-up", _warm(*was), _warm(*now), ""
+
+    @property
+    def tokens(self) -> int | None:
+        """Most tokens that are trained on: samples of the longest length."""
+        return None if self.samples is None or self.online else self.samples * self.seq
+
+    @property
+    def warm(self) -> tuple[int, float] | None:
+        """The warm-up in steps and as a share of the run, where both are known."""
+        if self.warmup is None or not self.steps:
+            return None
+        count = ceil(self.steps * self.warmup.value) if self.warmup.unit == "share" else int(self.warmup.value)
+        return count, count / self.steps
+
+    def _steps_why(self) -> str:
+        if self.epochs is None:
+            return "as written"
+        return "" if self.rows is None else f"{self.rows:,} rows x {self.epochs:g} epochs / {self.gbs}"
+
+    def _tokens_why(self) -> str:
+        return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
+
+    def headline(self, other: Outcome, settings: Sequence[Change]) -> str:
+        """The first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
+        named = [f"{_short(each.name)} {_cut(each.before)} -> {_cut(each.after)}" for each in settings[:SHOWN]]
+        if len(settings) > SHOWN:
+            more = len(settings) - SHOWN
+            named.append(f"{more} more setting{'s' if more > 1 else ''}")
+        parts = [*self._steps(other), *self._samples(other)]
+        head = ", ".join(named)
+        return f"{head}: {', '.join(parts)}" if head and parts else head or ", ".join(parts)
+
+    def _steps(self, other: Outcome) -> Iterator[str]:
+        if self.steps is not None and other.steps is not None:
+            if self.steps != other.steps:
+                yield f"{other.steps:,} step{'s' if other.steps != 1 else ''} instead of {self.steps:,}"
+        elif self._comparable(other) and self._pace() != other._pace():
+            yield f"{_times(other._pace() / self._pace())} the steps"
+
+    def _samples(self, other: Outcome) -> Iterator[str]:
+        """What is said of the tokens where the batch or the length of the run changed."""
+        moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
+        if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
+            return
+        if self.epochs is not None and other.epochs is not None and self.data == other.data:
+            ratio = other.epochs / self.epochs if self.epochs else 1.0
+        elif self.samples and other.samples:
+            ratio = other.samples / self.samples
+        else:
+            return
+        yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
+
+    def _comparable(self, other: Outcome) -> bool:
+        """Whether the ratio of steps is known though their number is not."""
+        return bool(self.epochs and other.epochs and self.data == other.data) and not (self.online or other.online)
+
+    def _pace(self) -> float:
+        """Steps, but for a factor that both runs share: the rows, or with packing their tokens."""
+        return (self.epochs or 0) / self.gbs / (self.seq if self.packed else 1)
+
+
+def outcome(spec: Spec) -> Outcome:
+    """What a spec comes to."""
+    steps, written = total_steps(spec), spec.get("train.steps")
+    epochs = None if isinstance(written, int) else spec.real("train.epochs")
+    gbs, packed, online = spec.integer("batch.gbs"), spec.flag("batch.packing"), spec.online
+    rows = None if packed or online else trained(spec)
+    samples = None
+    if isinstance(written, int):
+        samples = written * gbs
+    elif rows is not None and epochs is not None:
+        samples = round(rows * epochs)
+    warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
+    held = [spec.get(path) for path in ("data.holdout", "data.unique", "data.min_tokens")]
+    data = plain((spec.data, held, packed, spec.text("method")))
+    return Outcome(steps, samples, rows, epochs, gbs, spec.integer("batch.seq"), packed, online, warmup, data)
+
+
+def _short(path: str) -> str:
+    """A setting's own name where its clause goes without saying."""
+    from xpc.compiler.language.schema import BY_PATH
+
+    name = path.rpartition(".")[2]
+    row = BY_PATH.get(path)
+    return name if row is not None and not row.inner and "." in path else path
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDE else text[: WIDE - 3] + "..."
+
+
+def _number(value: int | None) -> str:
+    return "not known" if value is None else f"{value:,}"
+
+
+def _warm(count: int, share: float) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}, {100 * share:.2g}% of the run"
+
+
+def _times(ratio: float) -> str:
+    return {2.0: "twice", 0.5: "half", 1.0: "the same"}.get(ratio, f"{ratio:.3g} times")

@@ -1,0 +1,47 @@
+"""The emitted files of a bundle as keys and values: `trainer_args.json arguments.learning_rate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+TABLES = (".json", "accelerate.yaml")
+FACTS = ("trainer_args.json target", "trainer_args.json stack.")
+"""What the runtime reads of the stack: it says nothing beside the stack's name."""
+PROSE = ("README.md", "spec.xp", "bundle.toml")
+"""Files that say in words or digests what the others are: they change with anything."""
+
+
+def tables(files: Mapping[str, bytes]) -> dict[str, object]:
+    """Every value of accelerate.yaml and of the JSON files beside it: `trainer_args.json arguments.learning_rate`."""
+    out: dict[str, object] = {}
+    for name in sorted(files):
+        if "/" in name or not name.endswith(TABLES):
+            continue
+        text = files[name].decode()
+        table = json.loads(text) if name.endswith(".json") else _yaml(text)
+        out.update({f"{name} {key}": value for key, value in _flat(table, "")})
+    return {key: value for key, value in out.items() if not key.startswith(FACTS)}
+
+
+def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
+    if isinstance(table, dict) and table:
+        for key, value in table.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, table
+
+
+def _yaml(text: str) -> dict[str, str]:
+    """The keys of accelerate.yaml, which has blocks of one level."""
+    out: dict[str, str] = {}
+    block = ""
+    for line in text.split("\n"):
+        key, _, value = line.strip().partition(":")
+        if line and not line.startswith("#"):
+            block = block if line[0] == " " else ""
+            if value:
+                out[f"{block}{key}"] = value.strip()
+            else:
+                block = f"{key}."
+    return out

@@ -1,0 +1,97 @@
+"""What a setting became: the emitted keys that would change if the setting did.
+
+Nothing lists them by hand. The checked spec is lowered once more with another value of the one setting, and the keys
+that differ are those that it decides. Lowering derives nothing anew, so that what depends on the setting only through
+another one is not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower import lower
+from xpc.compiler.review.tables import PROSE, tables
+from xpc.compiler.spec import CheckedSpec, Value
+from xpc.grammar.record import evolve
+
+TRIES = 4
+"""Most other values that are tried for one that can be lowered."""
+
+
+class Trace:
+    """The emitted keys of one spec."""
+
+    def __init__(self, spec: CheckedSpec) -> None:
+        self.spec = spec
+        self.files = lower(spec)
+        self.keys = tables(self.files)
+
+    def became(self, path: str) -> list[str]:
+        """Every key of the bundle that the setting decides, `file key = value`, and files of other kinds."""
+        values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
+        value = values[path]
+        for other in list(_others(path, value.value))[:TRIES]:
+            try:
+                spec = evolve(self.spec, values={**values, path: Value(other, value.origin)})
+                if path in ("hardware", "nodes"):
+                    spec = evolve(spec, hardware=_machines(spec, path))
+                files = lower(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
+            except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
+                continue  # another value cannot be lowered without others beside it
+            found = list(self._different(files))
+            if found:
+                return found
+        return []
+
+    def _different(self, files: Mapping[str, bytes]) -> Iterator[str]:
+        keys = tables(files)
+        for key, value in self.keys.items():
+            if key not in keys or keys[key] != value:
+                yield f"{key} = {_shown(value)}"
+        told = {key.partition(" ")[0] for key in self.keys}
+        for name, data in self.files.items():
+            if name in told or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
+                continue
+            if files.get(name) != data:
+                yield name
+
+
+def _machines(spec: CheckedSpec, path: str) -> object:
+    hardware = spec.hardware
+    if path == "nodes":
+        return evolve(hardware, nodes=hardware.nodes + 1)
+    return evolve(hardware, processes=hardware.processes + 1)
+
+
+def _others(path: str, value: object) -> Iterator[object]:
+    """Other values of a setting's kind, the nearest first."""
+    row = BY_PATH[path]
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (value + 1, 2 * value + 1)
+    elif isinstance(value, float):
+        yield from (value * 1.5 or 0.5, value + 1)
+    elif isinstance(value, Amount):
+        yield Amount("share", value.value * 0.75) if value.unit == "share" and value.value else Amount("count", 7)
+        yield Amount("count", int(value.value) + 1)
+    elif isinstance(value, str):
+        yield from (one for one in row.choices if one != value)
+        yield f"{value}x"
+    elif isinstance(value, tuple) and value:
+        first = value[0]
+        if isinstance(first, Weighted):
+            yield (evolve(first, weight=(first.weight or 1) * 2), *value[1:])
+        elif isinstance(first, str):
+            yield from ((one,) for one in row.choices if (one,) != value)
+            yield (*value, "x")
+        elif isinstance(first, int | float):
+            yield tuple(one * 0.5 + 0.1 for one in value)
+
+
+def _shown(value: object) -> str:
+    import json
+
+    return "unset" if value is None else json.dumps(value)

@@ -1,0 +1,417 @@
+"""`xpc diff`: the difference in meaning of two specs, all of it, and nothing else."""
+
+import json
+import os
+import random
+import subprocess
+from functools import cache
+
+import drawn
+import generator
+import pytest
+from case_support import ROW, spec
+from compile_support import REPOSITORY, SEED, put, tree, xpc
+from test_bundle_reviews import reordered
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.language import schema
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.review.compare import Change, compare
+from xpc.compiler.review.sides import Run
+
+
+def told(done):
+    assert b"Traceback" not in done.stderr, done.stderr
+    assert b"broke the compiler" not in done.stderr, done.stderr
+    return done.stdout.decode()
+
+
+def diff(tmp_path, before, after, *options):
+    root = put(tmp_path, {"a.xp": before, "b.xp": after})
+    return xpc("diff", "a.xp", "b.xp", *options, cwd=root)
+
+
+def table(tmp_path, before, after):
+    """The one group of a diff as JSON says it."""
+    found = json.loads(told(diff(tmp_path, before, after, "--format", "json")))
+    (group,) = found["groups"]
+    return found, group
+
+
+def named(changes):
+    return {one["name"]: (one["before"], one["after"]) for one in changes}
+
+
+# -- the first line, and what follows -------------------------------------------------------------------------------
+
+
+def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
+    out = told(diff(tmp_path, SEED, SEED.replace("528", "264")))
+    assert out.startswith("gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens\n")
+    found, group = table(tmp_path, SEED, SEED.replace("528", "264"))
+    assert named(group["settings"]) == {"batch.gbs": ("528", "264")}
+    follows = named(group["follows"])
+    assert follows["batch.accum"] == ("6", "3")
+    assert follows["steps"] == ("3,750", "7,500")
+    assert follows["warm-up"] == ("40 steps, 1.1% of the run", "40 steps, 0.53% of the run")
+    assert {"264 / (11 x 8)", "derived: 264 / (11 x 8)"} & {one["why"] for one in group["follows"]}
+    assert named(group["arguments"])["trainer_args.json arguments.gradient_accumulation_steps"] == ("6", "3")
+    assert {one["name"] for one in group["files"]} == {"deepspeed.json", "launch.sh", "trainer_args.json"}
+    assert not found["same"]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (("3 epochs", "6 epochs"), "train.epochs 3 -> 6: 7,500 steps instead of 3,750, twice the tokens"),
+        (("1e-5", "2e-5"), "lr 1e-05 -> 2e-05"),
+        (("infinity-instruct:0625", "someone/else"), "same"),
+    ],
+)
+def test_the_first_line(change, line, tmp_path):
+    out = told(diff(tmp_path, SEED, SEED.replace(*change)))
+    assert out.split("\n")[0] == line or (line == "same" and "tokens" not in out.split("\n")[0])
+
+
+def test_steps_of_unknown_rows_are_told_as_a_ratio(tmp_path):
+    text = spec(train="qwen2.5-3b on someone/data for 3 epochs")
+    out = told(diff(tmp_path, text, text.replace("gbs=128", "gbs=256")))
+    assert out.startswith("gbs 128 -> 256: half the steps, same tokens\n")
+    steps = spec(train="qwen2.5-3b on someone/data for 100 steps")
+    assert told(diff(tmp_path, steps, steps.replace("gbs=128", "gbs=256"))).startswith(
+        "gbs 128 -> 256: twice the tokens"
+    )
+
+
+def test_findings_and_programs_that_come_and_go(tmp_path):
+    old, new = spec(), spec(hardware="8 x v100-32gb", precision="fp32") + 'model(trust_remote_code, revision="main")\n'
+    _, group = table(tmp_path, old, new)
+    assert any("XP801" in one for one in group["new"])
+    assert any(one.startswith("Python of the model's repository") for one in group["runs_now"])
+    _, back = table(tmp_path, new, old)
+    assert (back["gone"], back["ran_before"]) == (group["new"], group["runs_now"])
+    assert not back["new"]
+
+
+def test_data_whose_bytes_changed(tmp_path):
+    text = spec(train='qwen2.5-3b on "rows.jsonl" for 1 epochs')
+    before, after = (
+        put(tmp_path / "a", {"t.xp": text, "rows.jsonl": ROW * 9}),
+        put(tmp_path / "b", {"t.xp": text, "rows.jsonl": ROW * 5}),
+    )
+    done = xpc("diff", os.path.join(before, "t.xp"), os.path.join(after, "t.xp"), "--exit-code")
+    assert done.returncode == 1
+    assert "rows.jsonl" in told(done).split("\n")[0]
+
+
+# -- equal, however it is written -----------------------------------------------------------------------------------
+
+
+SAME = (
+    "train qwen2.5-3b on infinity-instruct for 3 epochs with 8 x h100-80gb zero2 bf16 gbs=128 micro=16 seq=1024 "
+    'save("out/run")\n',
+    spec("seed 42\noptimizer adamw {\n  lr = 2e-5\n  betas = [0.9, 0.999]\n}\ntarget trl-1.16\n"),
+    spec(train="Qwen/Qwen2.5-3B on infinity-instruct[train] for 3 epochs", batch="micro=16 gbs=128"),
+)
+
+
+def test_defaults_spellings_and_forms_are_no_difference(tmp_path):
+    for other in SAME:
+        done = diff(tmp_path, spec(), other, "--exit-code")
+        assert (done.returncode, told(done).split("\n")[0]) == (0, "the same run"), other
+
+
+def test_a_base_that_says_the_same_is_no_difference(tmp_path):
+    child = spec().replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n').replace("strategy zero2\n", "")
+    root = put(tmp_path, {"a.xp": spec(), "base.xp": "xpc 1\n\nstrategy zero2\nprecision bf16\n", "b.xp": child})
+    done = xpc("diff", "a.xp", "b.xp", "--exit-code", cwd=root)
+    assert (done.returncode, told(done)) == (0, "the same run\n")
+
+
+def test_a_spec_and_its_bundle_are_the_same_run(tmp_path):
+    root = put(tmp_path, {"t.xp": SEED})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    assert told(xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)) == "the same run\n"
+    put(tmp_path, {"t.xp": SEED.replace("528", "264")})
+    assert told(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 528 -> 264: ")
+    name = os.path.join(root, "t.bundle", "trainer_args.json")
+    with open(name, encoding="utf-8") as handle:
+        text = handle.read()
+    put(
+        tmp_path,
+        {"t.bundle/trainer_args.json": text.replace('"max_grad_norm": 1.0', '"max_grad_norm": 2.0'), "t.xp": SEED},
+    )
+    found = told(xpc("diff", "t.xp", "t.bundle", cwd=root))
+    assert "max_grad_norm  1.0 -> 2.0" in found
+
+
+# -- drawn pairs ----------------------------------------------------------------------------------------------------
+
+
+VALUES = {
+    "optimizer.lr": ("1e-6", "3e-6"), "optimizer.weight_decay": ("0.01", "0.1"), "optimizer.clip": ("0.5", "2"),
+    "schedule.warmup": ("3", "4"), "batch.seq": ("128", "256"), "seed": ("7", "8"), "data.seed": ("3", "4"),
+    "save.every": ("50", "60"), "save.keep": ("2", "3"), "track.every": ("5", "7"), "data.workers": ("2", "3"),
+    "memory.checkpointing": ("true", "false"), "launch.nccl_timeout": ("30m", "2h"), "save": ('"out/x"', '"out/y"'),
+    "optimizer.betas": ("[0.9, 0.95]", "[0.8, 0.95]"), "train.steps": ("100", "200"), "data.shuffle": ("true", "false"),
+    "batch.accum": ("2", "4"), "precision.nan": ("stop", "zero"), "track.name": ('"one"', '"two"'),
+}  # fmt: skip
+ALSO = {
+    "schedule.warmup": {"lr_scheduler_type", "warmup_steps", "warmup_ratio", "lr_scheduler_kwargs", "optim_args"},
+    "seed": {"data_seed"}, "save.every": {"eval_steps"}, "optimizer.clip": {"max_grad_norm"},
+    "optimizer.betas": {"adam_beta1", "adam_beta2", "optim_args"},
+    "optimizer.lr": {"lr_scheduler_kwargs", "optim_args"},
+    "optimizer.weight_decay": {"optim_args"}, "train.steps": {"num_train_epochs"},
+    "save": {"logging_dir", "hub_model_id"},
+    "memory.checkpointing": {"ddp_find_unused_parameters", "activation_checkpointing_kwargs",
+                             "gradient_checkpointing_kwargs"}, "data.shuffle": {"train_sampling_strategy"},
+}  # fmt: skip
+"""Arguments that a setting decides together with others, beside those of its row."""
+
+
+def stating(path, value):
+    """A child of the drawn spec that states one setting."""
+    clause, _, name = path.partition(".")
+    line = {"train": f"train MODEL on DATA for {value} steps"}.get(clause)
+    if line is None:
+        line = f"{clause} {value}" if not name else f"{clause} {{\n  {name} = {value}\n}}"
+    return f'xpc 1\n\nextends "t.xp"\n\n{line}\n'
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+
+
+def checked(text, place):
+    found = check_text(text.encode(), "c.xp", Workspace(place, hashes=True))
+    return found.spec if not found.members else None
+
+
+@cache
+def bases(place, count):
+    out = []
+    for seed in range(count * 8):
+        text = generator.spec(f"diff-{seed}")
+        if len(out) < count and checked(text, place) is not None:
+            out.append(text)
+    return out
+
+
+def flat(value, prefix=""):
+    if isinstance(value, dict) and value:
+        return {
+            key: one
+            for name, inner in value.items()
+            for key, one in flat(inner, f"{prefix}.{name}" if prefix else name).items()
+        }
+    return {prefix: json.dumps(value)}
+
+
+def pairs(place):
+    """Two specs that state another value of one setting, where both compile."""
+    draw = random.Random(4)
+    for text in bases(place, 14):
+        put(place, {"t.xp": text})
+        for path in draw.sample(sorted(VALUES), 6):
+            train = next(line for line in text.split("\n") if line.startswith("train "))
+            model, _, rest = train.removeprefix("train ").partition(" on ")
+            said = [
+                stating(path, value).replace("MODEL", model).replace("DATA", rest.split(" ")[0])
+                for value in VALUES[path]
+            ]
+            specs = [checked(one, place) for one in said]
+            if None not in specs:
+                yield path, specs
+
+
+def test_pairs_that_differ_in_one_setting_show_it_and_what_follows(place):
+    seen = set()
+    for path, (one, other) in pairs(place):
+        before, after = Run("", one), Run("", other)
+        found = compare(before, after)
+        assert [change.name for change in found.settings] == [path]
+        values = [{name: str(each.value) for name, each in spec.values.items()} for spec in (one, other)]
+        differ = {name for name in {*values[0], *values[1]} if values[0].get(name) != values[1].get(name)}
+        follows = {change.name for change in found.follows} & set(schema.BY_PATH)
+        assert differ == {path} | follows
+        assert not any(one.written(name) or other.written(name) for name in follows)
+        emitted = [flat(json.loads(run.files()["trainer_args.json"])) for run in (before, after)]
+        moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
+        shown = {
+            change.name.removeprefix("trainer_args.json ")
+            for change in found.arguments
+            if "trainer_args" in change.name
+        }
+        assert shown == moved, path
+        decided = {name for each in differ for name in (*schema.BY_PATH[each].args, *ALSO.get(each, ()))}
+        renamed = {other.stack.rename(name) for name in decided} | {one.stack.arguments.get(name) for name in decided}
+        arguments = {key.split(".")[1] for key in moved if key.startswith("arguments.")}
+        assert arguments <= decided | renamed, (path, arguments - decided)
+        assert {each.name for each in found.files} >= {"trainer_args.json"} if moved else True
+        back = compare(after, before)
+        assert [Change(each.name, each.after, each.before, "") for each in back.settings] == [
+            Change(each.name, each.before, each.after, "") for each in found.settings
+        ]
+        assert not found.same
+        seen.add(path)
+    assert len(seen) >= 12
+
+
+def test_the_same_spec_in_another_order_is_the_same_run(place):
+    for seed, text in enumerate(bases(place, 14)):
+        other = checked(reordered(text, random.Random(seed)), place)
+        found = compare(Run("", checked(text, place)), Run("", other))
+        assert found.same, text
+        assert [*found.files, *found.new, *found.gone, *found.runs_now, *found.ran_before] == []
+
+
+# -- stacks ---------------------------------------------------------------------------------------------------------
+
+
+def test_across_stacks_names_move_and_numbers_stay(tmp_path):
+    found, group = table(tmp_path, SEED + "target trl-0.18\n", SEED + "target trl-1.16\n")
+    assert named(group["settings"]) == {"target": ("trl-0.18", "trl-1.16")}
+    assert ("gradient_checkpointing", "activation_checkpointing") in {
+        (one["before"], one["after"]) for one in group["renamed"]
+    }
+    moved = named(group["arguments"])
+    for name in ("learning_rate", "gradient_accumulation_steps", "seed", "adam_beta2", "max_grad_norm"):
+        assert f"trainer_args.json arguments.{name}" not in moved
+    assert moved["trainer_args.json arguments.optim"] == ("adamw_torch", "adamw_torch_fused")
+    assert found["headline"].startswith("target trl-0.18 -> trl-1.16: ")
+    out = told(diff(tmp_path, SEED + "target trl-0.18\n", SEED + "target trl-1.16\n"))
+    assert "\nOnly on trl-0.18\n" in out
+    assert "\nOnly on trl-1.16\n" in out
+
+
+def test_the_page_shows_what_the_tool_prints(tmp_path):
+    with open(os.path.join(REPOSITORY, "docs", "review.md"), encoding="utf-8") as handle:
+        shown = handle.read().partition("$ xpc diff")[2].partition("\n")[2].partition("```")[0]
+    assert shown.count("\n") > 8
+    assert told(diff(tmp_path, SEED, SEED.replace("528", "264"))).startswith(shown)
+
+
+# -- commits --------------------------------------------------------------------------------------------------------
+
+
+def git(root, *words):
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, env={**os.environ, **identity})
+
+
+@pytest.fixture
+def repository(tmp_path):
+    text = spec('model(chat_template=file("../templates/chat.jinja"))', train='qwen2.5-3b on "rows.jsonl" for 1 epochs')
+    root = put(tmp_path, {
+        "specs/t.xp": text.replace("strategy zero2\n", "").replace("xpc 1\n", 'xpc 1\n\nextends "../base.xp"\n'),
+        "base.xp": "xpc 1\n\nstrategy zero2\n", "templates/chat.jinja": "{{ messages }}",
+        "specs/.gitignore": "rows.jsonl\n",
+        "specs/rows.jsonl": ROW * 3,
+    })  # fmt: skip
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "one")
+    return root
+
+
+def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_know(repository):
+    done = xpc("diff", "HEAD:specs/t.xp", "specs/t.xp", "--exit-code", cwd=repository)
+    assert (done.returncode, told(done)) == (0, "the same run\n")
+    put(repository, {"base.xp": "xpc 1\n\nstrategy zero3\n", "templates/chat.jinja": "{{ messages }}!"})
+    done = xpc("diff", "HEAD:t.xp", "t.xp", "--exit-code", cwd=os.path.join(repository, "specs"))
+    assert done.returncode == 1
+    out = told(done)
+    assert "strategy             zero2 -> zero3" in out
+    assert "model.chat_template" in out
+    assert set(tree(repository)) >= {"base.xp"}
+    git(repository, "commit", "-qam", "two")
+    out = told(xpc("diff", "HEAD~1:specs/t.xp", "HEAD:specs/t.xp", cwd=repository))
+    assert "zero2 -> zero3" in out.split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("side", "says"),
+    [
+        ("nobranch:specs/t.xp", "`nobranch` is no revision"),
+        ("HEAD:specs/none.xp", "is not in HEAD"),
+        ("--upload-pack=x:specs/t.xp", "revision"),
+        ("none.xp", "cannot be read"),
+        (".", "no bundle"),
+    ],
+)
+def test_sides_that_are_none(side, says, repository):
+    done = xpc("diff", "--", side, "specs/t.xp", cwd=repository)
+    assert done.returncode == 2
+    assert says in done.stderr.decode()
+
+
+def test_a_side_that_does_not_compile(tmp_path):
+    done = diff(tmp_path, SEED, SEED.replace("gbs = 528", "gbs = 512"))
+    assert done.returncode == 1
+    assert "b.xp does not compile" in told(done)
+    assert b"XP201" in done.stderr
+    assert b"b.xp" in done.stderr
+
+
+# -- sweeps ---------------------------------------------------------------------------------------------------------
+
+
+SWEEP = spec("sweep {\n  lr = [1e-6, 2e-6]\n  seed = [1, 2]\n}")
+
+
+def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
+    after = SWEEP.replace("[1e-6, 2e-6]", "[2e-6, 3e-6]").replace("gbs=128", "gbs=256")
+    found, group = table(tmp_path, SWEEP, after)
+    assert found["members"]["new"] == ["lr=3e-06,seed=1", "lr=3e-06,seed=2"]
+    assert found["members"]["gone"] == ["lr=1e-06,seed=1", "lr=1e-06,seed=2"]
+    assert group["members"] == ["lr=2e-06,seed=1", "lr=2e-06,seed=2"]
+    assert named(group["settings"]) == {"batch.gbs": ("128", "256")}
+    assert "in 2 of 4 runs; 2 new; 2 gone" in found["headline"]
+    assert told(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
+
+
+def test_a_run_beside_a_sweep(tmp_path):
+    found, group = table(tmp_path, spec(), SWEEP.replace("gbs=128", "gbs=256"))
+    assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": "1e-06, 2e-06", "seed": "1, 2"}
+    assert named(group["settings"]) == {"batch.gbs": ("128", "256"), "save": ('"out/run"', '"out/run/MEMBER"')}
+    assert found["headline"] == "1 run -> 4 runs: optimizer.lr, seed swept"
+
+
+def test_the_folder_of_a_sweep(tmp_path):
+    root = put(tmp_path, {"t.xp": SWEEP})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    done = xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)
+    assert (done.returncode, told(done)) == (0, "the same 4 runs\n")
+    put(tmp_path, {"t.xp": SWEEP.replace("gbs=128", "gbs=256")})
+    assert told(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 128 -> 256: ")
+
+
+# -- forms ----------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_has_no_markup_of_the_spec(tmp_path):
+    after = SEED.replace("my-second-sft-exp", "<img src=x> | **bold** ![](x)")
+    out = told(diff(tmp_path, SEED, after, "--format", "markdown"))
+    assert "<img" not in out
+    assert "**bold**" not in out
+    assert "### Settings" in out
+
+
+def test_a_terminal_is_told_no_escapes(tmp_path):
+    out = diff(tmp_path, SEED, SEED.replace("my-second", "my\\u001bsecond"))
+    assert b"\x1b" not in out.stdout + out.stderr
+
+
+def test_the_recipes_of_the_repository_differ_from_each_other(tmp_path):
+    one, other = (
+        os.path.join(REPOSITORY, "specs", f"mistral-7b-ultrachat-{way}.xp") for way in ("8xh100", "qlora-1xa100")
+    )
+    out = told(xpc("diff", one, other))
+    assert "qlora" in out
+    assert "hardware" in out
