@@ -118,7 +118,7 @@ def _run(arguments: list[str]) -> int:
     if text is None:
         raise UsageError(
             f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, "
-            "a library's argument (learning_rate), or FILE:SETTING"
+            "a library's argument (learning_rate), a spec, or FILE:SETTING"
         )
     from xpc.compiler.render.visible import visible
 
@@ -143,8 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     for one in (check, compiled):
         one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
-    told = commands.add_parser("explain", help="explain a code, a setting, or a value of a spec")
-    told.add_argument("what", metavar="CODE|SETTING|FILE:SETTING")
+    told = commands.add_parser("explain", help="explain a code, a setting, or the values of a spec")
+    told.add_argument("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
     commands.add_parser("fmt", help="write specs in the one canonical form", add_help=False)
     commands.add_parser("diff", help="say what two specs, commits or bundles differ in", add_help=False)
     commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)

@@ -17,7 +17,7 @@ from xpc.compiler.spec import CheckedSpec, Value
 from xpc.grammar.record import evolve
 
 TRIES = 4
-"""Most other values that are tried for one that can be lowered."""
+"""Most other values of a setting that are tried."""
 
 
 class Trace:
@@ -32,6 +32,7 @@ class Trace:
         """Every key of the bundle that the setting decides, `file key = value`, and files of other kinds."""
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
+        out: dict[str, None] = {}
         for other in list(_others(path, value.value))[:TRIES]:
             try:
                 spec = evolve(self.spec, values={**values, path: Value(other, value.origin)})
@@ -40,10 +41,16 @@ class Trace:
                 files = lower(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
                 continue  # another value cannot be lowered without others beside it
-            found = list(self._different(files))
-            if found:
-                return found
-        return []
+            out.update(dict.fromkeys(self._different(files)))
+        return list({**out, **dict.fromkeys(self._stated(path))})
+
+    def _stated(self, path: str) -> Iterator[str]:
+        """The arguments that the table has for a setting, which may take no other value alone."""
+        for name in BY_PATH[path].args:
+            here = self.spec.stack.rename(name) or name
+            for key, value in self.keys.items():
+                if (key + ".").startswith(f"trainer_args.json arguments.{here}."):
+                    yield f"{key} = {_shown(value)}"
 
     def _different(self, files: Mapping[str, bytes]) -> Iterator[str]:
         keys = tables(files)
@@ -79,7 +86,8 @@ def _others(path: str, value: object) -> Iterator[object]:
         yield Amount("count", int(value.value) + 1)
     elif isinstance(value, str):
         yield from (one for one in row.choices if one != value)
-        yield f"{value}x"
+        if not row.choices and path != "target":
+            yield f"{value}x"
     elif isinstance(value, tuple) and value:
         first = value[0]
         if isinstance(first, Weighted):
