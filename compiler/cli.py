@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from xpc.compiler.cache import Seen
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
@@ -193,7 +193,7 @@ def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int
 
 def _compile(options: argparse.Namespace) -> int:
     from xpc.compiler.bundle import BundleError, write
-    from xpc.compiler.engines import engine
+    from xpc.compiler.engines.engine import engine
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 

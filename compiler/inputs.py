@@ -10,7 +10,7 @@ from xpc.compiler.streams import standard_input
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.files import Workspace
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic, Label
 
 MAX_SPEC = 16 * 2**20

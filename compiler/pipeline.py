@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xpc.compiler.language.load import Loaded
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.silenced import Silenced
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP043")

@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from attrs import field
 
 from xpc.compiler.language.codes import report
+from xpc.compiler.silenced import Silenced
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import mutable
 from xpc.grammar.scan import line_bounds, scan
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Comment, File
@@ -31,15 +32,6 @@ else's is told, whatever the spec says, and `--deny warnings` holds."""
 GUESSED = 40
 """Unknown codes that a suggestion is looked for; each costs milliseconds, and a file can hold thousands."""
 EXAMPLE = "# xpc: allow XP410 the reason"
-
-
-@record
-class Silenced:
-    """A finding that a comment took out of the report, the comment's place and its reason."""
-
-    finding: Diagnostic
-    place: Label
-    reason: str
 
 
 @mutable

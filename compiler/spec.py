@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TextPath,
         WeightedPath,
     )
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"

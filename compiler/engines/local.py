@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.engines import Engine
+from xpc.compiler.engines.engine import Engine
 
 
 class Local(Engine):

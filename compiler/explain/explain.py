@@ -86,7 +86,7 @@ def _setting(row: Setting) -> str:
 
         lines.append(f"  default  {show(row, row.default)}")
     if row.clause == "launch" and not row.head:
-        from xpc.compiler.engines import readers
+        from xpc.compiler.engines.engine import readers
 
         lines.append("  read by  " + ", ".join(readers(row.name)))
     if row.args:

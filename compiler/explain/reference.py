@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from xpc.compiler.engines import OF_ALL, readers
+from xpc.compiler.engines import OF_ALL
+from xpc.compiler.engines.engine import readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from xpc.compiler.engines import engine
+from xpc.compiler.engines.engine import engine
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme

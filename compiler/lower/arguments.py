@@ -10,8 +10,6 @@ from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer,
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-
 
 def arguments(spec: Spec) -> dict[str, Json]:
     """The arguments of the method's class (`spec.config`), sorted by name."""

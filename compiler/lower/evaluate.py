@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import harness
-from xpc.compiler.lower.arguments import DTYPES
+from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import TABLE
-from xpc.compiler.lower.arguments import DTYPES
+from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 

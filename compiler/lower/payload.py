@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.accelerate import distributed_type
-from xpc.compiler.lower.arguments import DTYPES, arguments
+from xpc.compiler.lower.arguments import arguments
+from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.stacks import Json, Stack

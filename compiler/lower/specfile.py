@@ -5,7 +5,7 @@ What the spec itself states has no comment; a comment names the base, the defaul
 
 from __future__ import annotations
 
-from xpc.compiler.engines import engine
+from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting

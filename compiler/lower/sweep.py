@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler import __version__
-from xpc.compiler.engines import MEMBERS, engine
+from xpc.compiler.engines.engine import MEMBERS, engine
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.document import cell

@@ -14,7 +14,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.silence import Silenced
+    from xpc.compiler.silenced import Silenced
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 

@@ -11,7 +11,7 @@ from itertools import product
 
 from attrs import field
 
-from xpc.compiler.engines import engine
+from xpc.compiler.engines.engine import engine
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Written

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from xpc.compiler.engines import engine, readers
 from xpc.compiler.engines.containers import image_fault as fault_of_image
+from xpc.compiler.engines.engine import engine, readers
 from xpc.compiler.engines.restarts import starts_over
 from xpc.compiler.language.schema import children
 from xpc.compiler.rules.conditions import names_an_engine

@@ -96,7 +96,7 @@ def gemma(spec: Spec) -> bool:
 
 def names_an_engine(spec: Spec) -> bool:
     """The spec names an engine, or writes a setting that only some engines read."""
-    from xpc.compiler.engines import chosen as said
+    from xpc.compiler.engines.engine import chosen as said
 
     return said(spec)
 

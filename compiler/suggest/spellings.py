@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xpc.compiler.engines import ENGINES, named
+from xpc.compiler.engines import ENGINES
+from xpc.compiler.engines.engine import named
 from xpc.compiler.methods import METHODS
 
 CHOICES: dict[str, dict[str, str]] = {

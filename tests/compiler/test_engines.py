@@ -12,7 +12,8 @@ from cases_slurm import slurm
 from compile_support import REPOSITORY, compiled, put
 from test_imports import imported
 
-from xpc.compiler.engines import ENGINES, OF_ALL, named, readers
+from xpc.compiler.engines import ENGINES, OF_ALL
+from xpc.compiler.engines.engine import named, readers
 from xpc.compiler.language.schema import children
 
 LAUNCH = {"local": "launch local", "slurm": slurm(), "k8s": k8s(), "sky": sky("volume=runs")}

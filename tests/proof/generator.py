@@ -17,7 +17,8 @@ from attrs import field, mutable
 from interpreters import OTHERS
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.engines import OF_ALL, readers
+from xpc.compiler.engines import OF_ALL
+from xpc.compiler.engines.engine import readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.engines import MEMBERS, Engine, quoted
+from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
+from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.spec import Spec
-
-JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"
 
 
 class Kubernetes(Engine):

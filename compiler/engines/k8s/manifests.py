@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
-from xpc.compiler.engines.k8s import JOBSET, TRAINJOB
+from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.engines.restarts import RESTARTS, TEMPFAIL, grace, requeues
 from xpc.compiler.engines.vllm_server import server_gpus
 from xpc.compiler.engines.yamltext import document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xpc.compiler.engines import MEMBERS, Engine, quoted
+from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False

@@ -1,0 +1,90 @@
+"""What the compiler asks of an engine, and how it finds the one that a spec names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+
+from xpc.compiler.engines import ENGINES, OF_ALL
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.grammar.diagnostic import Diagnostic, Label
+
+MEMBERS = "members"
+"""The folder of a sweep that has a bundle for each member."""
+
+
+class Engine:
+    """An engine, as the compiler asks it. The defaults are those of an engine that adds no file."""
+
+    also_called: str = ""
+    """Other words for it, which a suggestion understands."""
+    settings: tuple[str, ...] = ()
+    """Settings of `launch` that it reads beside those of all."""
+    volume: str = ""
+    """What a folder is that all nodes share, where the nodes keep nothing of their own."""
+
+    def reads(self, name: str) -> bool:
+        """Whether it reads a setting of `launch`."""
+        return name in OF_ALL or name in self.settings
+
+    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+        """The files that it adds to a bundle; `bundle` has the others by name."""
+        return {}
+
+    def readme(self, spec: Spec) -> list[str]:
+        """The lines of the bundle's README.md that say how the run is submitted."""
+        return []
+
+    def command(self, spec: Spec, out: str) -> str:
+        """What is typed to start the bundle that was written to `out`."""
+        return quoted(out, "launch.sh")
+
+    def sweep_files(self, members: Sequence[Spec], name: str) -> dict[str, str]:
+        """The files beside a sweep's `launch.sh`, for a sweep of this name."""
+        return {}
+
+    def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
+        """Commands that start members of a sweep, each with what it does."""
+        return [(f"less {MEMBERS}/{members[0]}/README.md", "says how each member is handed to the cluster")]
+
+    def sweep_command(self, spec: Spec, out: str) -> str:
+        """What is typed to start all members of the sweep that was written to `out`; `spec` is one of them."""
+        return f"{quoted(out, 'launch.sh')} --all"
+
+    def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
+        """What is wrong with the members together; `machines` is where the sweep varies them, `sweep` its place."""
+        return iter(())
+
+
+def quoted(*parts: str) -> str:
+    """A path as a shell reads it."""
+    import shlex
+
+    return shlex.quote(os.path.join(*parts))
+
+
+def named(name: str) -> Engine:
+    """The engine of a name among ENGINES."""
+    found: Engine = import_module(f"xpc.compiler.engines.{name}").ENGINE
+    return found
+
+
+def engine(spec: Spec) -> Engine:
+    """The engine that starts the run."""
+    return named(spec.text("launch"))
+
+
+def readers(setting: str) -> tuple[str, ...]:
+    """The engines that read a setting of `launch`, by name. Imports all of them."""
+    return tuple(name for name in ENGINES if named(name).reads(setting))
+
+
+def chosen(spec: Spec) -> bool:
+    """Whether the spec says something of engines: it names one, or writes a setting that only some of them read."""
+    return spec.get("launch") != ENGINES[0] or any(
+        path.startswith("launch.") and path[7:] not in OF_ALL and spec.written(path) for path in spec.values
+    )

@@ -1,0 +1,3 @@
+"""The files that a bundle has for Kubernetes."""
+
+JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"
