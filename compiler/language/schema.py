@@ -42,7 +42,7 @@ LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Most nodes, and most processes of a node, that a spec may ask for."""
 
-OLD_STRATEGIES = {
+OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
     "full_shard": ("fsdp", {"strategy.reshard": True}),
     "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
     "no_shard": ("ddp", {}),

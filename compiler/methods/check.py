@@ -23,13 +23,17 @@ from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Call, List
 from xpc.grammar.tree import Value as Node
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 
 @mutable
 class MethodCheck:
     """Checks the method's part of `values` and completes it: reward files are read and copied into the bundle."""
 
     loaded: Loaded
-    values: dict[str, Value]
+    values: dict[Path, Value]
     stack: Stack
     read: Callable[[str, str], Read | str]
     keep: Callable[[Read], str]

@@ -5,12 +5,12 @@ them. Importing this package reads nothing: the first look-up loads the tables, 
 asked for.
 """
 
-import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from xpc.compiler.registry.tables import row as _row
+from xpc.compiler.registry.tables import table as _table
 from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
 
 __all__ = [
@@ -30,22 +30,6 @@ __all__ = [
     "model_names",
     "uncounted",
 ]
-
-_tables: dict[str, Any] = {}
-
-
-def _table(name: str) -> dict[str, Any]:
-    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) where the table has hub ids."""
-    if not _tables:
-        with open(os.path.join(os.path.dirname(__file__), "tables.json"), encoding="utf-8") as file:
-            _tables.update(json.load(file))
-    table: dict[str, Any] = _tables[name]
-    return table
-
-
-def _row(table: dict[str, Any], alias: str) -> dict[str, Any] | None:
-    row = table["rows"].get(alias)
-    return None if row is None else dict(zip(table["columns"], row))
 
 
 def alias_key(name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from xpc.compiler import registry
+from xpc.compiler.registry.tables import row, table
 from xpc.grammar.record import record
 
 VENDOR = (
@@ -72,7 +72,7 @@ def _is_memory(number: int, model: str) -> bool:
 
 @cache
 def _shapes() -> dict[str, Shape]:
-    return {name: found for name in registry.gpu_names() if (found := shape(name)) is not None}
+    return {name: found for name in table("gpus")["rows"] if (found := shape(name)) is not None}
 
 
 def of_model(name: str) -> list[str]:
@@ -106,8 +106,8 @@ def _holds(name: str, found: Shape, memory: int) -> bool:
     """Whether a card is sold with that many GB: as its name says, or as it shows, less than a tenth of them gone."""
     if found.memory is not None:
         return found.memory == memory
-    gpu = registry.find_gpu(name)
-    return gpu is not None and 0.88 <= gpu.memory_gib / memory <= 1.02
+    gpu = row(table("gpus"), name)
+    return gpu is not None and bool(0.88 <= gpu["memory_gib"] / memory <= 1.02)
 
 
 def certain(name: str) -> str | None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from math import lcm
 
 from xpc.compiler import plan
-from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import EPOCH
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, TABLE
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, TABLE, path_of
 from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
-from xpc.compiler.spec import DEFAULT, DERIVED, Hardware, Model, Origin, Value
-from xpc.compiler.stacks import Stack
-from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.record import mutable
+from xpc.compiler.resolve.open_spec import OpenSpec
+from xpc.compiler.spec import DEFAULT, Origin, Value
 
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
@@ -21,18 +18,8 @@ UNCUT = ("wrapped", "bfd_split")
 """Ways of packing that divide a row which is longer than a sequence, and lose no token."""
 
 
-@mutable
-class Derivation:
+class Derivation(OpenSpec):
     """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence."""
-
-    values: dict[str, Value]
-    model: Model
-    hardware: Hardware
-    stack: Stack
-    stem: str
-    notes: list[Diagnostic]
-    assumed: bool = False
-    """Whether the length of a sequence was not written."""
 
     def run(self) -> None:
         """Every value that the spec leaves open."""
@@ -49,23 +36,13 @@ class Derivation:
         self._batch()
         self._rest()
 
-    def _get(self, path: str) -> object:
-        found = self.values.get(path)
-        return None if found is None else found.value
-
     def _trains(self) -> Method:
         """The record of the method."""
-        return METHODS[str(self._get("method") or USUAL)]
-
-    def _set(self, path: str, value: object, why: str, kind: str = DERIVED) -> None:
-        self.values[path] = Value(value, Origin(kind, None, why))
-
-    def _note(self, message: str, help: str) -> None:
-        self.notes.append(report("XP190", message, self.model.label, help=help))
+        return METHODS[str(self.get("method") or USUAL)]
 
     def _method(self) -> None:
         """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
-        method, tuned = self._get("method"), any(self._get(name) is True for name in ADAPTERS)
+        method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
 
@@ -82,17 +59,17 @@ class Derivation:
             return
         self.assumed = row.path in self._trains().reads
         if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
-            self._set("batch.seq", facts.context, "the model's context", DEFAULT)
+            self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _checkpointing(self) -> None:
         """Off for the families that cannot recompute."""
         name, without = self.model.model_type, self.stack.facts.no_checkpointing
         if "memory.checkpointing" not in self.values and name in without:
-            self._set("memory.checkpointing", False, f"{name} has none", DEFAULT)
+            self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
 
     def _defaults(self) -> None:
         if "eval.data" in self.values and "eval.every" not in self.values:
-            self._set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
+            self.set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
         method = self._trains().name
         for row in TABLE:
             if row.default is None or row.path in self.values or row.pending:
@@ -102,14 +79,14 @@ class Derivation:
 
     def _optimizer(self) -> None:
         """What only some optimizers and schedules have; nothing else loads the module that knows it."""
-        optimizer, schedule = str(self._get("optimizer")), str(self._get("schedule"))
+        optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
 
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _strategy(self) -> None:
-        written = self._get("strategy")
+        written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
             name, settings = OLD_STRATEGIES[written]
@@ -120,33 +97,33 @@ class Derivation:
                 if path not in self.values:
                     self.values[path] = Value(value, Origin(old.origin.kind, old.origin.label, f"{written} means so"))
         elif written is None:
-            self._set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
+            self.set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
             if self.hardware.world > 1:
-                self._note(
+                self.note(
                     f"no strategy is written: ddp on {self.hardware.world} processes",
                     "`with zero2`, `zero3` or `fsdp` shards the model states",
                 )
 
-        if self._get("strategy") in ("fsdp", "fsdp1", "hsdp"):
+        if self.get("strategy") in ("fsdp", "fsdp1", "hsdp"):
             if "strategy.reshard" not in self.values:
-                self._set("strategy.reshard", True, "", DEFAULT)
+                self.set("strategy.reshard", True, "", DEFAULT)
             if "strategy.state_dict" not in self.values:
-                self._set("strategy.state_dict", "full", "", DEFAULT)
-        if self._get("strategy") == "hsdp" and "strategy.shard" not in self.values:
-            self._set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+                self.set("strategy.state_dict", "full", "", DEFAULT)
+        if self.get("strategy") == "hsdp" and "strategy.shard" not in self.values:
+            self.set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
 
     def _precision(self) -> None:
-        if self._get("precision") is not None:
+        if self.get("precision") is not None:
             return
         gpu = self.hardware.gpu
         if gpu is None:
-            self._set("precision", "fp32", "the CPU computes in fp32", DEFAULT)
+            self.set("precision", "fp32", "the CPU computes in fp32", DEFAULT)
             return
         name = "bf16" if gpu.bf16_tflops is not None else "fp32"
         major, minor = gpu.capability
         reason = f"compute capability {major}.{minor} {'has' if name == 'bf16' else 'has no'} bf16"
-        self._set("precision", name, reason, DEFAULT)
-        self._note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
+        self.set("precision", name, reason, DEFAULT)
+        self.note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
 
     def _attention(self) -> None:
         if "model.attn" in self.values:
@@ -154,99 +131,95 @@ class Derivation:
         facts = self.model.facts
         family = None if facts is None else self.stack.family(facts.model_type)
         if family is not None and "sdpa" not in family.attention:
-            self._set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
+            self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
         else:
-            self._set("model.attn", "sdpa", "", DEFAULT)
+            self.set("model.attn", "sdpa", "", DEFAULT)
 
     def _packing(self) -> None:
-        if self._get("batch.packing") is not True:
+        if self.get("batch.packing") is not True:
             return
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
-            self._set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
+            self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
         # A stream that is cut forgets where documents end, and no kernel can keep them apart (XP312, XP370).
-        if "batch.packing.isolate" not in self.values and self._get("batch.packing.strategy") != "wrapped":
-            self._set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
+        if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
+            self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
         """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
-        packed = self._get("batch.packing") is True
-        uncut = self.stack.facts.padding_free_needs_no_max_length and self._get("batch.padding_free") is True
+        packed = self.get("batch.packing") is True
+        uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
-        seq, cut = self._get("batch.seq"), self._trains().cuts_rows
-        if packed and self._get("batch.packing.strategy") in UNCUT:
+        seq, cut = self.get("batch.seq"), self._trains().cuts_rows
+        if packed and self.get("batch.packing.strategy") in UNCUT:
             longer = "longer rows are divided"
         elif cut == "dropped":
             longer = "longer rows are left out, and the run counts them"
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
-        self._note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
+        self.note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
     def _batch(self) -> None:
-        world = max(1, self.hardware.world // (self._whole("strategy.context_parallel") or 1))
-        gbs, micro, accum = (self._whole(f"batch.{name}") for name in ("gbs", "micro", "accum"))
+        world = max(1, self.hardware.world // (self.whole("strategy.context_parallel") or 1))
+        gbs, micro, accum = self.whole("batch.gbs"), self.whole("batch.micro"), self.whole("batch.accum")
         if gbs is None:
             gbs = self._derive_gbs(world, micro, accum)
         if micro is None and accum is not None:
             micro = max(1, gbs // (accum * world))
-            self._set("batch.micro", micro, f"{gbs} / ({accum} x {world})")
+            self.set("batch.micro", micro, f"{gbs} / ({accum} x {world})")
         elif micro is None:
             micro = self._derive_micro(gbs, world)
         if accum is None:
             accum = max(1, gbs // (micro * world))
-            self._set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
+            self.set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
         if self._trains().grouped:
             from xpc.compiler.resolve import derive_method
 
             derive_method.batch(self, world, micro)
         if "eval.micro" not in self.values:
-            self._set("eval.micro", micro, "as in training", DEFAULT)
-
-    def _whole(self, path: str) -> int | None:
-        value = self._get(path)
-        return value if isinstance(value, int) else None
+            self.set("eval.micro", micro, "as in training", DEFAULT)
 
     def _derive_gbs(self, world: int, micro: int | None, accum: int | None) -> int:
         if micro is not None:
             gbs = micro * (accum or 1) * world
-            self._set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
+            self.set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
             return gbs
         unit = world * (accum or 1)
         if self._trains().grouped:
-            unit = lcm(unit, self._whole("method.generations") or 1)  # a step holds whole groups of completions
+            unit = lcm(unit, self.whole("method.generations") or 1)  # a step holds whole groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
-        self._set("batch.gbs", gbs, why, DEFAULT)
-        self._note(f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+        self.set("batch.gbs", gbs, why, DEFAULT)
+        self.note(f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
         return gbs
 
     def _derive_micro(self, gbs: int, world: int) -> int:
-        strategy = str(self._get("strategy"))
+        strategy = str(self.get("strategy"))
         stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
-        seq = -(-(self._whole("batch.seq") or 1024) // (self._whole("strategy.context_parallel") or 1))
+        seq = -(-(self.whole("batch.seq") or 1024) // (self.whole("strategy.context_parallel") or 1))
         need = plan.Need(
             self.model.facts,
             self.hardware.gpu,
-            self._get("precision") != "fp32",
+            self.get("precision") != "fp32",
             stage,
-            (self._whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
+            (self.whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
             seq,
-            self._get("memory.checkpointing") is True,
-            self.stack.facts.liger_fused_loss is False or self._get("memory.liger") is True,
-            self._get("strategy.offload") in ("cpu", "optimizer"),
+            self.get("memory.checkpointing") is True,
+            self.stack.facts.liger_fused_loss is False or self.get("memory.liger") is True,
+            self.get("strategy.offload") in ("cpu", "optimizer"),
         )
         chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
-        self._set("batch.micro", chosen.value, chosen.why)
+        self.set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
-            self._note(
+            self.note(
                 f"no micro-batch is written: micro={chosen.value}, {chosen.why}", f"`micro={chosen.value}` states it"
             )
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
         """The need of a process with what an adapter or a method changes in it; nothing for plain sft."""
-        if self._get("method") == USUAL and "lora.rank" not in self.values:
+        if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method
 
@@ -257,21 +230,20 @@ class Derivation:
         from xpc.compiler.language.repository_names import of_folder
 
         if "save.hub.name" not in self.values:
-            self._set("save.hub.name", of_folder(str(self._get("save"))), "the last part of `save`", DEFAULT)
-        for path, value in (("save.hub.strategy", "every_save"), ("save.hub.checkpoint_branches", False)):
+            self.set("save.hub.name", of_folder(str(self.get("save"))), "the last part of `save`", DEFAULT)
+        for name, value in (("strategy", "every_save"), ("checkpoint_branches", False)):
+            path = path_of(f"save.hub.{name}")
             if path not in self.values:
-                self._set(path, value, "", DEFAULT)
+                self.set(path, value, "", DEFAULT)
 
     def _rest(self) -> None:
         if "save" not in self.values:
-            self._set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
-            self._note(
-                f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it'
-            )
-        if self._get("save.hub") is True:
+            self.set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
+            self.note(f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it')
+        if self.get("save.hub") is True:
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
-            self._set("train.epochs", 3.0, "transformers' own", DEFAULT)
-            self._note("no length is written: 3 epochs", "`for 3 epochs` states it")
+            self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
+            self.note("no length is written: 3 epochs", "`for 3 epochs` states it")
         if "data.seed" not in self.values:
-            self._set("data.seed", self._get("seed"), "as `seed`", DEFAULT)
+            self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

@@ -9,10 +9,10 @@ from math import gcd
 
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import TABLE, Setting
+from xpc.compiler.language.schema import TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
 from xpc.compiler.plan import Need
-from xpc.compiler.resolve.derive import Derivation
+from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
 from xpc.grammar.record import evolve
@@ -29,55 +29,56 @@ USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
 
 
-def adapter(of: Derivation) -> None:
+def adapter(of: OpenSpec) -> None:
     """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
     if "lora.targets" not in of.values:
-        of._set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
-    stacks = adapted(of.stack, of.model.model_type, of._get("lora.targets")) or of._get("lora.parameters")
+        of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
+    stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
-        of._set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
-    for name, value in LORA.items() if of._get("oft") is not True else ():
-        if f"lora.{name}" not in of.values:
-            of._set(f"lora.{name}", value, "TRL's own", DEFAULT)
-    if of._get("oft") is True:
+        of.set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
+    for name, value in LORA.items() if of.get("oft") is not True else ():
+        path = path_of(f"lora.{name}")
+        if path not in of.values:
+            of.set(path, value, "TRL's own", DEFAULT)
+    if of.get("oft") is True:
         if "lora.dropout" not in of.values:
-            of._set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
+            of.set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
         if "lora.rank" not in of.values and "lora.block_size" not in of.values:
-            of._set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
+            of.set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
     if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
-        of._set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
-    if of._get("qlora") is True and "lora.bits" not in of.values:
-        of._set("lora.bits", 4, "qlora", DEFAULT)
-    if of._get("lora.bits") == 4 and "lora.double_quant" not in of.values:
-        of._set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
+        of.set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
+    if of.get("qlora") is True and "lora.bits" not in of.values:
+        of.set("lora.bits", 4, "qlora", DEFAULT)
+    if of.get("lora.bits") == 4 and "lora.double_quant" not in of.values:
+        of.set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
     if "lora.bits" in of.values and "model.dtype" not in of.values:
-        of._set("model.dtype", of._get("precision"), "what a quantized base computes in")
-    if of._get("strategy") == "zero3" and "memory.checkpointing.reentrant" not in of.values:
+        of.set("model.dtype", of.get("precision"), "what a quantized base computes in")
+    if of.get("strategy") == "zero3" and "memory.checkpointing.reentrant" not in of.values:
         # TRL 1.16 sets it, with a warning.
-        of._set("memory.checkpointing.reentrant", True, "adapters under zero3 need it")
+        of.set("memory.checkpointing.reentrant", True, "adapters under zero3 need it")
 
 
-def own_defaults(of: Derivation, method: str) -> None:
+def own_defaults(of: OpenSpec, method: str) -> None:
     """The method's settings that are not written, with the defaults of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"{of.stack.name}'s own"
     if "optimizer.lr" not in of.values:
-        of._set("optimizer.lr", base["learning_rate"], f"{why} for {method}", DEFAULT)
+        of.set("optimizer.lr", base["learning_rate"], f"{why} for {method}", DEFAULT)
     for row in TABLE:
         if method not in row.methods or row.path in of.values or not row.path.startswith("method."):
             continue
         block = row.path.rpartition(".")[0]
-        if block != "method" and of._get(block) is not True:
+        if block != "method" and of.get(path_of(block)) is not True:
             continue
         value = _value(of, row, method, base)
         if value is not None:
-            of._set(row.path, value, why, DEFAULT)
+            of.set(row.path, value, why, DEFAULT)
     if METHODS[method].generates:
-        prompt, completion = of._whole("method.max_prompt"), of._whole("method.max_completion") or 0
-        of._set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
+        prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
+        of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 
 
-def _value(of: Derivation, row: Setting, method: str, base: dict[str, Json]) -> object:
+def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
         return None  # the one follows the accumulation, the others have no default
     value = base.get(row.args[0])
@@ -97,46 +98,46 @@ def _value(of: Derivation, row: Setting, method: str, base: dict[str, Json]) -> 
     return value
 
 
-def group(of: Derivation) -> int:
+def group(of: OpenSpec) -> int:
     """Completions of one prompt, which an optimizer step must hold whole; 1 for methods that compare none."""
-    return (of._whole("method.generations") or 1) if METHODS[str(of._get("method"))].grouped else 1
+    return (of.whole("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
-def batch(of: Derivation, world: int, micro: int) -> None:
+def batch(of: OpenSpec, world: int, micro: int) -> None:
     """What follows the batch: how many micro-batches one round of generation fills, and a legal evaluation batch."""
-    if not METHODS[str(of._get("method"))].grouped:
+    if not METHODS[str(of.get("method"))].grouped:
         return
     if "method.steps_per_generation" not in of.values:
-        of._set("method.steps_per_generation", of._get("batch.accum"), "the accumulation", DEFAULT)
+        of.set("method.steps_per_generation", of.get("batch.accum"), "the accumulation", DEFAULT)
     size = group(of)
     if "eval.micro" not in of.values and (micro * world) % size:
         least = size // gcd(size, world)
-        of._set("eval.micro", least * -(-micro // least), f"whole groups of {size} completions", DEFAULT)
+        of.set("eval.micro", least * -(-micro // least), f"whole groups of {size} completions", DEFAULT)
 
 
-def memory(of: Derivation, need: Need) -> Need:
+def memory(of: OpenSpec, need: Need) -> Need:
     """The need of a process with the fields that an adapter or a method decides.
 
     A model with adapters is its own reference: without them.
     """
-    bits, dtype = of._whole("lora.bits"), of._get("model.dtype") or "fp32"
+    bits, dtype = of.whole("lora.bits"), of.get("model.dtype") or "fp32"
     scaled = {4: 0.55, 8: 1.05}.get(bits or 0)  # bytes of a quantized weight with its share of the scales
     weight = scaled or (4.0 if dtype == "fp32" else 2.0)
-    method, rank = METHODS[str(of._get("method"))], _rank(of, need)
-    saved = of._get("lora.modules_to_save")
+    method, rank = METHODS[str(of.get("method"))], _rank(of, need)
+    saved = of.get("lora.modules_to_save")
     rows = sum(str(one).rpartition(".")[2] in EMBEDDINGS for one in saved) if isinstance(saved, tuple) else 0
     facts = need.facts
     whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
-    references = 0 if rank else method.references(of._get)
+    references = 0 if rank else method.references(of.get)
     return evolve(need, rank=rank, whole=whole, weight=weight, references=references, sequences=method.sequences)
 
 
-def _rank(of: Derivation, need: Need) -> int:
+def _rank(of: OpenSpec, need: Need) -> int:
     """The rank of the adapters; of OFT, one whose matrices are not smaller: a block of n inputs has n(n-1)/2 angles."""
-    rank = of._whole("lora.rank") or 0
-    if of._get("oft") is not True:
+    rank = of.whole("lora.rank") or 0
+    if of.get("oft") is not True:
         return rank
-    block = of._whole("lora.block_size") or 0
+    block = of.whole("lora.block_size") or 0
     if rank and need.facts is not None:
         block = need.facts.hidden // rank
     return max(1, block // 2)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
-from xpc.compiler.resolve.derive import Derivation
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10
 
 
-def own_defaults(of: Derivation, optimizer: str, schedule: str) -> None:
+def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     """The defaults of transformers' own classes; the highest rate of greedy and the schedule of schedule-free are ours.
 
     GreedyLR may raise the rate up to 1.0 unless told otherwise, while `lr` says that it is the peak. A schedule-free
@@ -20,9 +25,9 @@ def own_defaults(of: Derivation, optimizer: str, schedule: str) -> None:
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0
         for name, value in (("rank", 128), ("scale", scale), ("update_proj_gap", 200)):
-            _fill(of, f"optimizer.{name}", value, "transformers' own")
+            _fill(of, path_of(f"optimizer.{name}"), value, "transformers' own")
     if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
-        of._set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
+        of.set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
     if schedule in FACTORS:
         _fill(of, "schedule.factor", FACTORS[schedule], "transformers' own")
         _fill(of, "schedule.patience", PATIENCE, "transformers' own")
@@ -30,6 +35,6 @@ def own_defaults(of: Derivation, optimizer: str, schedule: str) -> None:
         _fill(of, "schedule.max_lr", Amount("share", 1.0), "the peak is the highest")
 
 
-def _fill(of: Derivation, path: str, value: object, why: str) -> None:
+def _fill(of: OpenSpec, path: Path, value: object, why: str) -> None:
     if path not in of.values:
-        of._set(path, value, why, DEFAULT)
+        of.set(path, value, why, DEFAULT)

@@ -15,6 +15,10 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 
 @mutable
 class Sets:
@@ -24,7 +28,7 @@ class Sets:
     """
 
     loaded: Loaded
-    values: dict[str, Value]
+    values: dict[Path, Value]
     workspace: Workspace
     trained: tuple[DataSource, ...]
     problems: list[Diagnostic]
@@ -111,7 +115,7 @@ class Sets:
         held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(held, source.split))
 
-    def _text(self, path: str) -> str | None:
+    def _text(self, path: Path) -> str | None:
         value = self.values.get(path)
         return None if value is None else str(value.value)
 

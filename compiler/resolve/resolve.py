@@ -24,6 +24,10 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
@@ -36,7 +40,7 @@ def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Dia
 class _Resolver:
     loaded: Loaded
     workspace: Workspace
-    values: dict[str, Value] = field(factory=dict)
+    values: dict[Path, Value] = field(factory=dict)
     problems: list[Diagnostic] = field(factory=list)
     bundled: dict[str, bytes] = field(factory=dict)
 
@@ -109,9 +113,9 @@ class _Resolver:
                 self.problems.append(value)
                 if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
                     # Kept, so that no rule speaks of the default that stands nowhere in the spec.
-                    self.values[path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
+                    self.values[row.path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
             else:
-                self.values[path] = Value(value, Origin(self.loaded.kinds[path], item.label))
+                self.values[row.path] = Value(value, Origin(self.loaded.kinds[path], item.label))
 
     def _head_is_pending(self, row: schema.Setting) -> bool:
         head = self.loaded.items.get(row.clause)
@@ -340,7 +344,7 @@ class _Resolver:
             self.problems.append(report("XP107", empty, prompt.origin.label, help="leave `system` out"))
         return tuple(sources)
 
-    def _text(self, path: str) -> str | None:
+    def _text(self, path: Path) -> str | None:
         value = self.values.get(path)
         return None if value is None else str(value.value)
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from xpc.compiler.spec import DERIVED, CheckedSpec, Origin, Value
 from xpc.grammar.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
 APART = ("save", "track.name", "save.hub.revision")
 """What is another in every member, so that it does not tell two runs apart."""
 
@@ -27,7 +31,7 @@ def plain_name(name: str) -> str:
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
-def keep_apart(values: dict[str, Value], member: str) -> None:
+def keep_apart(values: dict[Path, Value], member: str) -> None:
     """Give a member of a sweep a folder, a name and a branch of its own; `values` are changed in place.
 
     A run whose name is not written is called like its bundle, which has the member's name in it.

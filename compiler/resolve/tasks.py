@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
+from typing import Final
 
 from xpc.compiler import harness
 from xpc.compiler.data.contents import bundle_name
@@ -18,7 +19,11 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import List
 from xpc.grammar.tree import Value as Node
 
-PATH = "eval.tasks"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
 """What `dataset_path` says where the rows are files of one's own."""
 DATA = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
@@ -41,7 +46,7 @@ GUESSES = 8
 def resolve_tasks(
     item: Item,
     kind: str,
-    values: MutableMapping[str, Value],
+    values: MutableMapping[Path, Value],
     workspace: Workspace,
     bundled: MutableMapping[str, bytes],
     problems: list[Diagnostic],

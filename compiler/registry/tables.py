@@ -1,0 +1,22 @@
+"""The tables of the registry as `build.py` wrote them; read once, at the first look-up."""
+
+import json
+import os
+from typing import Any
+
+_tables: dict[str, Any] = {}
+
+
+def table(name: str) -> dict[str, Any]:
+    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) where the table has hub ids."""
+    if not _tables:
+        with open(os.path.join(os.path.dirname(__file__), "tables.json"), encoding="utf-8") as file:
+            _tables.update(json.load(file))
+    found: dict[str, Any] = _tables[name]
+    return found
+
+
+def row(table: dict[str, Any], alias: str) -> dict[str, Any] | None:
+    """Return a row by its columns, or None where the table has none of the alias."""
+    found = table["rows"].get(alias)
+    return None if found is None else dict(zip(table["columns"], found))

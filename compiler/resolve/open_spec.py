@@ -1,0 +1,49 @@
+"""A spec that is not complete yet: its values as far as they are known, and what is noted about the others."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.spec import DERIVED, Hardware, Model, Origin, Value
+from xpc.compiler.stacks import Stack
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import mutable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+
+@mutable
+class OpenSpec:
+    """What a derivation reads and fills in, in place."""
+
+    values: dict[Path, Value]
+    model: Model
+    hardware: Hardware
+    stack: Stack
+    stem: str
+    notes: list[Diagnostic]
+    assumed: bool = False
+    """Whether the length of a sequence was not written."""
+
+    def get(self, path: Path) -> object:
+        """The value of a setting, or None when it has none yet. Raises KeyError for a path that is no setting."""
+        found = self.values.get(path)
+        if found is None:
+            BY_PATH[path]
+            return None
+        return found.value
+
+    def whole(self, path: Path) -> int | None:
+        """The value of a setting that is a whole number, or None."""
+        value = self.get(path)
+        return value if isinstance(value, int) else None
+
+    def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
+        """Give a setting a value, and say why it is this one."""
+        self.values[path] = Value(value, Origin(kind, None, why))
+
+    def note(self, message: str, help: str) -> None:
+        """Tell an assumption."""
+        self.notes.append(report("XP190", message, self.model.label, help=help))
