@@ -31,11 +31,11 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
     try:
         target = os.path.realpath(out)
         recover(target, _kept)
-        foreign = _foreign(target)
+        foreign = why_foreign(target)
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        return replace_folder(target, lambda folder: _fill(folder, files), _foreign, aside=bool(foreign))
+        return replace_folder(target, lambda folder: _fill(folder, files), why_foreign, aside=bool(foreign))
     except OSError as error:
         raise BundleError(f"{out} cannot be written: {error.strerror or error}") from error
 
@@ -78,10 +78,10 @@ def _linked(first: str, path: str) -> bool:
 
 def _kept(target: str) -> bool:
     """Whether what a killed process left holds more than the compiler wrote. One that was never finished does not."""
-    return _digests(target) is not None and bool(_foreign(target))
+    return _digests(target) is not None and bool(why_foreign(target))
 
 
-def _foreign(target: str) -> str:
+def why_foreign(target: str) -> str:
     """Why the directory is not ours to replace, or nothing."""
     if not os.path.lexists(target):
         return ""

@@ -3,6 +3,7 @@
 APART = {
     "fmt": "xpc.compiler.review.fmt",
     "diff": "xpc.compiler.review.diff",
+    "verify": "xpc.compiler.review.verify",
     "new": "xpc.compiler.commands.starter",
     "list": "xpc.compiler.commands.listing",
     "schema": "xpc.compiler.commands.settings_schema",
@@ -10,5 +11,18 @@ APART = {
     "doctor": "xpc.compiler.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
-COMMANDS = ("check", "compile", "explain", "fmt", "diff", "import", "new", "list", "schema", "completion", "doctor")
-LATER = ("plan", "lock", "verify", "upgrade", "sweep", "report")
+COMMANDS = (
+    "check",
+    "compile",
+    "explain",
+    "fmt",
+    "diff",
+    "verify",
+    "import",
+    "new",
+    "list",
+    "schema",
+    "completion",
+    "doctor",
+)
+LATER = ("plan", "lock", "upgrade", "sweep", "report")

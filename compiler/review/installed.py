@@ -1,0 +1,71 @@
+"""The packages of an interpreter beside the pins of a bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from xpc.compiler.inputs import UsageError
+
+PATIENCE = 60
+"""Seconds that an interpreter may take to answer."""
+ASK = """
+import importlib.metadata, json, sys
+found = {}
+for name in json.load(sys.stdin):
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        found[name] = None
+print(json.dumps(found))
+"""
+
+
+def environment(folder: str, python: str) -> tuple[str, int]:
+    """What is printed, and 1 where a package is missing or of another version. Raises UsageError."""
+    pins = _pins(folder)
+    found = _installed(python, sorted(pins))
+    wrong = [
+        f"{name} {found[name] or 'is not installed'}{' is installed' if found[name] else ''}, the bundle has {version}"
+        for name, version in sorted(pins.items())
+        if _plain(found[name]) != version
+    ]
+    if wrong:
+        return "\n".join([*wrong, f"{python} is not what {folder} was written for", ""]), 1
+    return f"{python} has the {len(pins)} packages that {folder} pins\n", 0
+
+
+def _pins(folder: str) -> dict[str, str]:
+    """Every `name==version` of the requirements files, all of which the bundle's README.md installs."""
+    pins: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        if re.fullmatch(r"requirements(-\w+)?\.txt", name):
+            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+                for line in handle:
+                    package, equals, version = line.split("#")[0].strip().partition("==")
+                    if equals:
+                        pins[package.partition("[")[0].strip()] = version.strip()
+    return pins
+
+
+def _plain(version: str | None) -> str | None:
+    """A version without the build that a wheel was made for, as `+cu126`."""
+    return None if version is None else version.partition("+")[0]
+
+
+def _installed(python: str, names: list[str]) -> dict[str, str | None]:
+    program = shutil.which(python)
+    if program is None:
+        raise UsageError(f"there is no interpreter {python}; name one with --python")
+    try:
+        done = subprocess.run(
+            [program, "-I", "-c", ASK], input=json.dumps(names), text=True, capture_output=True, check=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+        found: dict[str, str | None] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise UsageError(f"{python} could not be asked: {type(error).__name__}") from error
+    return found

@@ -1,0 +1,163 @@
+"""`xpc verify DIR`: whether a bundle is what was written, and what its own spec makes of this version of xpc."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from xpc.compiler import __version__, bundled
+from xpc.compiler.bundle import why_foreign
+from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review.tables import PROSE
+from xpc.compiler.spec import BASE, CheckedSpec, Origin, Value
+from xpc.compiler.written import LENGTH, lines
+from xpc.grammar.diagnostic import ERROR, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+
+EPILOG = (
+    "The spec in the bundle is compiled again, and every file is compared byte for byte. With --env nothing is "
+    "compiled: the packages of an interpreter are compared with the pins that the bundle's README.md installs. Exit "
+    "status: 0 as it should be, 1 something differs, 2 used wrongly, or written by another version of xpc."
+)
+SHOWN = 100
+"""Most characters of a line that are shown."""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc verify", description="Say whether a bundle is what its own spec compiles to.", epilog=EPILOG
+    )
+    parser.add_argument("folder", metavar="DIR", help="a bundle, or the folder of a sweep")
+    parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter of --env (default: $PYTHON or python3)")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    folder = options.folder
+    bundles = list(_bundles(folder))
+    if options.env:
+        from xpc.compiler.review.installed import environment  # verifying a bundle starts no interpreter
+
+        return environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
+    changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
+    if changed:
+        return visible(f"{folder} {changed}{_detail(bundles)}") + "\n", 1
+    others = sorted({table["bundle"]["xpc"] for _, table in bundles} - {__version__})
+    if others:
+        raise UsageError(
+            f"{folder} is as xpc {others[0]} wrote it, and this is xpc {__version__}: `pip install xpc=={others[0]}` "
+            "brings the version that can compile it again"
+        )
+    drifts = [one for path, table in bundles for one in _drifts(path, table)]
+    if drifts:
+        more = (
+            f"\n{len(drifts) - 1} more file{'s differ' if len(drifts) > 2 else ' differs'}" if len(drifts) > 1 else ""
+        )
+        return f"{visible(drifts[0])}{more}\n", 1
+    many = f", {len(bundles)} members" if len(bundles) > 1 else ""
+    return f"{visible(folder)} is what its spec compiles to{many}\n", 0
+
+
+Table = Mapping[str, Mapping[str, str]]
+
+
+def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
+    """The bundle, or each member of a sweep, with its manifest."""
+    members = os.path.join(folder, "members")
+    paths = [os.path.join(members, one) for one in sorted(os.listdir(members))] if os.path.isdir(members) else [folder]
+    for path in paths:
+        table = bundled.manifest(path)
+        if table is None:
+            raise UsageError(f"{path} is no bundle: it has no bundle.toml of xpc")
+        yield path, table
+
+
+def _missing(bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
+    for folder, table in bundles:
+        for name in table["files"]:
+            if not os.path.isfile(os.path.join(folder, name)):
+                yield f"lacks {name}, which the compiler wrote"
+
+
+def _detail(bundles: Sequence[tuple[str, Table]]) -> str:
+    """The first line that differs, where this version can tell."""
+    for folder, table in bundles:
+        if table["bundle"]["xpc"] == __version__ and os.path.isfile(os.path.join(folder, bundled.SPEC)):
+            for one in _drifts(folder, table):
+                return f"\n{one}"
+    return ""
+
+
+def _drifts(folder: str, table: Table) -> Iterator[str]:
+    """Each file that is not what the spec compiles to, with the first line that differs."""
+    spec = _again(folder, table)
+    if isinstance(spec, str):
+        yield f"{os.path.join(folder, bundled.SPEC)} does not compile here: {spec}"
+        return
+    from xpc.compiler.lower import lower
+
+    files = lower(spec)
+    for name in sorted({*files, *table["files"]} - {bundled.MANIFEST}, key=lambda one: (one in PROSE, one)):
+        path = os.path.join(folder, name)
+        if name not in files:
+            yield f"{path}: nothing in the spec asks for it"
+        elif not os.path.isfile(path):
+            yield f"{path} is missing"
+        else:
+            with open(path, "rb") as handle:
+                there = handle.read()
+            if there != files[name]:
+                yield f"{path}:{_first(there, files[name])}"
+
+
+def _first(there: bytes, made: bytes) -> str:
+    """The number of the first line that differs, as it is and as the spec makes it."""
+    sides = [one.decode("utf-8", "replace").split("\n") for one in (there, made)]
+    length = max(map(len, sides))
+    sides = [one + [""] * (length - len(one)) for one in sides]
+    at = next(number for number in range(length) if sides[0][number] != sides[1][number])
+    here, again = (one[at].strip()[:SHOWN] or "nothing" for one in sides)
+    return f"{at + 1}: {here}, where the spec makes it {again}"
+
+
+def _again(folder: str, table: Table) -> CheckedSpec | str:
+    """The bundle's own spec, checked again under its own name; or why it has errors here."""
+    path = os.path.join(folder, bundled.SPEC)
+    data, _, workspace = read_spec(path)
+    workspace.hashes = True
+    checked = check_text(data, table["bundle"]["spec"], workspace)
+    spec = checked.spec
+    if spec is None:
+        return next(one.message for one in checked.problems if one.severity == ERROR)
+    with open(path, encoding="utf-8") as handle:
+        spec = _with_bases(spec, handle.read())
+    above, name = os.path.split(os.path.dirname(os.path.abspath(path)))
+    inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
+    named = evolve(spec, name=table["bundle"]["name"], folder=inside)
+    return CheckedSpec.of(named, spec.problems, spec.silenced)
+
+
+def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
+    """The spec with the settings of bases coming from them again, as the comments of the bundle's spec.xp say."""
+    notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
+    bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
+
+    def restored(value: Value) -> Value:
+        label = value.origin.label
+        if label is None or not bases:
+            return value
+        source = bases.get(label.source.position(label.span.start)[0])
+        return (
+            value if source is None else evolve(value, origin=Origin(BASE, Label(source, label.span), value.origin.why))
+        )
+
+    values = {path: restored(value) for path, value in spec.values.items()}
+    extra = {one: {name: restored(value) for name, value in table.items()} for one, table in spec.extra.items()}
+    return CheckedSpec.of(evolve(spec, values=values, extra=extra), spec.problems, spec.silenced)

@@ -1,0 +1,178 @@
+"""`xpc verify`: a bundle compiles again to the same bytes, and what somebody changed in it is named."""
+
+import os
+import shutil
+import stat
+import tomllib
+
+import drawn
+import pytest
+from case_support import MARKED, ROW, spec
+from compile_support import REPOSITORY, SEED, put, tree, xpc
+from test_bundle_reviews import accepted
+
+from xpc.compiler.bundle import write
+from xpc.compiler.lower.manifest import digest, sealed
+from xpc.compiler.review import verify
+
+RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "qwen2.5-1.5b-ioi-grpo-7xh100", "smollm3-3b-sft-64xh100",
+           "llama-7b-sharegpt-qlora-1xa100")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+
+
+def verified(folder, *options, **more):
+    done = xpc("verify", str(folder), *options, **more)
+    assert b"broke the compiler" not in done.stderr, done.stderr
+    return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    text = spec(
+        'model {\n  chat_template = file("chat.jinja")\n}\nmethod sft {\n  assistant_only\n}\n',
+        train='qwen2.5-3b on "rows.jsonl" for 1 epochs',
+    ).replace("strategy zero2\n", "").replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n')  # fmt: skip
+    base = "xpc 1\n\n# one for all\nstrategy zero2 {\n  overlap_comm = false\n}\n"
+    root = put(tmp_path / "made", {"t.xp": text, "base.xp": base, "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    os.rename(os.path.join(root, "t.bundle"), tmp_path / "moved")
+    return tmp_path / "moved"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
+    out = tmp_path / "x.bundle"
+    assert xpc("compile", os.path.join(REPOSITORY, "specs", f"{name}.xp"), "-o", str(out)).returncode == 0
+    status, told = verified(out)
+    assert (status, "is what its spec compiles to" in told) == (0, True), told
+
+
+def test_drawn_bundles_compile_to_the_same_bytes_again(place):
+    for text, files, _ in accepted(place, 12):
+        out = os.path.join(place, "v.bundle")
+        shutil.rmtree(out, ignore_errors=True)
+        write(files, out)
+        assert verify.run(verify.parse([out])) == (f"{out} is what its spec compiles to\n", 0), text
+
+
+def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
+    assert verified(bundle) == (0, f"{bundle} is what its spec compiles to\n")
+    before = tree(bundle)
+    verified(bundle)
+    assert tree(bundle) == before
+
+
+def edited(folder, name, old, new, seal=False):
+    """Change a file; with `seal` also its digest and that of the manifest, as somebody who wants to hide it would."""
+    path = os.path.join(str(folder), name)
+    with open(path, "rb") as handle:
+        before = handle.read()
+    assert old in before
+    after = before.replace(old, new, 1)
+    with open(path, "wb") as handle:
+        handle.write(after)
+    if seal:
+        table = os.path.join(str(folder), "bundle.toml")
+        with open(table, "rb") as handle:
+            text = handle.read()
+        text = text[: text.rstrip(b"\n").rfind(b"\n") + 1].replace(digest(before).encode(), digest(after).encode())
+        with open(table, "wb") as handle:
+            handle.write(sealed(text))
+
+
+@pytest.mark.parametrize("seal", [False, True])
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("trainer_args.json", b'"learning_rate": 2e-05', b'"learning_rate": 2e-04', 'makes it "learning_rate": 2e-05,'),
+        ("deepspeed.json", b'"stage": 2', b'"stage": 1', 'makes it "stage": 2,'),
+        ("launch.sh", b"set -euo pipefail", b"set -eu", "makes it set -euo pipefail"),
+        ("trainer/main.py", b"import", b"import this\nimport", "where the spec makes it"),
+        ("spec.xp", b"gbs = 128", b"gbs = 256", "where the spec makes it"),
+    ],
+)
+def test_what_somebody_changed_is_named_with_its_line(bundle, name, old, new, says, seal):
+    edited(bundle, name, old, new, seal)
+    status, told = verified(bundle)
+    assert status == 1
+    assert says in told
+    assert (name if name != "spec.xp" else "deepspeed.json") in told
+    assert ("was changed since the compiler wrote it" in told) is not seal
+
+
+def test_a_changed_copy_of_the_data(bundle):
+    (name,) = os.listdir(bundle / "data")
+    edited(bundle, f"data/{name}", b'"4"', b'"5"')
+    status, told = verified(bundle)
+    assert status == 1
+    assert f"data/{name}" in told
+
+
+def test_files_that_are_gone_or_new(bundle):
+    (bundle / "note.txt").write_text("x")
+    assert "holds note.txt, which the compiler did not write" in verified(bundle)[1]
+    os.remove(bundle / "note.txt")
+    os.remove(bundle / "accelerate.yaml")
+    assert (verified(bundle)[0], "lacks accelerate.yaml" in verified(bundle)[1]) == (1, True)
+
+
+def test_another_version_is_told_from_a_change(bundle, monkeypatch):
+    with open(bundle / "bundle.toml", "rb") as handle:
+        written = tomllib.load(handle)["bundle"]["xpc"]
+    monkeypatch.setattr(verify, "__version__", "9.9.9")
+    status, told = verified(bundle)
+    assert (status, f"`pip install xpc=={written}`" in told) == (2, True)
+    edited(bundle, "launch.sh", b"set -euo pipefail", b"set -eu")
+    assert (verified(bundle)[0], "was changed" in verified(bundle)[1]) == (1, True)
+
+
+def test_a_sweep_and_one_member_of_it(tmp_path):
+    root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [1e-6, 2e-6]\n}")})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to, 2 members\n")
+    assert verified("t.bundle/members/lr=1e-06", cwd=root)[0] == 0
+    edited(tmp_path, "t.bundle/members/lr=2e-06/trainer_args.json", b"2e-06", b"3e-06")
+    status, told = verified("t.bundle", cwd=root)
+    assert (status, "members/lr=2e-06/trainer_args.json" in told) == (1, True)
+
+
+def test_what_is_no_bundle(tmp_path):
+    assert verified(tmp_path)[0] == 2
+    assert verified(tmp_path / "none")[0] == 2
+
+
+def python_with(folder, versions):
+    """An interpreter that has these packages, as far as it is asked."""
+    path = os.path.join(str(folder), "python")
+    lines = "; ".join(f"found[{name!r}] = {version!r}" for name, version in versions.items())
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write("#!/usr/bin/env python3\nimport json, sys\n"
+                     f"found = dict.fromkeys(json.load(sys.stdin)); {lines}\nprint(json.dumps(found))\n")  # fmt: skip
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_the_packages_of_an_interpreter(tmp_path):
+    root = put(tmp_path, {"t.xp": SEED})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    with open(os.path.join(root, "t.bundle", "bundle.toml"), "rb") as handle:
+        pins = tomllib.load(handle)["pins"]
+    right = python_with(tmp_path, {**pins, "torch": pins["torch"] + "+cu126"})
+    assert verified("t.bundle", "--env", "--python", right, cwd=root)[0] == 0
+    wrong = python_with(tmp_path, {**pins, "trl": "1.15.0", "wandb": None})
+    status, told = verified("t.bundle", "--env", "--python", wrong, cwd=root)
+    assert status == 1
+    assert "trl 1.15.0 is installed, the bundle has 1.16.0\n" in told
+    assert "wandb is not installed" in told
+    assert verified("t.bundle", "--env", "--python", "/no/python", cwd=root)[0] == 2
+
+
+def test_the_packages_of_vllm_are_asked_for_too(tmp_path):
+    out = tmp_path / "x.bundle"
+    path = os.path.join(REPOSITORY, "specs", "qwen2.5-1.5b-openr1-math-grpo-8xh100.xp")
+    assert xpc("compile", path, "-o", str(out)).returncode == 0
+    assert "vllm is not installed" in verified(out, "--env", "--python", python_with(tmp_path, {}))[1]
