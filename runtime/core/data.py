@@ -73,7 +73,7 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
             _convert,
             with_indices=True,
             remove_columns=data_sources.dropped(source, stored.column_names, bundle.method),
-            fn_kwargs={"source": dict(source), "how": how},
+            fn_kwargs={"source": dict(source), "how": how, "to_row": row_maker(bundle)},
             num_proc=bundle.data.get("workers"),
             desc=None,
         )
@@ -81,5 +81,14 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
 
 
-def _convert(row: Mapping[str, Any], index: int, source: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:
-    return rows.to_row(source, row, index, **how)
+def row_maker(bundle: Bundle) -> Callable[..., dict[str, Any]]:
+    """What makes a row of a stored one."""
+    if bundle.uses("paired_rows"):
+        from ..features import paired_rows
+
+        return paired_rows.to_row
+    return rows.to_row
+
+
+def _convert(row: Any, index: int, source: Any, how: Any, to_row: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    return to_row(source, row, index, **how)

@@ -11,6 +11,9 @@ from typing import Any
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 """Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
 
+CHATS = ("text", "messages", "conversations")
+"""Shapes of rows without a prompt of their own."""
+
 Plan = Mapping[str, Any]
 """The sections of trainer_args.json."""
 
@@ -75,6 +78,7 @@ def _without_bfloat16(plan: Plan) -> bool:
 USES: Mapping[str, Callable[[Plan], object]] = {
     "adapters": lambda plan: plan["lora"],
     "all_reduce": lambda plan: _gpus(plan) or _nodes(plan),
+    "assistant_marks": lambda plan: plan["arguments"].get("assistant_only_loss"),
     "compilers": lambda plan: plan["run"]["zero_stage"],
     "cpu_processes": _on_cpu,
     "data_folders": _local,
@@ -94,6 +98,7 @@ USES: Mapping[str, Callable[[Plan], object]] = {
     "node_network": _nodes,
     "node_rendezvous": _nodes,
     "packages": _extra_packages,
+    "paired_rows": lambda plan: any(one["shape"] not in CHATS for one in sources(plan)),
     "reference_model": _refers,
     "rewards": lambda plan: plan["config"] in ("trl.GRPOConfig", "trl.RLOOConfig"),
     "row_filters": _filters,

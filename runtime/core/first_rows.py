@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from . import data_sources, rows, template_check, truncation
+from . import data_sources, template_check, truncation
 from .bundle import Bundle
+from .data import row_maker
 from .errors import RunError, say
 from .features import sources
 
@@ -26,8 +27,10 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         tokenizer = load_tokenizer(bundle)
     except RunError as error:
         found.append(str(error))
-    if tokenizer is not None and tokenizer.chat_template and bundle.arguments.get("assistant_only_loss"):
-        found += _marks(tokenizer)
+    if bundle.uses("assistant_marks") and tokenizer is not None and tokenizer.chat_template:
+        from ..features import assistant_marks
+
+        found += assistant_marks.missing(tokenizer)
     functions: list[Any] = []
     if bundle.uses("rewards"):
         from ..features import rewards
@@ -49,22 +52,6 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _marks(tokenizer: Any) -> list[str]:
-    """Why the assistant's tokens cannot be told from the others, as trl would find after the model is loaded."""
-    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
-
-    if has_generation_markers(tokenizer.chat_template):
-        return []
-    try:
-        get_training_chat_template(tokenizer)
-    except ValueError:
-        return [
-            "the chat template has no {% generation %} marks, which assistant_only needs, and is none that trl knows; "
-            "name one in model"
-        ]
-    return []
-
-
 def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: list[Any]) -> list[str]:
     evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
     try:
@@ -83,7 +70,8 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: l
         return [lacking]
     chat = bool(getattr(tokenizer, "chat_template", None))
     system, method = bundle.data.get("system"), bundle.method
-    read = [rows.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
+    make = row_maker(bundle)
+    read = [make(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
     drop = data_sources.dropped(source, present, bundle.method)
     columns = [*(one for one in present if one not in drop), *read[0]]
     told: list[str] = []
@@ -92,11 +80,11 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: l
 
         calls = [rewards.problem(bundle, function, columns) for function in functions]
         told += [f"{data_sources.name(source)}: {one}" for one in calls if one]
-    return told if tokenizer is None else told + _tokens(source, read, tokenizer, truncation.limit(bundle))
+    return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
-def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any, most: int | None) -> list[str]:
-    name, lengths, ends = data_sources.name(source), [], 0
+def _tokens(bundle: Bundle, source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+    name, lengths, ends, most = data_sources.name(source), [], 0, truncation.limit(bundle)
     asks = source["shape"] == "prompt"
     for row in read:
         parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
@@ -123,23 +111,12 @@ def _tokens(source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any, 
             return [f"{name}, row {number}: {why}"]
     learnt = not asks and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
-    if any(_part_ways(row, tokenizer) for row in read):
-        note += "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
+    if bundle.uses("paired_rows"):
+        from ..features import paired_rows
+
+        note += paired_rows.part_ways(read, tokenizer)
     long = 0 if most is None or asks else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
     say(f"{name}: first {'prompts' if asks else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
-
-
-def _part_ways(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
-    prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
-    if prompt is None or answer is None:
-        return False
-    alone, whole = prompt, prompt + answer
-    if not isinstance(prompt, str):
-        alone = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        whole = tokenizer.apply_chat_template(whole, tokenize=False)
-    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (alone, whole))
-    return bool(both[: len(first)] != first)
