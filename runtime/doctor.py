@@ -21,8 +21,8 @@ if not __package__:
     __import__(__package__)
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
-from .core import installed_versions, machine, output_folder
-from .features import compilers
+from .core import machine, output_folder
+from .features import deepspeed
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
@@ -64,7 +64,7 @@ def look(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry
 def python() -> Entry:
     """The interpreter against the versions that the runtime is for."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if installed_versions.fits():
+    if machine.fits():
         return ("python", FINE, f"{version}, {sys.executable}")
     return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 to 3.13 is needed")
 
@@ -73,18 +73,18 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
     """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
-        there = installed_versions.installed(name)
+        there = machine.installed(name)
         if there is None and name in pins:
             yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
         elif there is None:
             absent.append(name)
-        elif installed_versions.plain(there) == installed_versions.plain(pinned):
+        elif machine.plain(there) == machine.plain(pinned):
             fine.append(name)
         else:
             yield (
                 "packages",
                 WRONG,
-                f"{name} {installed_versions.plain(there)} is installed, and the target has {pinned}",
+                f"{name} {machine.plain(there)} is installed, and the target has {pinned}",
             )
     if fine:
         yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
@@ -108,7 +108,7 @@ def torch() -> Iterator[Entry]:
         there = os.path.exists("/proc/driver/nvidia/version")
         what = "torch sees no GPU" + machine.blind()
         yield ("gpu", WRONG if there else NOTE, what + ("" if there else "; runs with `hardware cpu` only"))
-    lacking = compilers.lacking(cuda=library.cuda.is_available())
+    lacking = deepspeed.lacking(cuda=library.cuda.is_available())
     if lacking:
         yield ("compiler", NOTE, f"{'; '.join(lacking)}: DeepSpeed compiles its Adam on GPUs, and could not")
     else:

@@ -134,7 +134,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
-        bundle_integrity.verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
+        verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
         config = load_yaml(path, resolve_func=True)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:
@@ -142,6 +142,19 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             config["dataset_kwargs"] = {**given, "data_files": files}
         out.append(config)
     return out
+
+
+def verified_folder(bundle: Bundle, folder: str) -> None:
+    """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
+    wanted = bundle_integrity.stated(bundle.folder)
+    for where, _, names in os.walk(bundle.inside(folder)):
+        for one in names if wanted else ():
+            name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
+            if "__pycache__" in name.split("/"):
+                raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
+            if name not in wanted:
+                raise RunError(f"{name} is no file that this bundle was compiled with")
+            bundle_integrity.verified(bundle, name, wanted)
 
 
 def _beside(folder: str, named: Any) -> Any:

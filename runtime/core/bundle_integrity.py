@@ -65,19 +65,6 @@ def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None)
     return data
 
 
-def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
-    wanted = stated(bundle.folder)
-    for where, _, names in os.walk(bundle.inside(folder)):
-        for one in names if wanted else ():
-            name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
-            if "__pycache__" in name.split("/"):
-                raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
-            if name not in wanted:
-                raise RunError(f"{name} is no file that this bundle was compiled with")
-            verified(bundle, name, wanted)
-
-
 def executed(bundle: Bundle) -> list[str]:
     """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
     named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]

@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from .checkpoint_integrity import RECORD, broken, has_record
 
-WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
-INDEX = "model.safetensors.index.json"
 FOLDER = re.compile(r"checkpoint-(\d+)$")
 UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 """What reading a damaged file raises: text that is no UTF-8, JSON of another shape, names that no file can have."""
@@ -37,21 +35,11 @@ def schedule(path: str) -> str | None:
     return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
 
 
-def plain(path: str, world: int) -> str | None:
-    """What is wrong with weights, schedule and optimizer as transformers writes them, or None."""
-    short = schedule(path) or _weights(path)
-    if short is None and not whole(os.path.join(path, "optimizer.pt")):
-        short = "optimizer.pt is missing or cut off"
-    return short
-
-
 States = Callable[[str, int], str | None]
-"""What is wrong with the states of a checkpoint that ``world`` processes will read: `plain`, or that of a strategy."""
+"""What is wrong with the states of a checkpoint that ``world`` processes will read, by the strategy that wrote it."""
 
 
-def newest_complete(
-    output_dir: str, world: int, states: States = plain, digests: bool = False
-) -> tuple[str | None, list[str]]:
+def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
     """The newest whole checkpoint, and a sentence for each newer one that was passed over.
 
     With ``digests`` every byte of it is held against what was written; without, the sizes of its files are. One that
@@ -80,7 +68,7 @@ def _unfit(path: str, step: int, world: int, states: States, digests: bool) -> s
         return f"a file of it cannot be read ({type(error).__name__}: {error})"
 
 
-def missing(path: str, step: int, world: int, states: States = plain) -> str | None:
+def missing(path: str, step: int, world: int, states: States) -> str | None:
     """What keeps this checkpoint from being gone on from, or None. ``world`` counts the processes that will read it.
 
     transformers writes weights, then optimizer and scheduler, then trainer_state.json (Trainer._save_checkpoint, 4.52
@@ -101,47 +89,6 @@ def missing(path: str, step: int, world: int, states: States = plain) -> str | N
         if (name.startswith("rng_state") or name == "scaler.pt") and not whole(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)
-
-
-def weights_whole(path: str) -> bool:
-    """True when the folder has whole weights to load, whether or not training can go on from it."""
-    try:
-        return os.path.isdir(path) and _weights(path) is None
-    except UNREADABLE:
-        return False
-
-
-def _weights(path: str) -> str | None:
-    """What is wrong with the weights as transformers writes them, or None."""
-    names = os.listdir(path)
-    if INDEX in names:
-        try:
-            with open(os.path.join(path, INDEX), encoding="utf-8") as handle:
-                files = sorted(set(json.load(handle)["weight_map"].values()))
-        except (OSError, ValueError, KeyError):
-            return f"{INDEX} is cut off"
-    else:
-        files = [name for name in WEIGHTS if name in names][:1]
-    if not files:
-        return "the weights are missing"
-    for name in files:
-        if not safetensors_whole(os.path.join(path, name)):
-            return f"{name} is missing or cut off"
-    return None
-
-
-def safetensors_whole(path: str) -> bool:
-    """True when the file's length is what its header says (safetensors format: 8 bytes length, JSON, data)."""
-    try:
-        with open(path, "rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            if length > os.path.getsize(path):
-                return False
-            header = json.loads(handle.read(length))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        return os.path.getsize(path) == 8 + length + max(ends, default=0)
-    except UNREADABLE:
-        return False
 
 
 def whole(path: str) -> bool:

@@ -67,6 +67,14 @@ def _extra_packages(plan: Plan) -> bool:
     )
 
 
+def _plain_checkpoints(plan: Plan) -> bool:
+    return bool(not plan["run"]["zero_stage"] or plan["run"].get("full_state") is False or _pushes(plan))
+
+
+def _pushes(plan: Plan) -> bool:
+    return bool(plan["arguments"].get("push_to_hub"))
+
+
 def _refers(plan: Plan) -> bool:
     return plan["config"] not in ("trl.SFTConfig", "trl.RewardConfig")
 
@@ -77,9 +85,9 @@ def _without_bfloat16(plan: Plan) -> bool:
 
 USES: Mapping[str, Callable[[Plan], object]] = {
     "adapters": lambda plan: plan["lora"],
+    "added_tokens": lambda plan: plan["tokenizer"].get("added"),
     "all_reduce": lambda plan: _gpus(plan) or _nodes(plan),
     "assistant_marks": lambda plan: plan["arguments"].get("assistant_only_loss"),
-    "compilers": lambda plan: plan["run"]["zero_stage"],
     "cpu_processes": _on_cpu,
     "data_folders": _local,
     "deepspeed": lambda plan: plan["run"]["zero_stage"],
@@ -87,7 +95,7 @@ USES: Mapping[str, Callable[[Plan], object]] = {
     "evaluation": _evaluates,
     "frozen_weights": lambda plan: plan.get("freeze"),
     "fsdp": lambda plan: plan["run"]["distributed_type"] == "FSDP",
-    "hub": lambda plan: plan["arguments"].get("push_to_hub"),
+    "hub": _pushes,
     "kto_rows": lambda plan: plan["config"] == "trl.KTOConfig",
     "liger": lambda plan: plan["model"]["liger"],
     "local_data": _local,
@@ -99,7 +107,9 @@ USES: Mapping[str, Callable[[Plan], object]] = {
     "node_rendezvous": _nodes,
     "packages": _extra_packages,
     "paired_rows": lambda plan: any(one["shape"] not in CHATS for one in sources(plan)),
+    "plain_checkpoints": _plain_checkpoints,
     "reference_model": _refers,
+    "reward_model": lambda plan: plan["config"] == "trl.RewardConfig",
     "rewards": lambda plan: plan["config"] in ("trl.GRPOConfig", "trl.RLOOConfig"),
     "row_filters": _filters,
     "shared_folder": _nodes,

@@ -14,10 +14,6 @@ CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
 """bitsandbytes 0.50, at its import, on any machine: a kernel of the hub for which its own stands in."""
 LABELS = "No label_names provided for model class `PeftModel"
 """transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
-PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
-"""transformers 4.52, of the collator of trl's RewardTrainer, which pads what is tokenized already."""
-SCORES = {"score.weight", "lm_head.weight"}
-"""A reward model has a new weight, its score, in the place of the old head; transformers warns of both."""
 
 
 def messages() -> None:
@@ -27,24 +23,6 @@ def messages() -> None:
     logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
     logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(lambda record: CPU_KERNEL not in record.getMessage())
     logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
-    tokenizing = logging.getLogger("transformers.tokenization_utils_base")
-    tokenizing.addFilter(lambda record: PADDING not in record.getMessage())
-    logging.getLogger("transformers.modeling_utils").addFilter(lambda record: not only_scores(record.getMessage()))
-
-
-def only_scores(message: str) -> bool:
-    """True for transformers' report of a reward model's new weight, when it tells of no other weight.
-
-    transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
-    """
-    if "ForSequenceClassification" not in message:
-        return False
-    listed = re.search(r"newly initialized: \[(.*)\]", message)
-    if listed:
-        names = {one.strip(" '") for one in listed.group(1).split(",")}
-    else:
-        names = {one.strip() for one in re.findall(r"^([^|\n]+)\|", message, re.MULTILINE)} - {"Key"}
-    return bool(names) and names <= SCORES
 
 
 def deprecations() -> None:

@@ -1,13 +1,17 @@
-"""This machine's GPUs and their driver against the plan and the torch build."""
+"""This machine: its Python and packages, its GPUs and their driver, against the plan and the torch build."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 from .bundle import Bundle
 
+PYTHON = ((3, 11), (3, 13))
+"""The oldest and the newest Python that the runtime is for."""
 FREE = 0.9
 """Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
 
@@ -105,3 +109,21 @@ def driver() -> tuple[int, int] | None:
     except (OSError, AttributeError):
         return None
     return number.value // 1000, number.value % 1000 // 10
+
+
+def fits() -> bool:
+    """Whether this Python is one of those."""
+    return PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]
+
+
+def installed(name: str) -> str | None:
+    """The version of a package with its local part (2.13.0+cpu); None where it is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def plain(version: str) -> str:
+    """A version without its local part, which makes no difference to a pin."""
+    return version.split("+")[0]

@@ -39,10 +39,10 @@ def load_tokenizer(bundle: Bundle) -> Any:
     if wanted["chat_template"]:
         template = bundle_integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
         tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
-    if wanted.get("added"):
-        from transformers import AddedToken
+    if bundle.uses("added_tokens"):
+        from ..features import added_tokens
 
-        tokenizer.add_tokens([AddedToken(one, normalized=False) for one in wanted["added"]])
+        added_tokens.add(bundle, tokenizer)
     vocabulary = tokenizer.get_vocab()
     for kind in ("eos_token", "pad_token"):
         token = wanted[kind] or bundle.arguments.get(kind)
@@ -63,11 +63,9 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     told and adds ``device_map="auto"`` outside DDP and DeepSpeed, trl 0.18 takes the checkpoint's dtype. The arguments
     object exists by now, so ``zero.Init`` of ZeRO-3 is active here (transformers keeps it alive through
     ``args.hf_deepspeed_config``), and FSDP's rank-0 loading reads the launcher's environment.
-
-    A reward model is the same weights with one new output, its score, drawn with the seed of the run.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     plan = bundle.model
     options = common(bundle)
@@ -75,9 +73,11 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True
-    scored = bundle.method == "reward"
-    facts = {**(plan.get("config_overrides") or {}), **({"num_labels": 1} if scored else {})}
-    kind = AutoModelForSequenceClassification if scored else AutoModelForCausalLM
+    facts, kind = dict(plan.get("config_overrides") or {}), AutoModelForCausalLM
+    if bundle.uses("reward_model"):
+        from ..features import reward_model
+
+        kind = reward_model.scored(facts)
     try:
         if bundle.uses("adapters"):
             from ..features import adapters
@@ -97,29 +97,16 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
         weight_dtypes.settle(bundle, model)
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
-    if bundle.tokenizer.get("added"):
-        grow(bundle, model, tokenizer)
+    if bundle.uses("added_tokens"):
+        from ..features import added_tokens
+
+        added_tokens.grow(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
     if bundle.uses("liger"):
         from ..features import liger
 
         liger.apply(bundle, model)
     return model
-
-
-def grow(bundle: Bundle, model: Any, tokenizer: Any) -> None:
-    """Gives the model a row for each token of the tokenizer; new rows are drawn with the seed of the run.
-
-    A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary have
-    rows for new tokens already.
-    """
-    import torch
-
-    if len(tokenizer) <= model.config.get_text_config().vocab_size:
-        return
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(bundle.arguments["seed"]))
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:

@@ -11,7 +11,7 @@ from typing import IO
 
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
-from .checkpoints import FOLDER, States, newest_complete, plain, steps, weights_whole
+from .checkpoints import FOLDER, States, newest_complete, steps
 from .errors import RunError
 
 MARKER = "xpc_run.json"
@@ -43,11 +43,14 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
-    if run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
-        raise RunError(
-            f"{folder} holds checkpoints of weights only, which training cannot go on from; "
-            "name another output folder, or empty it to train anew"
-        )
+    if bundle.uses("plain_checkpoints") and run.get("full_state") is False:
+        from ..features.plain_checkpoints import weights_whole
+
+        if any(weights_whole(path) for _, path in steps(folder)):
+            raise RunError(
+                f"{folder} holds checkpoints of weights only, which training cannot go on from; "
+                "name another output folder, or empty it to train anew"
+            )
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
     if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
@@ -57,14 +60,12 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 def _states(bundle: Bundle) -> States:
     """What looks at the states of this strategy's checkpoints."""
     if bundle.uses("deepspeed"):
-        from ..features import deepspeed
-
-        return deepspeed.states
-    if bundle.uses("fsdp"):
-        from ..features import fsdp
-
-        return fsdp.states
-    return plain
+        from ..features.deepspeed import states
+    elif bundle.uses("fsdp"):
+        from ..features.fsdp import states
+    elif bundle.uses("plain_checkpoints"):
+        from ..features.plain_checkpoints import states
+    return states
 
 
 def take(bundle: Bundle) -> None:

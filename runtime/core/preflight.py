@@ -6,11 +6,10 @@ import os
 import shutil
 import sys
 
-from . import bundle_integrity, checkpoint_integrity, checkpoints, installed_versions, output_folder
+from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
 from .bundle import Bundle
 from .errors import RunError, findings, say
 from .first_rows import rows_and_tokens
-from .machine import devices
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -45,7 +44,7 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     found += wrong
     found += bundle_integrity.problems(bundle) if local_rank == 0 else []
     if local_rank == 0 and not wrong:  # a wrong stack makes the answers of its libraries doubtful
-        gpus = devices(bundle)
+        gpus = machine.devices(bundle)
         found += gpus
         if bundle.uses("packages"):
             from ..features import packages
@@ -77,14 +76,14 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
 def versions(bundle: Bundle) -> list[str]:
     """Python and the installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
     found = []
-    if not installed_versions.fits():
+    if not machine.fits():
         found.append(f"Python 3.11 to 3.13 is needed, and this is {sys.version.split()[0]}")
     for name, pinned in bundle.pins.items():
-        there = installed_versions.installed(name)
+        there = machine.installed(name)
         if there is None:
             found.append(f"{name} {pinned} is not installed")
-        elif installed_versions.plain(there) != installed_versions.plain(pinned):
-            found.append(f"{name} {installed_versions.plain(there)} is installed, and this bundle is for {pinned}")
+        elif machine.plain(there) != machine.plain(pinned):
+            found.append(f"{name} {machine.plain(there)} is installed, and this bundle is for {pinned}")
     if found:
         found[-1] += " (pip install -r requirements.txt)"
     return found

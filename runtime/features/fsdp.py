@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..core.checkpoints import plain, schedule, whole
+from ..core.checkpoints import schedule, whole
+from .plain_checkpoints import states as plain
 
 
 def states(path: str, world: int) -> str | None:

@@ -22,9 +22,9 @@ from typing import Any
 
 from ..core import signals
 from ..core.bundle import Bundle
-from ..core.checkpoints import weights_whole
 from ..core.errors import RunError, say
 from ..core.fault_tolerance import FaultTolerant
+from .plain_checkpoints import weights_whole
 
 FOLDER = "_hub"
 """Below the output folder: what waits to be pushed, as hard links, so that a checkpoint may be deleted meanwhile."""

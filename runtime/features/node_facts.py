@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ..core import bundle_integrity, installed_versions
+from ..core import bundle_integrity, machine
 from ..core.bundle import DECISIVE, Bundle
 
 NAMED = 3
@@ -53,7 +53,7 @@ def versions(bundle: Bundle) -> dict[str, str]:
     """Python, the pinned packages as they are installed, and what torch was built for (CUDA, NCCL)."""
     found = {"Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
     for name in bundle.pins:
-        found[name] = installed_versions.installed(name) or "none"
+        found[name] = machine.installed(name) or "none"
     if not bundle.on_cpu and found.get("torch") != "none":
         import torch
 

@@ -1,0 +1,43 @@
+"""A reward model: the same weights with one new output, its score, drawn with the seed of the run."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+SCORES = {"score.weight", "lm_head.weight"}
+"""A reward model has a new weight, its score, in the place of the old head; transformers warns of both."""
+PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
+"""transformers 4.52, of the collator of trl's RewardTrainer, which pads what is tokenized already."""
+
+
+def scored(facts: dict[str, Any]) -> Any:
+    """The class that loads it, with what its configuration has beside; leaves out what transformers says of both."""
+    from transformers import AutoModelForSequenceClassification
+
+    messages()
+    facts["num_labels"] = 1
+    return AutoModelForSequenceClassification
+
+
+def messages() -> None:
+    """Leaves out log lines that tell of nothing wrong."""
+    tokenizing = logging.getLogger("transformers.tokenization_utils_base")
+    tokenizing.addFilter(lambda record: PADDING not in record.getMessage())
+    logging.getLogger("transformers.modeling_utils").addFilter(lambda record: not only_scores(record.getMessage()))
+
+
+def only_scores(message: str) -> bool:
+    """True for transformers' report of a reward model's new weight, when it tells of no other weight.
+
+    transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
+    """
+    if "ForSequenceClassification" not in message:
+        return False
+    listed = re.search(r"newly initialized: \[(.*)\]", message)
+    if listed:
+        names = {one.strip(" '") for one in listed.group(1).split(",")}
+    else:
+        names = {one.strip() for one in re.findall(r"^([^|\n]+)\|", message, re.MULTILINE)} - {"Key"}
+    return bool(names) and names <= SCORES
