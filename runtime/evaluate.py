@@ -21,6 +21,7 @@ from .core import arguments, bundle_integrity, output_folder
 from .core import bundle as bundles
 from .core.bundle import Bundle
 from .core.errors import RunError, rank, say, stop
+from .library_internals import lm_eval_harness
 
 FORMAT = 1
 RESULTS = os.path.join("eval", "results.json")
@@ -104,29 +105,16 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
-    from lm_eval.models.huggingface import HFLM
-
     quantized = None
     if bundle.uses("adapters"):
         from .features.adapters import quantization
 
         quantized = quantization(bundle)
-
-    class Model(HFLM):  # type: ignore[misc]
-        """The base as it was trained over: the harness takes no configuration of quantization but the model's own."""
-
-        def _create_model(self, *positional: Any, **named: Any) -> None:
-            if quantized is not None:
-                named["quantization_config"] = quantized
-            super()._create_model(*positional, **named)
-
-    return Model(**model_arguments(bundle, plan))
+    return lm_eval_harness.model(quantized, **model_arguments(bundle, plan))
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
     """Names, and the contents of the bundle's own files; data beside such a file is found wherever the run started."""
-    from lm_eval.tasks._yaml_loader import load_yaml
-
     sys.dont_write_bytecode = True  # beside a task's file nobody could tell it from what somebody put there
     out: list[Any] = []
     for task in plan["tasks"]:
@@ -135,7 +123,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             continue
         path = bundle.inside(task["file"])
         verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
-        config = load_yaml(path, resolve_func=True)
+        config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:
             files = _beside(os.path.dirname(path), given["data_files"])

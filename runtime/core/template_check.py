@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..library_internals.datasets_rows import rearranged
+
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 FIRST = 4
 """Rows of each source that are rendered, beside the first of each role."""
@@ -86,7 +88,7 @@ def _of_each_role(part: Any) -> set[int]:
     import pyarrow.compute
 
     found: set[int] = set()
-    if getattr(part, "_indices", None) is not None:
+    if rearranged(part):
         return found
     for name in (one for one in COLUMNS if one in part.column_names):
         column, before = part.data.column(name), 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..library_internals.datasets_rows import rearranged
 from .bundle import Bundle
 from .errors import RunError, say
 
@@ -48,7 +49,7 @@ class Counted:
 
         names = set(made.column_names)
         answers = [name for name in ANSWERS if name in names]
-        if self.seen or not answers or getattr(made, "_indices", None) is not None:
+        if self.seen or not answers or rearranged(made):
             return
         lengths = {name: _lengths(made, name) for name in (*PROMPTS, *answers) if name in names}
         prompt = sum((lengths[name] for name in PROMPTS if name in lengths), numpy.zeros(len(made), dtype="int64"))
@@ -170,7 +171,7 @@ def _unlearned(prepared: Any) -> int:
 
     names = prepared.column_names
     mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
-    if mask is None or getattr(prepared, "_indices", None) is not None:
+    if mask is None or rearranged(prepared):
         return 0
     learnt = 0
     for chunk in prepared.data.column(mask).chunks:

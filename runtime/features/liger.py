@@ -7,6 +7,7 @@ from typing import Any
 from ..core.bundle import Bundle
 from ..core.errors import RunError
 from ..core.model import common, first_line
+from ..library_internals import liger_kernels
 
 
 def problem(bundle: Bundle) -> str | None:
@@ -40,6 +41,4 @@ def apply(bundle: Bundle, model: Any) -> None:
     problem = liger_problem(model.config.model_type)
     if problem:
         raise RunError(problem)
-    from liger_kernel.transformers import _apply_liger_kernel_to_instance
-
-    _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
+    liger_kernels.put_into(model)

@@ -82,7 +82,7 @@ def test_the_core_asks_before_it_imports_a_feature() -> None:
 
 def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
     found = {path.stem for folder in CHOSEN for path in (RUNTIME / folder).glob("*.py")} - {"__init__"}
-    assert found == set(USES)
+    assert found - {"lm_eval_harness"} == set(USES)  # that one comes with evaluate.py
     emitted = {Path(one).stem for name in SPECS for one in bundle(name)}
     assert found <= emitted
     assert "doctor" not in emitted

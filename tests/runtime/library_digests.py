@@ -1,0 +1,50 @@
+"""Digests of the library functions that library_internals/ replaces, overrides or reads around.
+
+`python tests/runtime/library_digests.py STACK PYTHON` writes those of a stack anew, once somebody has looked at what
+has changed and whether the module still fits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TABLE = os.path.join(HERE, "library_digests.toml")
+NONE = "none"
+"""For a stack that does not have the function."""
+
+
+def table() -> dict[str, dict[str, str]]:
+    """By function: the module of library_internals that touches it, and its digest on each stack."""
+    with open(TABLE, "rb") as handle:
+        return tomllib.load(handle)
+
+
+def digests(python: str) -> dict[str, str]:
+    """What an interpreter has."""
+    names = json.dumps(list(table()))
+    quiet = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    done = subprocess.run(
+        [python, os.path.join(HERE, "library_sources.py")], input=names, env={**os.environ, **quiet},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {name: digest or NONE for name, digest in found.items()}
+
+
+def write(stack: str, found: dict[str, str]) -> None:
+    """Puts the digests of a stack into the table."""
+    lines = []
+    for name, kept in table().items():
+        lines += [f'["{name}"]', *(f'"{key}" = "{value}"' for key, value in {**kept, stack: found[name]}.items()), ""]
+    with open(TABLE, "w", encoding="utf-8") as handle:
+        handle.write("\n".join(lines))
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], digests(sys.argv[2]))

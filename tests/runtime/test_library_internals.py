@@ -1,0 +1,108 @@
+"""The libraries' private code is touched in one place, and is still what it was when somebody looked at it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from library_digests import digests, table
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "proof"))
+RUNTIME = ROOT / "runtime"
+INTERNALS = RUNTIME / "library_internals"
+OWN = {("os", "_exit")}
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def private(path: Path) -> set[str]:
+    """Private names of others that a module reads, sets, imports or overrides."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if owner not in ("self", "cls") and (owner, node.attr) not in OWN:
+                found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {one.name for one in node.names if re.match(r"_[a-z]", one.name)}
+            found |= {part for part in (node.module or "").split(".") if re.match(r"_[a-z]", part)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
+            found |= {
+                one.value for one in node.args if isinstance(one, ast.Constant) and re.match(r"_[a-z]", str(one.value))
+            }
+    return found
+
+
+def test_only_library_internals_touches_them() -> None:
+    for path in RUNTIME.rglob("*.py"):
+        if path.parent != INTERNALS:
+            assert not private(path), f"{path}: move what touches {private(path)} to library_internals/"
+
+
+def overridden() -> set[str]:
+    """Private methods that our trainers have in common with the library's: those would override one unseen."""
+    return {
+        node.name
+        for path in RUNTIME.rglob("*.py")
+        for kind in ast.walk(parsed(path))
+        if isinstance(kind, ast.ClassDef)
+        for node in kind.body
+        if isinstance(node, ast.FunctionDef) and path.parent == INTERNALS and re.match(r"_[a-z]", node.name)
+    }
+
+
+def test_the_readme_names_everything_that_is_touched() -> None:
+    readme = (RUNTIME / "README.md").read_text(encoding="utf-8")
+    names = set().union(*(private(path) for path in INTERNALS.glob("*.py"))) | overridden()
+    assert len(names) > 10
+    for name in names:
+        assert name in readme, f"runtime/README.md says nothing of {name}"
+        assert any(name in one for one in table()) or name in ("_metrics", "_stored_metrics", *READ), name
+
+
+READ = ("_globalstep_last_logged", "_indices", "_worker_group", "_store", "_shutdown")
+"""Attributes, which have no source: the digest is that of a function beside them."""
+
+
+def test_every_entry_names_its_module() -> None:
+    assert {entry["module"] for entry in table().values()} == {path.stem for path in INTERNALS.glob("[a-z]*.py")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", __import__("xpc.compiler.stacks", fromlist=["names"]).names())
+def test_the_code_under_it_is_what_it_was(target: str) -> None:
+    from stacks import interpreter
+
+    found = digests(interpreter(target))
+    for name, kept in table().items():
+        again = f"then: python tests/runtime/library_digests.py {target} PYTHON"
+        assert kept.get(target) == found[name], (
+            f"{name} of {target} has changed: does runtime/library_internals/{kept['module']}.py still fit? {again}"
+        )
+
+
+@pytest.mark.slow
+def test_no_other_private_method_is_overridden() -> None:
+    """A name of ours that a library's trainer gets one day would change what the library does."""
+    trl = pytest.importorskip("trl")
+    from xpc.runtime.core.trainer import RunTrainer
+    from xpc.runtime.features import adapters, evaluation, hub
+
+    meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
+    public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
+    public |= {"get_eval_dataloader", "init_hf_repo"}
+    ours = {
+        name
+        for kind in (RunTrainer, evaluation.Evaluating, adapters.Adapting, hub.Publishing)
+        for base in kind.__mro__[:-1]
+        for name, value in vars(base).items()
+        if callable(value) and not name.startswith("__")
+    }
+    theirs = {name for kind in (trl.SFTTrainer, trl.DPOTrainer, trl.GRPOTrainer) for name in dir(kind)}
+    assert ours & theirs == meant | public
