@@ -13,6 +13,7 @@ from typing import Any
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, signals
 from .bundle import Bundle
 from .errors import RunError
@@ -95,7 +96,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
-        trained = getattr(self.trainer, "_total_train_tokens", 0)  # not every trainer counts
+        trained = 0 if self.trainer is None else tokens_trained(self.trainer)
         seconds = self.before + time.monotonic() - self.started
         done: dict[str, Any] = {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}
         if self.trainer is not None:

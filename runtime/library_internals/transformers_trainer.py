@@ -67,3 +67,8 @@ def metrics_since(trainer: Any) -> Any:
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]
     return {}
+
+
+def tokens_trained(trainer: Any) -> float:
+    """Tokens since this start of the program; not every trainer of trl counts them."""
+    return float(getattr(trainer, "_total_train_tokens", 0))

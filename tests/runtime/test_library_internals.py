@@ -66,7 +66,7 @@ def test_the_readme_names_everything_that_is_touched() -> None:
         assert any(name in one for one in table()) or name in ("_metrics", "_stored_metrics", *READ), name
 
 
-READ = ("_globalstep_last_logged", "_indices", "_worker_group", "_store", "_shutdown")
+READ = ("_globalstep_last_logged", "_total_train_tokens", "_indices", "_worker_group", "_store", "_shutdown")
 """Attributes, which have no source: the digest is that of a function beside them."""
 
 

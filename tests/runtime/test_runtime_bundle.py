@@ -13,7 +13,9 @@ from runtime_bundles import plan, source, write
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder
 from xpc.runtime.core.errors import RunError, findings
-from xpc.runtime.features import deepspeed, fsdp
+from xpc.runtime.features import deepspeed, fsdp, plain_checkpoints
+
+PLAIN = plain_checkpoints.states
 
 RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
 
@@ -99,7 +101,7 @@ def checkpoint(out: Path, step: int) -> Path:
 def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         checkpoint(tmp_path, step)
-    used, told = checkpoints.newest_complete(str(tmp_path), 1)
+    used, told = checkpoints.newest_complete(str(tmp_path), 1, PLAIN)
     assert used == str(tmp_path / "checkpoint-100")
     assert told == [
         "checkpoint-100 has no xpc_files.json: the structure of its files was looked at, not every byte",
@@ -117,9 +119,12 @@ def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
         checkpoint(tmp_path, step)
     recorded(tmp_path / "checkpoint-4")
     reason = "checkpoint-6 is skipped: its record xpc_files.json is missing"
-    assert checkpoints.newest_complete(str(tmp_path), 1, digests=True) == (str(tmp_path / "checkpoint-4"), [reason])
+    assert checkpoints.newest_complete(str(tmp_path), 1, PLAIN, digests=True) == (
+        str(tmp_path / "checkpoint-4"),
+        [reason],
+    )
     (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # and with it the last one that was proven
-    assert checkpoints.newest_complete(str(tmp_path), 1, digests=True)[0] == str(tmp_path / "checkpoint-6")
+    assert checkpoints.newest_complete(str(tmp_path), 1, PLAIN, digests=True)[0] == str(tmp_path / "checkpoint-6")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,7 @@ def test_a_cut_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str, reaso
     recorded(checkpoint(tmp_path, 2))
     cut = checkpoint(tmp_path, 4) / name
     cut.write_bytes(cut.read_bytes()[:-3])
-    used, skipped = checkpoints.newest_complete(str(tmp_path), 1)
+    used, skipped = checkpoints.newest_complete(str(tmp_path), 1, PLAIN)
     assert used == str(tmp_path / "checkpoint-2")
     assert len(skipped) == 1
     assert reason in skipped[0]
@@ -146,9 +151,9 @@ def test_sharded_weights_need_every_shard(tmp_path: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     shards = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(shards))
-    assert "model-00002-of-00002" in str(checkpoints.missing(str(folder), 2, 1))
+    assert "model-00002-of-00002" in str(checkpoints.missing(str(folder), 2, 1, PLAIN))
     safetensors(folder / "model-00002-of-00002.safetensors")
-    assert checkpoints.missing(str(folder), 2, 1) is None
+    assert checkpoints.missing(str(folder), 2, 1, PLAIN) is None
 
 
 def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
@@ -165,16 +170,16 @@ def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
 def test_an_empty_file_makes_a_checkpoint_unusable(tmp_path: Path, name: str) -> None:
     folder = checkpoint(tmp_path, 2)
     (folder / name).write_bytes(b"")
-    assert name in str(checkpoints.missing(str(folder), 2, 1))
+    assert name in str(checkpoints.missing(str(folder), 2, 1, PLAIN))
 
 
 def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, 2)
     archive(folder / "rng_state_0.pth")
     (folder / "rng_state_1.pth").write_bytes(b"")
-    assert checkpoints.missing(str(folder), 2, 2) == "rng_state_1.pth is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, PLAIN) == "rng_state_1.pth is cut off"
     os.remove(folder / "rng_state_1.pth")  # transformers goes on without
-    assert checkpoints.missing(str(folder), 2, 2) is None
+    assert checkpoints.missing(str(folder), 2, 2, PLAIN) is None
 
 
 def shards(folder: Path) -> None:

@@ -13,9 +13,9 @@ from test_runtime_bundle import archive, checkpoint, made, recorded
 
 from xpc.runtime.core import checkpoint_integrity, checkpoints, data_sources, output_folder
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import deepspeed, local_data
+from xpc.runtime.features import deepspeed, local_data, plain_checkpoints
 
-STATES = {False: checkpoints.plain, True: deepspeed.states}
+STATES = {False: plain_checkpoints.states, True: deepspeed.states}
 
 CONTENTS = {
     "no UTF-8": b"global_step4\xb9",
@@ -83,9 +83,9 @@ def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
 def test_weights_that_cannot_be_read_are_not_whole(tmp_path: Path, content: bytes) -> None:
     newest = folder(tmp_path, deepspeed=False)
     (newest / "model.safetensors").write_bytes(content)
-    assert not checkpoints.weights_whole(str(newest))
+    assert not plain_checkpoints.weights_whole(str(newest))
     (newest / "model.safetensors.index.json").write_bytes(content)
-    assert not checkpoints.weights_whole(str(newest))
+    assert not plain_checkpoints.weights_whole(str(newest))
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)

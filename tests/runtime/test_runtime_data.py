@@ -11,9 +11,8 @@ from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data, data_sources
-from xpc.runtime.core import rows as shapes
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import mixture
+from xpc.runtime.features import mixture, paired_rows
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +94,7 @@ CHAT = source("x", "conversations")
 
 def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     row = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}
-    assert shapes.to_row(CHAT, row, 0, system="Be kind.", text="text") == {
+    assert paired_rows.to_row(CHAT, row, 0, system="Be kind.", text="text") == {
         "messages": [
             {"role": "system", "content": "Be kind."},
             {"role": "user", "content": "hi"},
@@ -106,27 +105,30 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
 
 def test_a_system_turn_of_the_row_is_kept() -> None:
     row = {"conversations": [{"from": "system", "value": "own"}, {"from": "human", "value": "hi"}]}
-    assert [m["content"] for m in shapes.to_row(CHAT, row, 0, system="ours", text="text")["messages"]] == ["own", "hi"]
+    assert [m["content"] for m in paired_rows.to_row(CHAT, row, 0, system="ours", text="text")["messages"]] == [
+        "own",
+        "hi",
+    ]
 
 
 def test_an_unknown_speaker_is_named_with_its_row() -> None:
     with pytest.raises(RunError, match=r"x, row 17: 'narrator' is no known speaker"):
-        shapes.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, system=None, text="text")
+        paired_rows.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, system=None, text="text")
 
 
 def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input")
     row = {"instruction": "Add.", "input": "1 2", "output": "3"}
-    assert shapes.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
-    assert shapes.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
+    assert paired_rows.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
+    assert paired_rows.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
     with pytest.raises(RunError, match="x, row 3: the input is int, and should be text"):
-        shapes.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
+        paired_rows.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
 
 
 def test_a_context_follows_the_prompt_of_every_shape() -> None:
     def asked(shape: str, row: dict[str, object], **more: object) -> object:
         one = source("x", shape, context="about")
-        return shapes.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
+        return paired_rows.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
 
     pair = {"prompt": "Who?", "chosen": " he", "rejected": " she"}
     assert asked("preference", pair) == "Who?\n\nA."
@@ -139,7 +141,7 @@ def test_a_context_follows_the_prompt_of_every_shape() -> None:
 def test_the_input_of_alpaca_may_be_no_column() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input", wording="alpaca")
     assert data_sources.missing_columns(alpaca, ["instruction", "output"]) is None
-    made = shapes.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
+    made = paired_rows.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
     assert made["prompt"].endswith("### Instruction:\nGreet {input}.\n\n### Response:\n")
 
 
@@ -241,21 +243,26 @@ PAIR = source("x", "prompt_completion")
 )
 def test_a_row_that_lacks_something_is_named(shape: dict[str, object], row: dict[str, object], words: str) -> None:
     with pytest.raises(RunError, match=words):
-        shapes.to_row(shape, row, 3, system=None, text="text")
+        paired_rows.to_row(shape, row, 3, system=None, text="text")
 
 
 def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}]
-    assert shapes.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"] == ""
+    assert (
+        paired_rows.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"]
+        == ""
+    )
     said = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
-    assert shapes.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
+    assert (
+        paired_rows.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
+    )
 
 
 def test_prompts_and_completions_of_both_kinds() -> None:
-    assert shapes.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
+    assert paired_rows.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
         "prompt": "2?",
         "completion": " 4",
     }
     row = {"prompt": [{"role": "user", "content": "2?"}], "completion": [{"role": "assistant", "content": "4"}]}
-    mapped = shapes.to_row(PAIR, row, 0, system="S", text="text")
+    mapped = paired_rows.to_row(PAIR, row, 0, system="S", text="text")
     assert [turn["content"] for turn in (*mapped["prompt"], *mapped["completion"])] == ["S", "2?", "4"]

@@ -14,7 +14,7 @@ from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import machine
 from xpc.runtime.core.bundle import Bundle, read
-from xpc.runtime.features import all_reduce, compilers, deepspeed
+from xpc.runtime.features import all_reduce, deepspeed
 
 
 def program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -132,30 +132,30 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("DS_SKIP_CUDA_CHECK", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    monkeypatch.setattr(compilers.sys, "executable", str(tmp_path / "env" / "python"))
-    assert compilers.lacking(cuda=False) == [
+    monkeypatch.setattr(deepspeed.sys, "executable", str(tmp_path / "env" / "python"))
+    assert deepspeed.lacking(cuda=False) == [
         "ninja is not on PATH (pip install ninja)",
         "there is no C++ compiler (c++ is not on PATH)",
     ]
     program(tmp_path / "env", "ninja")  # an environment that was not activated
-    assert compilers.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
+    assert deepspeed.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
     monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
     program(tmp_path / "bin", "c++")
-    assert compilers.lacking(cuda=False) == []
+    assert deepspeed.lacking(cuda=False) == []
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert compilers.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
+    assert deepspeed.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
     monkeypatch.delenv("CXX")
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
-    assert "there is no CUDA toolkit" in compilers.lacking(cuda=True)[0]
+    assert "there is no CUDA toolkit" in deepspeed.lacking(cuda=True)[0]
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path / "cuda"))
-    assert "does not run" in compilers.lacking(cuda=True)[0]
+    assert "does not run" in deepspeed.lacking(cuda=True)[0]
     program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert compilers.lacking(cuda=True) == [
+    assert deepspeed.lacking(cuda=True) == [
         f"{tmp_path}/cuda/bin/nvcc is of CUDA 11.8, and torch is built for CUDA 13.0"
     ]
     monkeypatch.setattr(torch.version, "cuda", "11.7")
-    assert compilers.lacking(cuda=True) == []
+    assert deepspeed.lacking(cuda=True) == []
 
 
 def test_the_gpus_of_one_node_are_tried(

@@ -11,8 +11,8 @@ from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data, data_sources
-from xpc.runtime.core import rows as shapes
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import paired_rows
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ SYSTEM = {"role": "system", "content": "S"}
 
 
 def preference(row: dict[str, Any], system: str | None = None, method: str = "dpo") -> dict[str, Any]:
-    return shapes.to_row(PAIR, row, 0, system=system, method=method)
+    return paired_rows.to_row(PAIR, row, 0, system=system, method=method)
 
 
 def test_a_pair_of_conversations_shares_its_prompt() -> None:
@@ -68,16 +68,16 @@ def test_answers_without_a_common_prompt_are_told_with_their_row() -> None:
 def test_columns_of_a_pair_are_named_in_order() -> None:
     own = {**PAIR, "columns": ["question", "best", "worst"]}
     row = {"question": "2?", "best": "4", "worst": "5", "chosen": "no"}
-    assert shapes.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
+    assert paired_rows.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
     with pytest.raises(RunError, match=r"names 1 column\(s\), and preference needs 2"):
-        shapes.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
+        paired_rows.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
     assert data_sources.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
     assert data_sources.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
 
 
 def test_judged_completions() -> None:
     def judged(row: dict[str, Any], system: str | None = None) -> dict[str, Any]:
-        return shapes.to_row(JUDGED, row, 0, system=system, method="kto")
+        return paired_rows.to_row(JUDGED, row, 0, system=system, method="kto")
 
     assert judged({"prompt": "2?", "completion": " 4", "label": True}) == {
         "prompt": "2?", "completion": " 4", "label": True,
@@ -92,7 +92,7 @@ def test_judged_completions() -> None:
 
 def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     def asked(prompt: Any, system: str | None = None, chat: bool = True) -> Any:
-        return shapes.to_row(PROMPT, {"prompt": prompt}, 0, system=system, method="grpo", chat=chat)["prompt"]
+        return paired_rows.to_row(PROMPT, {"prompt": prompt}, 0, system=system, method="grpo", chat=chat)["prompt"]
 
     assert asked("2?") == asked([ASK]) == [ASK]
     assert asked("2?", "S") == [SYSTEM, ASK]

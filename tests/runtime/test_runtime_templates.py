@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from xpc.runtime.core import first_rows
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import local_data
+from xpc.runtime.features import assistant_marks, local_data, paired_rows
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
@@ -32,7 +31,7 @@ class Words:
 
 @pytest.mark.slow  # imports trl's trainers, as the next
 def test_marks_that_are_there():
-    assert first_rows._marks(Words(MARKED)) == []
+    assert assistant_marks.missing(Words(MARKED)) == []
 
 
 @pytest.mark.slow
@@ -43,16 +42,16 @@ def test_marks_that_nobody_can_put_in():
 
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     tokenizer.chat_template = PLAIN
-    assert "no {% generation %} marks" in first_rows._marks(tokenizer)[0]
+    assert "no {% generation %} marks" in assistant_marks.missing(tokenizer)[0]
 
 
 def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
-    assert not first_rows._part_ways(row, Words())
-    assert first_rows._part_ways(row, Words(merges=True))
+    assert not paired_rows._part_ways(row, Words())
+    assert paired_rows._part_ways(row, Words(merges=True))
     turns = {"prompt": [{"content": "two and two"}], "chosen": [{"content": "four"}]}
-    assert not first_rows._part_ways(turns, Words())
-    assert not first_rows._part_ways({"messages": []}, Words())
+    assert not paired_rows._part_ways(turns, Words())
+    assert not paired_rows._part_ways({"messages": []}, Words())
 
 
 def test_a_split_that_a_folder_does_not_have(tmp_path: Path):

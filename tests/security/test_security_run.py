@@ -17,11 +17,12 @@ from runtime_bundles import plan, source
 
 from xpc.compiler.bundle import write
 from xpc.compiler.stacks import DEFAULT
+from xpc.runtime import evaluate
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import rewards
+from xpc.runtime.features import paired_rows, rewards
 
 REWARD = "def f(completions, **_):\n    return [0.0 for _ in completions]\n"
 ONLINE = spec(
@@ -124,10 +125,10 @@ def test_the_code_of_a_task_is_that_of_the_bundle(how: str, tmp_path: Path) -> N
     elif how != "none":
         put(bundle.folder, {f"{folder}/{'json.py' if how == 'new' else '__pycache__/helpers.cpython-311.pyc'}": ""})
     if how == "none":
-        bundle_integrity.verified_folder(bundle, folder)
+        evaluate.verified_folder(bundle, folder)
         return
     with pytest.raises(RunError, match=r"sha256 differs|compiled with|nobody can read"):
-        bundle_integrity.verified_folder(bundle, folder)
+        evaluate.verified_folder(bundle, folder)
 
 
 @pytest.mark.parametrize("text", ["", "[", "files = 7", "[files]\na = 1", "\x00", "[" * 100_000])
@@ -178,7 +179,7 @@ def test_rows_that_are_large_or_strange_stay_data() -> None:
     assert [one["content"] for one in made["messages"]] == [one["content"] for one in turns]
     assert rows.to_row(source("d.jsonl", "text"), {"text": big}, 0) == {"text": big}
     with pytest.raises(RunError) as caught:
-        rows.to_row(source("d.jsonl", "unpaired"), {"prompt": "a", "completion": "b", "label": big}, 0)
+        paired_rows.to_row(source("d.jsonl", "unpaired"), {"prompt": "a", "completion": "b", "label": big}, 0)
     assert len(errors.shown(str(caught.value))) < 3000
     with pytest.raises(RunError) as caught:
         rows.to_row(source("d.jsonl", "conversations"), {"conversations": [{"from": "\x1b[2J" * 99, "value": ""}]}, 0)
