@@ -21,6 +21,7 @@ from .core import arguments, bundle_integrity, output_folder
 from .core import bundle as bundles
 from .core.bundle import Bundle
 from .core.errors import RunError, rank, say, stop
+from .features.executed_files import verified
 from .library_internals import lm_eval_harness
 
 FORMAT = 1
@@ -142,7 +143,7 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
                 raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
             if name not in wanted:
                 raise RunError(f"{name} is no file that this bundle was compiled with")
-            bundle_integrity.verified(bundle, name, wanted)
+            verified(bundle, name, wanted)
 
 
 def _beside(folder: str, named: Any) -> Any:

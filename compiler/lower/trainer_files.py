@@ -27,7 +27,7 @@ def trainer_files(plan: Mapping[str, Json], evaluates: bool = False) -> dict[str
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
     used = {name for name, asks in USES.items() if asks(plan)}
     if evaluates:
-        used.add("lm_eval_harness")
+        used |= {"executed_files", "lm_eval_harness"}
     programs = {*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])}
     out = {}
     for name, data in _runtime().items():

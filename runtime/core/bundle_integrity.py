@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 
 from .bundle import Bundle
 from .errors import RunError, say
@@ -48,37 +48,15 @@ def changed(path: str) -> RunError:
     return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
 
 
-def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
-
-    ``wanted`` is what ``stated`` gives, for somebody who has read it.
-    """
-    path = bundle.inside(name)
-    try:
-        with open(path, "rb") as handle:
-            data = handle.read()
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
-    if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
-        raise changed(path)
-    return data
-
-
-def executed(bundle: Bundle) -> list[str]:
-    """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
-    named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]
-    return list(dict.fromkeys(str(name) for name in named if name))
-
-
 def problems(bundle: Bundle) -> list[str]:
     """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
-    found, wanted, run = [], stated(bundle.folder), executed(bundle)
-    for name in run:
-        try:
-            verified(bundle, name, wanted)
-        except RunError as error:
-            found.append(str(error))
+    found: list[str] = []
+    wanted, run = stated(bundle.folder), list[str]()
+    if bundle.uses("executed_files"):
+        from ..features import executed_files
+
+        run = executed_files.names(bundle)
+        found = executed_files.problems(bundle, wanted)
     others = [name for name in differing(bundle.folder, wanted) if name not in run]
     if others:
         shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")

@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
-from . import checkpoint_integrity, checkpoints, signals
+from . import checkpoint_integrity, signals
 from .errors import RunError, rank, say
 
 WRITERS = (
@@ -170,29 +170,18 @@ class FaultTolerant(TrainerHooks):
             if rank() == 0:
                 checkpoint_integrity.finish(self.args.output_dir, name, seals)
         if rank() == 0:
-            self._rotate()
+            self.sound = sorted({*self.sound, self.state.global_step})
+            self.rotate()
         self.publish(os.path.join(self.args.output_dir, name))
 
     def name_best(self, folder: str) -> None:
         """Says in a checkpoint which one is the best (features/evaluation.py)."""
 
+    def rotate(self) -> None:
+        """Deletes checkpoints that are not kept (features/checkpoint_rotation.py)."""
+
     def publish(self, folder: str) -> None:
         """Pushes a checkpoint that is whole (features/hub.py)."""
-
-    def _rotate(self) -> None:
-        """Deletes all but the newest `save.keep` checkpoints that are whole, and the best; the new one is whole by now.
-
-        What could not be gone on from counts for nothing, and goes.
-        """
-        self.sound = sorted({*self.sound, self.state.global_step})
-        limit, best = self.args.save_total_limit, os.path.basename(self.state.best_model_checkpoint or "")
-        if not limit:
-            return
-        stay = {f"checkpoint-{step}" for step in self.sound[-limit:]} | {best}
-        for _, path in checkpoints.steps(os.path.abspath(self.args.output_dir)):
-            if os.path.basename(path) not in stay:
-                checkpoint_integrity.remove(path)
-        self.sound = [step for step in self.sound if f"checkpoint-{step}" in stay]
 
     def _all_windows(self) -> list[float]:
         """Of every process, the sum of the losses that are not logged yet."""

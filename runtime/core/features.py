@@ -41,6 +41,10 @@ def _filters(plan: Plan) -> bool:
     return data.get("max_prompt") is not None or data.get("min_tokens") is not None or bool(data.get("unique"))
 
 
+def _has_prompts(plan: Plan) -> bool:
+    return any(one["shape"] not in CHATS for one in sources(plan))
+
+
 def _local(plan: Plan) -> bool:
     return any(one["path"] is not None for one in sources(plan))
 
@@ -88,12 +92,14 @@ USES: Mapping[str, Callable[[Plan], object]] = {
     "added_tokens": lambda plan: plan["tokenizer"].get("added"),
     "all_reduce": lambda plan: _gpus(plan) or _nodes(plan),
     "assistant_marks": lambda plan: plan["arguments"].get("assistant_only_loss"),
+    "checkpoint_rotation": lambda plan: plan["arguments"].get("save_total_limit"),
     "cpu_processes": _on_cpu,
     "data_folders": _local,
     "datasets_rows": lambda plan: True,
     "deepspeed": lambda plan: plan["run"]["zero_stage"],
     "deepspeed_engine": lambda plan: plan["run"]["zero_stage"] == 3 or (plan["run"]["zero_stage"] and _on_cpu(plan)),
     "evaluation": _evaluates,
+    "executed_files": lambda plan: plan["tokenizer"]["chat_template"] or plan["arguments"].get("chat_template_path"),
     "frozen_weights": lambda plan: plan.get("freeze"),
     "fsdp": lambda plan: plan["run"]["distributed_type"] == "FSDP",
     "hub": _pushes,
@@ -101,14 +107,16 @@ USES: Mapping[str, Callable[[Plan], object]] = {
     "liger": lambda plan: plan["model"]["liger"],
     "liger_kernels": lambda plan: plan["model"]["liger"],
     "local_data": _local,
+    "masked_rows": lambda plan: plan["arguments"].get("assistant_only_loss") or _has_prompts(plan),
     "mixture": _mixes,
     "node_all_reduce": _nodes,
     "node_facts": _nodes,
     "node_messages": _nodes,
     "node_network": _nodes,
     "node_rendezvous": _nodes,
+    "orpo_lengths": lambda plan: plan["config"].endswith("ORPOConfig"),
     "packages": _extra_packages,
-    "paired_rows": lambda plan: any(one["shape"] not in CHATS for one in sources(plan)),
+    "paired_rows": _has_prompts,
     "plain_checkpoints": _plain_checkpoints,
     "reference_model": _refers,
     "reward_model": lambda plan: plan["config"] == "trl.RewardConfig",

@@ -10,10 +10,6 @@ from typing import Any
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
 """accelerate.accelerator, once a DeepSpeed run. The Trainer leaves accumulation to DeepSpeed and tells accelerate 1, on
 purpose; transformers holds the number of deepspeed.json against the arguments (HfTrainerDeepSpeedConfig)."""
-CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
-"""bitsandbytes 0.50, at its import, on any machine: a kernel of the hub for which its own stands in."""
-LABELS = "No label_names provided for model class `PeftModel"
-"""transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
 
 
 def messages() -> None:
@@ -21,8 +17,6 @@ def messages() -> None:
     logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
     # DeepSpeed 0.16 tells of each step of its start at the level "info", on stdout; its warnings stay.
     logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
-    logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(lambda record: CPU_KERNEL not in record.getMessage())
-    logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
 
 def deprecations() -> None:

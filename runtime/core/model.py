@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import bundle_integrity
 from .bundle import Bundle
 from .errors import RunError
 
@@ -36,8 +35,10 @@ def load_tokenizer(bundle: Bundle) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(_where(bundle), **common(bundle))
     except (OSError, ValueError) as error:
         raise RunError(f"cannot load the tokenizer of {_where(bundle)}: {first_line(error)}") from error
-    if wanted["chat_template"]:
-        template = bundle_integrity.verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
+    if bundle.uses("executed_files") and wanted["chat_template"]:
+        from ..features.executed_files import verified
+
+        template = verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
         tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
     if bundle.uses("added_tokens"):
         from ..features import added_tokens

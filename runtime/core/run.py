@@ -28,6 +28,10 @@ def main(folder: str, words: Sequence[str]) -> int:
     library_warnings.messages()
     try:
         bundle = bundles.read(folder)
+        if bundle.uses("adapters"):
+            from ..features import adapters
+
+            adapters.messages()
         only_preflight = bool(words)
         if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
             bundles.check_world(bundle.run, os.environ)

@@ -58,6 +58,10 @@ def trainer_class(bundle: Bundle) -> Any:
 
         added.insert(0, evaluation.Evaluating)
         below.append(evaluation.named_log())
+    if bundle.uses("checkpoint_rotation"):
+        from ..features.checkpoint_rotation import Rotating
+
+        added.insert(0, Rotating)
     if bundle.uses("hub"):
         from ..features.hub import Publishing
 

@@ -20,7 +20,6 @@ ANSWERS = (
     "answer_input_ids", "input_ids_chosen", "input_ids_rejected",
 )  # fmt: skip
 """Columns of tokens as the trainers of trl 0.18 and 1.16 name them; every answer stands behind the prompt."""
-PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 WHOLE = ("wrapped", "bfd_split")
 """Ways of packing that lose no token."""
 
@@ -51,21 +50,12 @@ class Counted:
         answers = [name for name in ANSWERS if name in names]
         if self.seen or not answers or rearranged(made):
             return
-        lengths = {name: _lengths(made, name) for name in (*PROMPTS, *answers) if name in names}
+        lengths = {name: lengths_of(made, name) for name in (*PROMPTS, *answers) if name in names}
         prompt = sum((lengths[name] for name in PROMPTS if name in lengths), numpy.zeros(len(made), dtype="int64"))
         whole = numpy.stack([prompt + lengths[name] for name in answers])
-        self._count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
+        self.count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
 
-    def look_at_pairs(self, made: Any) -> Any:
-        """Counts the pairs of ORPO as they were and as they are, and gives them back as the trainer has them."""
-        import numpy
-
-        if not self.seen and WHOLE_LENGTHS in made.column_names:
-            whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
-            self._count(whole, whole - numpy.stack([_lengths(made, name) for name in PAIR]))
-        return made.remove_columns(WHOLE_LENGTHS)
-
-    def _count(self, whole: Any, over: Any) -> None:
+    def count(self, whole: Any, over: Any) -> None:
         """Lengths of sequences and what is cut off, one line for each answer and one column for each row."""
         there = whole.shape[1] > 0
         self.seen, self.rows, self.tokens = True, whole.shape[1], int(whole.sum())
@@ -82,36 +72,12 @@ class Counted:
         return {name: getattr(self, name) for name in names}
 
 
-def _lengths(made: Any, name: str) -> Any:
+def lengths_of(made: Any, name: str) -> Any:
+    """The tokens of each row in a column of tokens."""
     import numpy
     import pyarrow.compute
 
     return numpy.asarray(pyarrow.compute.list_value_length(made.data.column(name)).to_pylist(), dtype="int64")
-
-
-class _Measured:
-    """ORPO's tokenizing, which cuts as well, with a column for the lengths that the two sequences had before that."""
-
-    def __init__(self, tokenize: Any) -> None:
-        self.tokenize = tokenize
-
-    def __call__(self, row: Any) -> dict[str, Any]:
-        trainer, whole = self.tokenize.__self__, list[int]()
-        build, tokens = trainer.build_tokenized_answer, trainer.processing_class
-
-        def noted(prompt: str, answer: str) -> Any:
-            made = build(prompt, answer)
-            first, last = made["prompt_input_ids"], made["input_ids"]
-            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
-            ends = last[-1:] == [tokens.eos_token_id]
-            whole.append(len(first) + len(last) + (not begins) + (not ends))
-            return made
-
-        trainer.build_tokenized_answer = noted
-        try:
-            return {**self.tokenize(row), WHOLE_LENGTHS: whole}
-        finally:
-            del trainer.build_tokenized_answer
 
 
 @contextmanager
@@ -122,10 +88,12 @@ def watching(bundle: Bundle) -> Iterator[Counted]:
     counted, real = Counted(limit(bundle)), datasets.Dataset.map
 
     def mapped(self: Any, *given: Any, **named: Any) -> Any:
-        pairs = bundle.method == "orpo" and getattr(given[0] if given else None, "__name__", "") == "tokenize_row"
-        made = real(self, *((_Measured(given[0]), *given[1:]) if pairs else given), **named)
-        if pairs:
-            return counted.look_at_pairs(made)
+        if bundle.uses("orpo_lengths") and getattr(given[0] if given else None, "__name__", "") == "tokenize_row":
+            from ..features import orpo_lengths
+
+            measured = real(self, orpo_lengths.Measured(given[0]), *given[1:], **named)
+            return orpo_lengths.look(counted, measured)
+        made = real(self, *given, **named)
         if isinstance(made, datasets.Dataset):
             counted.look(made)
         return made
@@ -146,7 +114,10 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
     packed = bool(bundle.arguments.get("packing"))
     if not packed and bundle.method not in ("grpo", "rloo"):
         counted.left_out = max(0, given - left)
-        counted.unlearned = _unlearned(prepared)
+        if bundle.uses("masked_rows"):
+            from ..features import masked_rows
+
+            counted.unlearned = masked_rows.unlearned(prepared)
     if left == 0 or (left == counted.unlearned):
         raise RunError(_nothing(bundle, counted, given))
     if bundle.method == "reward":  # too long a row is left out, and none is cut
@@ -163,22 +134,6 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
         say(f"{counted.unlearned:,} of {left:,} rows have nothing to learn within seq: their loss is none")
     if counted.empty:
         say(f"{counted.empty:,} of {counted.rows:,} rows have no tokens")
-
-
-def _unlearned(prepared: Any) -> int:
-    """Rows whose every token is masked (trl 0.18 keeps them)."""
-    import pyarrow.compute
-
-    names = prepared.column_names
-    mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
-    if mask is None or rearranged(prepared):
-        return 0
-    learnt = 0
-    for chunk in prepared.data.column(mask).chunks:
-        ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
-        rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
-        learnt += pyarrow.compute.count_distinct(rows).as_py()
-    return len(prepared) - learnt
 
 
 def _nothing(bundle: Bundle, counted: Counted, given: int) -> str:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.bundle import Bundle
 from ..core.fault_tolerance import FaultTolerant
+
+CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
+"""bitsandbytes 0.50, at its import, on any machine: a kernel of the hub for which its own stands in."""
+LABELS = "No label_names provided for model class `PeftModel"
+"""transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
+
+
+def messages() -> None:
+    """Leaves out log lines that tell of nothing wrong."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(lambda record: CPU_KERNEL not in record.getMessage())
+    logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
 
 def adapter(bundle: Bundle) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime.core import arguments, library_warnings, preflight
+from xpc.runtime.core import arguments, library_warnings, machine, preflight
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 
@@ -39,7 +39,7 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> lis
     )
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (int(facts["free"] * 2**30), 0))
-    return preflight.devices(bundle)
+    return machine.devices(bundle)
 
 
 def test_the_planned_gpus_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_other_gpus_are_told(
 def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = made(tmp_path)
     bundle.arguments["output_dir"] = str(tmp_path)  # holds the bundle
-    monkeypatch.setattr(preflight, "devices", lambda _: ["gpu"])
+    monkeypatch.setattr(machine, "devices", lambda _: ["gpu"])
     monkeypatch.setattr(preflight, "disk", lambda _: ["disk"])
     monkeypatch.setattr(preflight, "rows_and_tokens", lambda _: ["rows"])
     with pytest.raises(RunError) as caught:

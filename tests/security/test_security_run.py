@@ -22,7 +22,7 @@ from xpc.runtime.core import arguments, bundle_integrity, errors, rows
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import paired_rows, rewards
+from xpc.runtime.features import executed_files, paired_rows, rewards
 
 REWARD = "def f(completions, **_):\n    return [0.0 for _ in completions]\n"
 ONLINE = spec(
@@ -88,12 +88,12 @@ def test_a_folder_in_the_place_of_the_hub_is_told(
 
 def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
     name = made.tokenizer["chat_template"]
-    assert bundle_integrity.verified(made, name) == PLAIN.encode()
+    assert executed_files.verified(made, name) == PLAIN.encode()
     edit(made, name)
     (one,) = bundle_integrity.problems(made)
     assert "is not the file that this bundle was compiled with" in one
     with pytest.raises(RunError, match="sha256 differs"):
-        bundle_integrity.verified(made, name)
+        executed_files.verified(made, name)
 
 
 def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Files of the bundle that are rendered or executed: they have to be those that were compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from ..core.bundle import Bundle
+from ..core.bundle_integrity import changed, stated
+from ..core.errors import RunError
+
+
+def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
+
+    ``wanted`` is what ``stated`` gives, for somebody who has read it.
+    """
+    path = bundle.inside(name)
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
+    if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
+        raise changed(path)
+    return data
+
+
+def names(bundle: Bundle) -> list[str]:
+    """The names of files that are rendered or executed, as trainer_args.json has them; rewards have their own check."""
+    named = [bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")]
+    return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def problems(bundle: Bundle, wanted: Mapping[str, str]) -> list[str]:
+    """A sentence on each that was changed."""
+    found = []
+    for name in names(bundle):
+        try:
+            verified(bundle, name, wanted)
+        except RunError as error:
+            found.append(str(error))
+    return found

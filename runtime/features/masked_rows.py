@@ -1,0 +1,23 @@
+"""Rows of which only some tokens are learned from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..library_internals.datasets_rows import rearranged
+
+
+def unlearned(prepared: Any) -> int:
+    """Rows whose every token is masked (trl 0.18 keeps them)."""
+    import pyarrow.compute
+
+    names = prepared.column_names
+    mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
+    if mask is None or rearranged(prepared):
+        return 0
+    learnt = 0
+    for chunk in prepared.data.column(mask).chunks:
+        ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
+        rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
+        learnt += pyarrow.compute.count_distinct(rows).as_py()
+    return len(prepared) - learnt

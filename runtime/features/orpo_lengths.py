@@ -1,0 +1,45 @@
+"""ORPO's trainer cuts pairs while it tokenizes them: what they were before is measured on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.truncation import Counted, lengths_of
+
+PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
+
+
+class Measured:
+    """ORPO's tokenizing, which cuts as well, with a column for the lengths that the two sequences had before that."""
+
+    def __init__(self, tokenize: Any) -> None:
+        self.tokenize = tokenize
+
+    def __call__(self, row: Any) -> dict[str, Any]:
+        """The tokens of a row, with those lengths."""
+        trainer, whole = self.tokenize.__self__, list[int]()
+        build, tokens = trainer.build_tokenized_answer, trainer.processing_class
+
+        def noted(prompt: str, answer: str) -> Any:
+            made = build(prompt, answer)
+            first, last = made["prompt_input_ids"], made["input_ids"]
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
+            ends = last[-1:] == [tokens.eos_token_id]
+            whole.append(len(first) + len(last) + (not begins) + (not ends))
+            return made
+
+        trainer.build_tokenized_answer = noted
+        try:
+            return {**self.tokenize(row), WHOLE_LENGTHS: whole}
+        finally:
+            del trainer.build_tokenized_answer
+
+
+def look(counted: Counted, made: Any) -> Any:
+    """Counts the pairs of ORPO as they were and as they are, and gives them back as the trainer has them."""
+    import numpy
+
+    if not counted.seen and WHOLE_LENGTHS in made.column_names:
+        whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
+        counted.count(whole, whole - numpy.stack([lengths_of(made, name) for name in PAIR]))
+    return made.remove_columns(WHOLE_LENGTHS)
