@@ -8,6 +8,7 @@ import pytest
 from case_support import spec
 from compile_support import checked, codes, errors, put, shown
 
+from xpc.compiler import stacks
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.lower.arguments import arguments
@@ -29,21 +30,28 @@ def stated(text: str) -> tuple[dict[str, Json], Json]:
     return {name: value for name, value in arguments.items() if "hub" in name}, plan["hub"]
 
 
-@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.18"])
+def names_branches(target: str) -> bool:
+    """Whether the arguments have a branch; else the runtime reads it elsewhere."""
+    stack = stacks.load(target)
+    assert stack is not None
+    return "hub_revision" in stack.fields()
+
+
+@pytest.mark.parametrize("target", stacks.names())
 def test_nothing_is_pushed_unless_asked(target: str) -> None:
-    new = {"hub_revision": None} if target == "trl-1.16" else {}
+    new = {"hub_revision": None} if names_branches(target) else {}
     for more in ((), ("save(hub=false)",)):
         arguments, section = stated(spec(f"target {target}", *more))
         assert arguments == {**UNSET, "hub_always_push": False, **new}
         assert section is None
 
 
-@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.18"])
+@pytest.mark.parametrize("target", stacks.names())
 def test_a_bundle_states_where_and_what_is_pushed(target: str) -> None:
     text = "save(hub(name=me/model, private, revision=v1, strategy=checkpoint, checkpoint_branches))"
     arguments, section = stated(spec(text, f"target {target}"))
     assert section == {"revision": "v1", "checkpoint_branches": True}
-    assert arguments.pop("hub_revision", None) == ("v1" if target == "trl-1.16" else None)
+    assert arguments.pop("hub_revision", None) == ("v1" if names_branches(target) else None)
     assert arguments == {
         "push_to_hub": True, "hub_model_id": "me/model", "hub_strategy": "checkpoint", "hub_private_repo": True,
         "hub_always_push": False,

@@ -23,7 +23,8 @@ from xpc.compiler.methods import METHODS
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
 ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS}
-NEW, OLD = "trl-1.16", "trl-0.18"
+NEW = "trl-1.16"
+OLD = "trl-0.18"
 REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
 
 

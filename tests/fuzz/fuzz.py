@@ -25,6 +25,7 @@ from xpc.compiler.files import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.render import FORMATS, render
+from xpc.compiler.stacks import DEFAULT, STACKS
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
@@ -202,7 +203,7 @@ def _value(rng: random.Random, row: schema.Setting) -> str:
     if row.choices:
         return rng.choice(row.choices)
     if row.path == "target":
-        return rng.choice(("trl-1.16", "trl-0.18", "trl-1.16", "trl-2"))
+        return rng.choice((*STACKS, DEFAULT, "trl-2"))
     return rng.choice(PLAUSIBLE.get(row.kind.name, ("1",)))
 
 

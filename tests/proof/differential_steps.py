@@ -90,6 +90,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
     return spec.stack.name, {
         "id": name, "folder": folder, "target": spec.stack.name, "at": at, "on_cpu": True,
+        "all_tokens": spec.stack.facts.loss_over_all_tokens,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
         "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),

@@ -76,8 +76,8 @@ class Scale:
         row = {name: value for name, value in given.items() if name in names}
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
-        # transformers 4.52 counts the first token of a row, which nothing predicts (Trainer.get_batch_samples)
-        counted = given["labels"] if self.scene.job["target"] == "trl-0.18" else labels
+        # transformers 4 counts the first token of a row, which nothing predicts (Trainer.get_batch_samples)
+        counted = given["labels"] if self.scene.job["all_tokens"] else labels
         if "shift_labels" in given:
             counted = labels = given["shift_labels"]
             logits = self.trainer.model(**row, use_cache=False).logits.float()

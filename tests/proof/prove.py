@@ -181,6 +181,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
         family = "qwen2" if spec.model.facts is None else spec.model.facts.model_type
     return {
         "id": f"{proof.title}{' legal' if legal else ''}", "folder": out, "target": spec.stack.name, "at": proof.at,
+        "all_tokens": spec.stack.facts.loss_over_all_tokens,
         "on_cpu": on_cpu, "keep": proof.keep, "changed": [*proof.common, *({} if legal else proof.arguments)],
         "family": family, "shape": proof.shape, "rows": proof.rows, "steps": proof.steps, "measure": proof.measure,
         "processes": processes, "port": port(),

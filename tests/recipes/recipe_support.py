@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from compile_support import REPOSITORY, compiled
 
-from xpc.compiler.stacks import load
+from xpc.compiler.stacks import STACKS, load
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECS = os.path.join(REPOSITORY, "specs")
@@ -270,11 +270,14 @@ def unlike(
             wanted = at(found, NAMES[key]["auto"])
         if not same(key, wanted, stated):
             out[key] = (wanted, stated)
-    then, old = defaults(recipe), load("trl-0.18")
-    assert old is not None
+    then, others = defaults(recipe), [one for one in map(load, STACKS) if one is not None]
     known = decided(keys, target)
     for name, stated in found["arguments"].items():
-        names = (name, old.rename(name), "evaluation_strategy" if name == "eval_strategy" else None)
+        names = (
+            name,
+            *(one.rename(name) for one in others),
+            "evaluation_strategy" if name == "eval_strategy" else None,
+        )
         was = next((one for one in names if one in then), None)
         if name in known or was is None:
             continue

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from recipe_support import SPECS, view
 
+from xpc.compiler.stacks import STACKS
+
 FENCE = "```"
 
 
@@ -123,7 +125,7 @@ def test_the_format_asks_for_cpp(judged: ModuleType) -> None:
     assert judged.cpp_format([answered("x", "cpp"), answered("x", "python")]) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("target", ["trl-0.18", "trl-1.16"])
+@pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize(
     ("recipe", "functions"),
     [("qwen2.5-1.5b-coding-problems-grpo-7xh100", ["code", None]),

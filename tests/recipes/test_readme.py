@@ -9,9 +9,9 @@ from recipe_support import RECIPES, bundle, published, spec_for, view_of
 from test_published import TAKEN
 
 from xpc.compiler.lower.document import cell
-from xpc.compiler.stacks import load
+from xpc.compiler.stacks import DEFAULT, load
 
-NEWEST = [recipe for recipe, target in TAKEN if target == "trl-1.16"]
+NEWEST = [recipe for recipe, target in TAKEN if target == DEFAULT]
 GONE = {
     "warmup_ratio": "warmup_steps",
     "torch_dtype": "dtype",
@@ -35,7 +35,7 @@ def section(recipe: str, target: str) -> str:
 
 @pytest.mark.parametrize("recipe", NEWEST)
 def test_names_that_are_gone_are_named(recipe: str) -> None:
-    text, keys = section(recipe, "trl-1.16"), published(recipe)
+    text, keys = section(recipe, DEFAULT), published(recipe)
     # FastChat loads in float32 without saying so
     for name in (name for name in GONE if keys.get(name) is not None):
         assert f"| trl-0.18: {cell(name)} | {cell(GONE[name])} |" in text
@@ -43,17 +43,17 @@ def test_names_that_are_gone_are_named(recipe: str) -> None:
 
 @pytest.mark.parametrize("recipe", NEWEST)
 def test_defaults_that_moved_stand_with_what_the_run_has(recipe: str) -> None:
-    payload = json.loads(bundle(recipe, "trl-1.16")["trainer_args.json"])
+    payload = json.loads(bundle(recipe, DEFAULT)["trainer_args.json"])
     old = load("trl-0.18")
     assert old is not None
-    then, text = old.fields(payload["config"]), section(recipe, "trl-1.16")
+    then, text = old.fields(payload["config"]), section(recipe, DEFAULT)
     for name, today in MOVED.items():
         if name not in then or (name in ("beta", "loss_type") and "GRPO" not in payload["config"]):
             continue
         stated, was = payload["arguments"][name], then[name].effective
         wanted = [name, json.dumps(stated), f"{json.dumps(was)} (trl-0.18)", json.dumps(today)]
         assert "| " + " | ".join(cell(one) for one in wanted) + " |" in text
-        assert stated != today or published(recipe).get(name) == today or RECIPES[recipe]["defaults"] != "trl-0.18"
+        assert stated != today or published(recipe).get(name) == today or RECIPES[recipe]["defaults"] != old.name
 
 
 def test_an_older_target_says_it_the_other_way_round() -> None:

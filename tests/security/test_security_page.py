@@ -11,6 +11,7 @@ from compile_support import REPOSITORY
 
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
+from xpc.compiler.stacks import STACKS
 from xpc.grammar.codes import CODES as SYNTAX
 
 with open(os.path.join(REPOSITORY, "docs", "security.md"), encoding="utf-8") as handle:
@@ -33,8 +34,8 @@ def test_every_code_that_is_named_is_there() -> None:
     assert set(re.findall(r"XP\d{3}", PAGE)) <= known
 
 
-def test_both_stacks_pin_a_datasets_without_scripts() -> None:
-    for name in ("trl-0.18", "trl-1.16"):
+def test_every_stack_pins_a_datasets_without_scripts() -> None:
+    for name in STACKS:
         with open(os.path.join(REPOSITORY, "compiler", "stacks", name, "policy.toml"), "rb") as handle:
             pins = str(tomllib.load(handle))
         found = re.search(r"'datasets': '(\d+)\.", pins)

@@ -1,0 +1,114 @@
+"""A stack is a folder: nothing outside of it asks which stack it has, or lists them.
+
+Refused are a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a list
+of such names, and, in what is not a test, any value that is a stack's name. Allowed are the line DEFAULT in
+compiler/stacks/__init__.py, prose (docstrings, comments, help), and in tests the text of a spec (`target trl-0.18`), a
+single name that is handed over, and one that is asserted (`assert payload["target"] == "trl-0.18"`): a case of one
+stack is a case. The recipes' tables say with which stacks a publisher's numbers differ, and are cases, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from xpc.compiler.stacks import HERE, STACKS
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
+PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
+CASES = ("cases_", "test_")
+"""How files begin that hold cases; all others below tests/ are helpers."""
+
+
+def files() -> list[str]:
+    """Every Python file of the repository, by its path in it, but for those in a stack's own folder."""
+    out = []
+    for top in ("compiler", "grammar", "runtime", "tests"):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            if os.path.dirname(folder) != HERE:
+                out += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".py")]
+    return sorted(out)
+
+
+def named(node: ast.AST | None) -> bool:
+    """Whether a node is a stack's name, whatever stacks there are today."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(NAME.fullmatch(node.value))
+
+
+def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
+    """Where a stack's name is compared, looked up or listed; what is `asserted` is left out where that is allowed."""
+    told = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)} if asserted else set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare() if id(node) not in told:
+                yield from (one for one in (node.left, *node.comparators) if named(one))
+                yield from (
+                    one
+                    for side in node.comparators
+                    if isinstance(side, ast.Tuple | ast.List | ast.Set)
+                    for one in side.elts
+                    if named(one)
+                )
+            case ast.Dict():
+                yield from (one for one in node.keys if named(one))
+            case ast.MatchValue():
+                yield from (one for one in (node.value,) if named(one))
+            case ast.Subscript():
+                yield from (one for one in (node.slice,) if named(one))
+            case ast.Tuple() | ast.List() | ast.Set():
+                if sum(map(named, node.elts)) > 1:
+                    yield node
+
+
+def names(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every value that is a stack's name, but for the one that says which is the default."""
+    default = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["DEFAULT"]
+    }
+    yield from (node for node in ast.walk(tree) if named(node) and id(node) not in default)
+
+
+def wrong(path: str, text: str) -> list[str]:
+    """The places of a file that are refused."""
+    tree = ast.parse(text)
+    case = path.startswith("tests") and (os.path.basename(path).startswith(CASES) or "/violations/" in path)
+    found = compared(tree, True) if case else [*compared(tree, False), *names(tree)]
+    return sorted({f"{path}:{getattr(one, 'lineno', 0)}" for one in found})
+
+
+@pytest.mark.parametrize("top", ["compiler", "grammar", "runtime", "tests"])
+def test_no_source_asks_for_a_stack_by_its_name(top: str) -> None:
+    found: list[str] = []
+    for path in files():
+        if path.startswith(top + os.sep):
+            with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+                found += wrong(path, handle.read())
+    assert not found
+
+
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_no_program_names_a_stack(path: str) -> None:
+    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+        lines = [line.partition("#")[0] for line in handle]
+    assert [line for line in lines if NAME.search(line)] == []
+
+
+def test_what_the_reader_finds() -> None:
+    seen = (
+        "def f(x):\n    if x.stack.name == 'trl-1.16': pass\n    y = {'trl-0.18': 1}\n    return x in ('trl-0.18',)\n"
+    )
+    assert wrong("compiler/a.py", seen) == ["compiler/a.py:2", "compiler/a.py:3", "compiler/a.py:4"]
+    assert wrong("compiler/a.py", "'''On trl-0.18 it fails.'''\nDEFAULT = 'trl-1.16'\n") == []
+    assert wrong("tests/helper.py", "OLD = 'trl-0.18'\n") == ["tests/helper.py:1"]
+    assert wrong("tests/test_a.py", "a(target='trl-0.18', text='target trl-0.18')\n") == []
+    assert wrong("tests/test_a.py", "assert f() == 'trl-0.18'\n") == []
+    assert wrong("tests/test_a.py", "if a == 'trl-0.18': assert b\n") == ["tests/test_a.py:1"]
+    assert wrong("tests/test_a.py", "BOTH = ['trl-0.18', 'trl-1.16']\n") == ["tests/test_a.py:1"]
+    assert all(NAME.fullmatch(one) for one in STACKS)
