@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Mapping
 from difflib import ndiff
 from functools import cache
 
@@ -20,9 +22,12 @@ sys.path[:0] = [
 ]
 
 from case_support import Case  # noqa: E402
+from compile_support import checked, placed  # noqa: E402
 from fate import Fate, by_code  # noqa: E402
-from prove import Proof, every  # noqa: E402
+from prove import Proof, aimed, every  # noqa: E402
 from rule_cases import CASES  # noqa: E402
+
+from xpc.compiler.stacks import STACKS  # noqa: E402
 
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
@@ -85,12 +90,38 @@ def proof_of(fate: Fate, code: str) -> str:
     return "; ".join(dict.fromkeys(map(words, own))) or f"not proven: {fate.unproven}"
 
 
-def evidence() -> str:
-    """The whole file: of each code the targets and rows that it holds for, and its example."""
+def measured() -> dict[str, list[str]]:
+    """By code, the stacks for which a case gets it: that of one of its rows, or its own. Each is compiled for each."""
+    titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
+    found: dict[str, set[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for code, fates in by_code().items():
+            here = found.setdefault(code, set())
+            chosen = [*(titled[fate.case] for fate in fates), *([own[code]] if code in own else [])]
+            for case in {one.title: one for one in chosen}.values():
+                root = placed(case.files, lambda: tempfile.mkdtemp(dir=folder))
+                seen = {name for name in STACKS if code in refusals(aimed(case.rejected, name), root)}
+                here |= seen or (set(STACKS) if code in refusals(case.rejected, root) else set())
+    return {code: sorted(names) for code, names in found.items()}
+
+
+def refusals(text: str, root: str) -> set[str]:
+    """The codes that a spec gets."""
+    return {one.code for one in checked(text, root).problems}
+
+
+def stated() -> dict[str, list[str]]:
+    """The same, as the file has it."""
+    with open(PATH, encoding="utf-8") as handle:
+        return {code: entry["holds"] for code, entry in json.load(handle).items() if "holds" in entry}
+
+
+def evidence(holds: Mapping[str, list[str]]) -> str:
+    """The whole file: of each code the stacks and rows that it holds for, and its example."""
     table: dict[str, dict[str, object]] = {}
     for code, fates in by_code().items():
         table[code] = {
-            "holds": sorted({target for fate in fates for target in fate.targets}),
+            "holds": holds.get(code, []),
             "rows": [f"{fate.row} {fate.name}: {proof_of(fate, code)}" for fate in fates],
         }
     for code, (rejected, accepted) in examples().items():
@@ -99,7 +130,7 @@ def evidence() -> str:
 
 
 if __name__ == "__main__":
-    text = evidence()
+    text = evidence(measured())
     with open(PATH, "w", encoding="utf-8") as handle:
         handle.write(text)
     print(f"wrote {os.path.relpath(PATH)}")

@@ -4,7 +4,6 @@
     name = "bf16-pre-ampere"
     fate = "implemented"        # the spec can say it, and a code refuses it
     codes = ["XP301"]
-    targets = ["trl-0.18", "trl-1.16"]
     case = "XP301"              # title of the case that violates the row
     unproven = "it needs a TPU" # only where no proof shows what the libraries do
 
@@ -22,9 +21,6 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
-from attrs import field
-
-from xpc.compiler.stacks import STACKS
 from xpc.grammar.record import record
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fates")
@@ -62,7 +58,6 @@ class Fate:
     name: str
     kind: str
     codes: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
     case: str = ""
     why: str = ""
     unproven: str = ""
@@ -70,13 +65,12 @@ class Fate:
 
 @record
 class Ban:
-    """A ban that no longer holds: what is said, what is true now, a spec that it forbids, and where that passes."""
+    """A ban that no longer holds: what is said, what is true now, and a spec that it forbids."""
 
     name: str
     said: str
     now: str
     text: str = ""
-    targets: tuple[str, ...] = field(default=STACKS)
 
 
 def fates() -> tuple[dict[str, Fate], list[str]]:
@@ -109,7 +103,7 @@ def bans() -> tuple[Ban, ...]:
     if wrong:
         raise ValueError(wrong[0])
     return tuple(
-        Ban(name, str(one["said"]), str(one["now"]), str(one.get("text", "")), tuple(one.get("targets", STACKS)))
+        Ban(name, str(one["said"]), str(one["now"]), str(one.get("text", "")))
         for name, one in table.items()
         if isinstance(one, Mapping)
     )
@@ -136,23 +130,20 @@ def _problems(letter: str, row: str, entry: object) -> list[str]:
     kind = entry.get("fate")
     if kind not in KINDS:
         return [f"fate is {kind!r}, not one of {', '.join(KINDS)}"]
-    texts, lists = (("name", "case"), ("codes", "targets")) if kind == IMPLEMENTED else (("name", "why"), ())
+    texts, lists = (("name", "case"), ("codes",)) if kind == IMPLEMENTED else (("name", "why"), ())
     out = [f"{name} is no text" for name in texts if not (isinstance(entry.get(name), str) and entry[name].strip())]
     for name in lists:
         value = entry.get(name)
         if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
             out.append(f"{name} is no list of texts")
-        elif name == "targets" and not set(value) <= set(STACKS):
-            out.append(f"targets {value} are not all of {', '.join(STACKS)}")
     extra = set(entry) - {"fate", *texts, *lists, *(("unproven",) if kind == IMPLEMENTED else ())}
     return [*out, *([f"{', '.join(sorted(extra))} does not belong here"] if extra else [])]
 
 
 def _fate(row: str, entry: Mapping[str, object]) -> Fate:
-    codes, targets = entry.get("codes", []), entry.get("targets", [])
+    codes = entry.get("codes", [])
     assert isinstance(codes, list)
-    assert isinstance(targets, list)
     name, kind, *texts = (
         " ".join(str(entry.get(name, "")).split()) for name in ("name", "fate", "case", "why", "unproven")
     )
-    return Fate(row, name, kind, tuple(codes), tuple(targets), *texts)
+    return Fate(row, name, kind, tuple(codes), *texts)

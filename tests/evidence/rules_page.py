@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from textwrap import dedent
 
 import fate as fates
-from evidence import examples, proof_of, proofs
+from evidence import examples, proof_of, proofs, stated
 from fate import Fate
 
 from xpc.compiler.explain.reference import first_sentence
@@ -88,9 +88,9 @@ def page() -> str:
         ]
         lines += [""]
     lines += ["## Explained", ""]
-    by_code = fates.by_code()
+    by_code, holds = fates.by_code(), stated()
     for one in known:
-        lines += explained(one, by_code.get(one.code, []))
+        lines += explained(one, by_code.get(one.code, []), holds)
     for kind, title, said in NOT_CHECKED:
         lines += [f"## {title}", "", said, ""]
         lines += _listed(fate for fate in rows.values() if fate.kind == kind)
@@ -102,7 +102,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def explained(one: Entry, rows: list[Fate]) -> list[str]:
+def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
     """The section of a code: explanation, rows with their proofs, example."""
     lines = [
         f'<a id="{one.code.lower()}"></a>',
@@ -112,8 +112,7 @@ def explained(one: Entry, rows: list[Fate]) -> list[str]:
         "",
     ]
     if rows:
-        held = sorted({target for fate in rows for target in fate.targets})
-        lines += [f"Holds for {', '.join(held)}. Rows:", ""]
+        lines += [f"Holds for {', '.join(holds[one.code])}. Rows:", ""]
         lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code)}" for fate in rows] + [""]
     if one.code in examples():
         rejected, accepted = examples()[one.code]

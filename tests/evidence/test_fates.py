@@ -11,7 +11,6 @@ from rule_cases import CASES
 
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
-from xpc.compiler.stacks import DEFAULT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FATES, WRONG = fates.fates()
@@ -22,12 +21,6 @@ IMPLEMENTED = [fate for fate in FATES.values() if fate.kind == fates.IMPLEMENTED
 
 def of(kind: str) -> list[str]:
     return [row for row, fate in FATES.items() if fate.kind == kind]
-
-
-def aimed(text: str, target: str) -> str:
-    """A spec with another target."""
-    kept = [line for line in text.splitlines() if not line.startswith("target ")]
-    return "\n".join([*kept, f"target {target}"]) + "\n"
 
 
 def test_files_are_well_formed():
@@ -50,15 +43,13 @@ def test_reasons_are_sentences():
 
 
 @pytest.mark.parametrize("fate", IMPLEMENTED, ids=[fate.row for fate in IMPLEMENTED])
-def test_an_implemented_row_is_refused_where_it_says(fate: fates.Fate, tmp_path_factory):
+def test_an_implemented_row_is_refused_by_a_stack(fate: fates.Fate, tmp_path_factory):
     assert not set(fate.codes) - set(KNOWN)
     case = TITLES.get(fate.case)
     assert case is not None, f"there is no case {fate.case}"
     root = placed(case.files, lambda: tmp_path_factory.mktemp("fate"))
-    for target in fate.targets:
-        aims = target == DEFAULT and "\ntarget " not in case.rejected
-        found = checked(case.rejected if aims else aimed(case.rejected, target), root)
-        assert {one.code for one in found.problems} & set(fate.codes), f"{target}: {shown(found)}"
+    found = checked(case.rejected, root)
+    assert {one.code for one in found.problems} & set(fate.codes), shown(found)
 
 
 def test_every_rule_answers_a_row():
@@ -92,7 +83,7 @@ def test_the_readers_findings(tmp_path, monkeypatch):
     put(
         tmp_path,
         {
-            "P.toml": '[P01]\nname = "a"\nfate = "implemented"\ncodes = []\ntargets = ["trl-9"]\nwhy = "x"\n'
+            "P.toml": '[P01]\nname = "a"\nfate = "implemented"\ncodes = []\nwhy = "x"\n'
             '[A01]\nfate = "refused"\n[P02]\nname = "b"\nfate = "gone"\n[P03]\nname = "c"\nfate = "refused"\n',
             "A.toml": "[A01",
         },
@@ -102,7 +93,7 @@ def test_the_readers_findings(tmp_path, monkeypatch):
     told = "\n".join(wrong)
     assert not found
     for part in (
-        "P01: case is no text", "P01: codes is no list", "P01: targets ['trl-9'] are not all", "P01: why does not",
+        "P01: case is no text", "P01: codes is no list", "P01: why does not",
         "A01: no row of P.toml", "P02: fate is 'gone'", "P03: why is no text", "A.toml: ", "X.toml is not there",
     ):  # fmt: skip
         assert part in told, part
