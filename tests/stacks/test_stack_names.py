@@ -40,12 +40,19 @@ def named(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(NAME.fullmatch(node.value))
 
 
+def expected(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is asserted, without the conditions in it: those ask for a stack, as they would anywhere."""
+    for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
+        asked = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
+        yield from (part for part in ast.walk(one) if id(part) not in asked)
+
+
 def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
     """Where a stack's name is compared, looked up or listed; what is `asserted` is left out where that is allowed."""
-    told = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)} if asserted else set()
-    for node in ast.walk(tree):
+    told = set(map(id, expected(tree))) if asserted else set()
+    for node in (one for one in ast.walk(tree) if id(one) not in told):
         match node:
-            case ast.Compare() if id(node) not in told:
+            case ast.Compare():
                 yield from (one for one in (node.left, *node.comparators) if named(one))
                 yield from (
                     one
@@ -109,6 +116,7 @@ def test_what_the_reader_finds() -> None:
     assert wrong("tests/helper.py", "OLD = 'trl-0.18'\n") == ["tests/helper.py:1"]
     assert wrong("tests/test_a.py", "a(target='trl-0.18', text='target trl-0.18')\n") == []
     assert wrong("tests/test_a.py", "assert f() == 'trl-0.18'\n") == []
+    assert wrong("tests/test_a.py", "assert b == (1 if a == 'trl-0.18' else 2)\n") == ["tests/test_a.py:1"]
     assert wrong("tests/test_a.py", "if a == 'trl-0.18': assert b\n") == ["tests/test_a.py:1"]
     assert wrong("tests/test_a.py", "BOTH = ['trl-0.18', 'trl-1.16']\n") == ["tests/test_a.py:1"]
     assert all(NAME.fullmatch(one) for one in STACKS)
