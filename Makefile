@@ -84,9 +84,14 @@ $(VENV)/ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo,dev]'
 	@touch $@
 
-# Another stack is installed from the requirements.txt of a bundle that is compiled for it.
+# Another stack is installed from the requirements.txt of a bundle that is compiled for it. One that is only a policy yet
+# gets its table first.
 $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VENV)/ready
 	$(PYTHON) -m venv $(@D)
+	test -e compiler/stacks/trl-$*/stack.json || { \
+	  $(BIN)/python compiler/stacks/generate.py trl-$* --pins > $(@D)/pins.txt && \
+	  $(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/pins.txt && \
+	  $(@D)/bin/python compiler/stacks/generate.py trl-$*; }
 	sed 's/^target .*/target trl-$*/' tests/support/stack.xp > $(@D)/stack.xp
 	$(BIN)/xpc compile $(@D)/stack.xp -o $(@D)/stack.bundle --format concise
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt

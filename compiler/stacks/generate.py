@@ -6,6 +6,7 @@ Run it with the interpreter of an environment that holds the stack's versions:
     python compiler/stacks/generate.py NAME           # introspect, fold in NAME/policy.toml, write NAME/stack.json
     python compiler/stacks/generate.py NAME --fold    # fold the policy in again; needs no library
     python compiler/stacks/generate.py NAME -o FILE   # write elsewhere (- for standard output)
+    python compiler/stacks/generate.py NAME --pins    # print what an environment of the stack needs; writes nothing
 
 The table is what the compiler loads. Its part under "library" comes from the classes, its part under "policy" from the
 TOML file, so that the compiler never parses TOML. The output is the same on every machine: what
@@ -44,15 +45,27 @@ def render(value: Any, indent: int = 0) -> str:
     return "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
 
 
+def pins(policy: Mapping[str, Any]) -> str:
+    """Requirements of an environment that the table can be read in: every pin but those that build with a GPU."""
+    kernels = {
+        package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages
+    }
+    return "".join(f"{name}=={version}\n" for name, version in policy["pins"].items() if name not in kernels)
+
+
 def main(argv: list[str]) -> int:
     """Run the script; 0 when the table was written."""
     parser = argparse.ArgumentParser(description="Write the table of a stack.")
     parser.add_argument("stack", help="name of a folder beside this script that holds policy.toml, such as trl-1.16")
     parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")
+    parser.add_argument("--pins", action="store_true", help="print the packages of the stack's environment")
     parser.add_argument("-o", "--output", help="where to write; - is standard output")
     options = parser.parse_args(argv)
     path = os.path.join(HERE, options.stack, "stack.json")
     policy = read_policy(options.stack)
+    if options.pins:
+        sys.stdout.write(pins(policy))
+        return 0
     if options.fold:
         with open(path, encoding="utf-8") as file:
             library = json.load(file)["library"]
