@@ -91,8 +91,7 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
     if bundle.lora is not None:
-        base = str(model["id"]) if model["id"] is not None else bundle.find(model["path"])
-        out = {"pretrained": base, "peft": place, "tokenizer": place}
+        out = {"pretrained": bundle.model_place, "peft": place, "tokenizer": place}
         if model["id"] is not None and model["revision"]:
             out["revision"] = model["revision"]
     return {

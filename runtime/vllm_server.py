@@ -59,7 +59,7 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     Those of vllm are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
     those of trl are its own (trl 0.18 `scripts/vllm_serve.py`).
     """
-    named, where = bundle.model, bundle.model["id"] or bundle.find(bundle.model["path"])
+    named, where = bundle.model, bundle.model_place
     old = bundle.stack["vllm_program"] == "trl"
     words = [program("trl"), "vllm-serve", "--model", where] if old else [program("vllm"), "serve", where]
     sizes = ("--tensor_parallel_size", "--data_parallel_size") if old else (

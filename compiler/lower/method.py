@@ -8,6 +8,10 @@ from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.runtime.core.payload import Adapter, AdapterShape, Freeze, Method, Reward
+
 SEVERAL = ("method.loss", "method.rewards")
 """Settings that decide two arguments, or more than their value."""
 
@@ -59,9 +63,9 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
     }
 
 
-def method_section(spec: Spec) -> Json:
+def method_section(spec: Spec) -> Method:
     """The method's name and its reward functions; their weights are in the arguments."""
-    rewards: list[Json] = [
+    rewards: list[Reward] = [
         {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
         for one in spec.weighted("method.rewards")
     ]
@@ -78,7 +82,7 @@ def max_prompt(spec: Spec) -> int | None:
     return value if isinstance(value, int) and "max_prompt_length" not in spec.fields() else None
 
 
-def lora_section(spec: Spec) -> Json:
+def lora_section(spec: Spec) -> Adapter | None:
     """What the runtime makes a LoraConfig and a BitsAndBytesConfig of; null where all weights are trained.
 
     4-bit weights are stored as bytes, bitsandbytes' own choice, but for FSDP and ZeRO-3: those shard them only in the
@@ -118,7 +122,7 @@ def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     return "bfloat16" if spec.text("precision") == "bf16" and spec.get("method") in methods else "float32"
 
 
-def _shape(spec: Spec) -> dict[str, Json]:
+def _shape(spec: Spec) -> AdapterShape:
     """What the adapters are: low-rank matrices, with the rates of LoRA+ where it is asked for, or rotations."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
@@ -137,14 +141,13 @@ def _shape(spec: Spec) -> dict[str, Json]:
     }
 
 
-def freeze_section(spec: Spec) -> Json:
+def freeze_section(spec: Spec) -> Freeze | None:
     """Which weights are trained where `freeze` leaves some; null where all are, or adapters."""
     if not spec.flag("freeze"):
         return None
-    last, first = spec.get("freeze.except_last"), spec.get("freeze.except_first")
     return {
-        "last": last if isinstance(last, int) else None,
-        "first": first if isinstance(first, int) else None,
+        "last": spec.get("freeze.except_last"),
+        "first": spec.get("freeze.except_first"),
         "layer_modules": list(spec.names("freeze.layer_modules")) or None,
         "modules": list(spec.names("freeze.except_modules")) or None,
         "parameters": list(spec.names("freeze.except_parameters")) or None,

@@ -8,11 +8,14 @@ from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
-from xpc.compiler.stacks import Json, Stack
+from xpc.compiler.stacks import Stack
+from xpc.runtime.core.payload import FORMAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+    from xpc.runtime.core.payload import Data, Evaluation, Hub, Model, Payload, Rows, Run, Source
+    from xpc.runtime.core.payload import Stack as StackSection
 
 ATTENTION = {
     "flash2": "flash_attention_2",
@@ -21,10 +24,9 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-FORMAT = 1
 
 
-def payload(spec: Spec) -> dict[str, Json]:
+def payload(spec: Spec) -> Payload:
     """The whole file. `format` counts changes of its shape."""
     return {
         "format": FORMAT,
@@ -36,8 +38,8 @@ def payload(spec: Spec) -> dict[str, Json]:
         "model": _model(spec),
         "tokenizer": {
             "chat_template": _text(spec, "model.chat_template"),
-            "eos_token": _text(spec, "model.eos"),
-            "pad_token": _text(spec, "model.pad"),
+            "eos_token": spec.get("model.eos"),
+            "pad_token": spec.get("model.pad"),
             "added": list(spec.names("model.tokens")) or None,
         },
         "data": _data(spec),
@@ -48,7 +50,7 @@ def payload(spec: Spec) -> dict[str, Json]:
     }
 
 
-def stack_section(stack: Stack) -> dict[str, Json]:
+def stack_section(stack: Stack) -> StackSection:
     """What the runtime has to know of the stack: it compares no names."""
     facts = stack.facts
     return {
@@ -67,7 +69,7 @@ def _text(spec: Spec, path: Path) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _model(spec: Spec) -> dict[str, Json]:
+def _model(spec: Spec) -> Model:
     return {
         "id": spec.model.id,
         "path": spec.model.path,
@@ -82,13 +84,13 @@ def _model(spec: Spec) -> dict[str, Json]:
     }
 
 
-def _rows(amount: Amount | None) -> Json:
+def _rows(amount: Amount | None) -> Rows | None:
     if amount is None:
         return None
     return {"fraction": amount.value} if amount.unit == "share" else {"rows": int(amount.value)}
 
 
-def _source(source: DataSource) -> Json:
+def _source(source: DataSource) -> Source:
     return {
         "id": source.id,
         "config": source.config,
@@ -111,24 +113,23 @@ def _source(source: DataSource) -> Json:
     }
 
 
-def _data(spec: Spec) -> dict[str, Json]:
-    holdout, workers, least = spec.get("data.holdout"), spec.get("data.workers"), spec.get("data.min_tokens")
+def _data(spec: Spec) -> Data:
     return {
         "sources": [_source(source) for source in spec.data],
         "seed": spec.integer("data.seed"),
         "shuffle": spec.flag("data.shuffle"),
-        "holdout": _rows(holdout if isinstance(holdout, Amount) else None),
-        "workers": workers if isinstance(workers, int) else None,
+        "holdout": _rows(spec.get("data.holdout")),
+        "workers": spec.get("data.workers"),
         "system": _text(spec, "data.system"),
         "max_prompt": max_prompt(spec),
         "unique": spec.flag("data.unique"),
-        "min_tokens": least if isinstance(least, int) else None,
-        "eval_split": _text(spec, "eval.split"),
+        "min_tokens": spec.get("data.min_tokens"),
+        "eval_split": spec.get("eval.split"),
         "evaluation": _evaluation(spec),
     }
 
 
-def _evaluation(spec: Spec) -> Json:
+def _evaluation(spec: Spec) -> Evaluation | None:
     """The sets that are evaluated on beside the training data, each with metrics of its own where they are `named`."""
     if not spec.evaluated:
         return None
@@ -138,17 +139,17 @@ def _evaluation(spec: Spec) -> Json:
     }
 
 
-def _hub(spec: Spec) -> Json:
+def _hub(spec: Spec) -> Hub | None:
     """What the arguments of a run that pushes may not say: its branch, and branches of checkpoints."""
     if not spec.flag("save.hub"):
         return None
     return {
-        "revision": _text(spec, "save.hub.revision"),
+        "revision": spec.get("save.hub.revision"),
         "checkpoint_branches": spec.flag("save.hub.checkpoint_branches"),
     }
 
 
-def _run(spec: Spec) -> dict[str, Json]:
+def _run(spec: Spec) -> Run:
     gpu = spec.hardware.gpu
     return {
         "nodes": spec.hardware.nodes,
@@ -172,7 +173,7 @@ def _run(spec: Spec) -> dict[str, Json]:
         },
         "resume": spec.text("save.resume"),
         "full_state": spec.flag("save.full_state"),
-        "project": _text(spec, "track.project"),
+        "project": spec.get("track.project"),
         "nan": spec.text("precision.nan"),
         "use_cache_after": True,
     }

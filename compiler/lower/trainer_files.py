@@ -7,14 +7,13 @@ imports one. Of the programs, `main.py` and `launcher.py` are in every bundle.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cache
 
 from xpc.runtime.core.features import USES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.stacks import Json
+    from xpc.runtime.core.payload import Payload
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "main.py", "launcher.py")
@@ -23,7 +22,7 @@ CHOSEN = ("features", "library_internals")
 """Folders whose modules are chosen by what the run uses."""
 
 
-def trainer_files(plan: Mapping[str, Json], evaluates: bool = False) -> dict[str, bytes]:
+def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
     used = {name for name, asks in USES.items() if asks(plan)}
     if evaluates:
@@ -38,7 +37,7 @@ def trainer_files(plan: Mapping[str, Json], evaluates: bool = False) -> dict[str
     return out
 
 
-def _serves(plan: Mapping[str, Json]) -> bool:
+def _serves(plan: Payload) -> bool:
     """Whether a vLLM server of its own generates."""
     arguments = plan["arguments"]
     assert isinstance(arguments, dict)

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Literal, TypedDict
+from typing import Any, cast
 
 from .errors import RunError
 from .features import USES
+from .payload import FORMAT, Payload
 
-FORMAT = 1
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
 METHODS = {
@@ -22,47 +22,29 @@ METHODS = {
 """The classes of arguments that this runtime builds, with the method of each; ORPO's place differs by stack."""
 
 
-class Stack(TypedDict):
-    """What differs between the versions of the libraries that this runtime runs on."""
-
-    losses_not_divided: list[str]
-    """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
-    quantized_on_cpu: bool
-    """Whether a quantized base loads without a GPU."""
-    reference_given: list[str]
-    """Methods whose trainer copies the policy for its reference, which ZeRO-3 refuses."""
-    reward_async: bool
-    """Whether trl can call a reward function that is a coroutine."""
-    reward_given: list[str]
-    """What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
-    vllm_program: Literal["trl", "vllm"]
-    """The program that is the vLLM server."""
-    zero3_hooks_shared: bool
-    """Whether DeepSpeed takes hooks that peft's wrapper of a module only passes on for the wrapper's own."""
-
-
 class Bundle:
     """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
 
-    def __init__(self, folder: str, plan: Mapping[str, Any], digest: str, pins: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, plan: Payload, digest: str, pins: Mapping[str, str]) -> None:
         self.folder = folder
         self.plan = plan
         self.digest = digest
         self.pins = pins
-        self.target: str = plan["target"]
-        self.stack: Stack = plan["stack"]
-        self.config: str = plan["config"]
+        self.target = plan["target"]
+        self.stack = plan["stack"]
+        self.config = plan["config"]
         self.method: str = METHODS[self.config]
-        self.rewards: list[dict[str, Any]] = (plan.get("method") or {}).get("rewards") or []
-        self.lora: dict[str, Any] | None = plan.get("lora")
-        self.frozen: dict[str, Any] | None = plan.get("freeze")
-        self.hub: dict[str, Any] | None = plan.get("hub")
+        method = plan.get("method")
+        self.rewards = method["rewards"] if method else []
+        self.lora = plan.get("lora")
+        self.frozen = plan.get("freeze")
+        self.hub = plan.get("hub")
         self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
-        self.arguments: dict[str, Any] = plan["arguments"]
-        self.model: dict[str, Any] = plan["model"]
-        self.tokenizer: dict[str, Any] = plan["tokenizer"]
-        self.data: dict[str, Any] = plan["data"]
-        self.run: dict[str, Any] = plan["run"]
+        self.arguments = plan["arguments"]
+        self.model = plan["model"]
+        self.tokenizer = plan["tokenizer"]
+        self.data = plan["data"]
+        self.run = plan["run"]
 
     @property
     def output_dir(self) -> str:
@@ -73,6 +55,19 @@ class Bundle:
     def base(self) -> str:
         """The model that training begins from, as the bundle names it: an id of the hub, or a path."""
         return str(self.model["id"] or self.model["path"])
+
+    @property
+    def model_place(self) -> str:
+        """The model that training begins from, as the libraries load it: an id of the hub, or a folder that is there.
+
+        Raises RunError where the folder is not found.
+        """
+        return self.model["id"] or self.find(str(self.model["path"]))
+
+    def loading(self) -> dict[str, Any]:
+        """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
+        revision = self.model["revision"] if self.model["id"] is not None else None
+        return {"revision": revision or "main", "trust_remote_code": self.model["trust_remote_code"]}
 
     @property
     def on_cpu(self) -> bool:
@@ -128,7 +123,7 @@ def read(folder: str) -> Bundle:
     stated = (plan.get("method") or {}).get("name", METHODS[plan["config"]])
     if stated != METHODS[plan["config"]]:
         raise RunError(f"the method of this bundle is {stated!r}, and its arguments are {plan['config']}")
-    return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+    return Bundle(folder, cast(Payload, plan), _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:

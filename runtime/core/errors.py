@@ -61,3 +61,9 @@ def stop(error: RunError) -> int:
     else:  # the launcher ends all at the first that fails: the one that tells must be that
         time.sleep(TOLD)
     return 1
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message, or the name of its class."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -6,7 +6,8 @@ Every condition asks trainer_args.json. Such a module is imported below ``if bun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from .payload import Payload, Source
 
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 """Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
@@ -14,54 +15,52 @@ EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 CHATS = ("text", "messages", "conversations")
 """Shapes of rows without a prompt of their own."""
 
-Plan = Mapping[str, Any]
-"""The sections of trainer_args.json."""
 
-
-def sources(plan: Plan) -> list[Any]:
+def sources(plan: Payload) -> list[Source]:
     """Every source of the run: what is trained on, and the sets that are evaluated on."""
-    sets = (plan["data"].get("evaluation") or {}).get("sets", [])
+    evaluation = plan["data"].get("evaluation")
+    sets = evaluation["sets"] if evaluation else []
     return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
 
 
-def _evaluates(plan: Plan) -> bool:
+def _evaluates(plan: Payload) -> bool:
     data, arguments = plan["data"], plan["arguments"]
     asked = arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
     return bool(asked or data.get("eval_split") or data.get("evaluation") or data.get("holdout"))
 
 
-def _mixes(plan: Plan) -> bool:
+def _mixes(plan: Payload) -> bool:
     data = plan["data"]
     parts = len(data["sources"]) > 1 or any(one.get("take") for one in sources(plan))
     return bool(parts or data["holdout"] or data.get("eval_split") or data.get("evaluation"))
 
 
-def _filters(plan: Plan) -> bool:
+def _filters(plan: Payload) -> bool:
     data = plan["data"]
     return data.get("max_prompt") is not None or data.get("min_tokens") is not None or bool(data.get("unique"))
 
 
-def _has_prompts(plan: Plan) -> bool:
+def _has_prompts(plan: Payload) -> bool:
     return any(one["shape"] not in CHATS for one in sources(plan))
 
 
-def _local(plan: Plan) -> bool:
+def _local(plan: Payload) -> bool:
     return any(one["path"] is not None for one in sources(plan))
 
 
-def _nodes(plan: Plan) -> bool:
+def _nodes(plan: Payload) -> bool:
     return bool(plan["run"]["nodes"] > 1)
 
 
-def _on_cpu(plan: Plan) -> bool:
+def _on_cpu(plan: Payload) -> bool:
     return bool(plan["run"]["device"] == "cpu")
 
 
-def _gpus(plan: Plan) -> bool:
+def _gpus(plan: Payload) -> bool:
     return bool(not _on_cpu(plan) and plan["run"]["processes_per_node"] > 1)
 
 
-def _extra_packages(plan: Plan) -> bool:
+def _extra_packages(plan: Payload) -> bool:
     arguments, attention = plan["arguments"], str(plan["model"]["attn_implementation"])
     optimizer = str(arguments.get("optim", ""))
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
@@ -71,23 +70,23 @@ def _extra_packages(plan: Plan) -> bool:
     )
 
 
-def _plain_checkpoints(plan: Plan) -> bool:
+def _plain_checkpoints(plan: Payload) -> bool:
     return bool(not plan["run"]["zero_stage"] or plan["run"].get("full_state") is False or _pushes(plan))
 
 
-def _pushes(plan: Plan) -> bool:
+def _pushes(plan: Payload) -> bool:
     return bool(plan["arguments"].get("push_to_hub"))
 
 
-def _refers(plan: Plan) -> bool:
+def _refers(plan: Payload) -> bool:
     return plan["config"] not in ("trl.SFTConfig", "trl.RewardConfig")
 
 
-def _without_bfloat16(plan: Plan) -> bool:
+def _without_bfloat16(plan: Payload) -> bool:
     return not plan["arguments"].get("bf16") and plan["model"]["dtype"] != "bfloat16"
 
 
-USES: Mapping[str, Callable[[Plan], object]] = {
+USES: Mapping[str, Callable[[Payload], object]] = {
     "adapters": lambda plan: plan["lora"],
     "added_tokens": lambda plan: plan["tokenizer"].get("added"),
     "all_reduce": lambda plan: _gpus(plan) or _nodes(plan),

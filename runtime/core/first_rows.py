@@ -10,6 +10,7 @@ from .bundle import Bundle
 from .data import row_maker
 from .errors import RunError, say
 from .features import sources
+from .payload import Source
 
 ROWS = 4
 """Rows of each source that are read and rendered."""
@@ -52,7 +53,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: list[Any]) -> list[str]:
+def _source(bundle: Bundle, source: Source, tokenizer: Any, functions: list[Any]) -> list[str]:
     evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
     try:
         first = list(islice(data_sources.load(bundle, source, streaming=True), ROWS))
@@ -83,7 +84,7 @@ def _source(bundle: Bundle, source: dict[str, Any], tokenizer: Any, functions: l
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
-def _tokens(bundle: Bundle, source: dict[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = data_sources.name(source), [], 0, truncation.limit(bundle)
     asks = source["shape"] == "prompt"
     for row in read:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite
 from typing import Any
 
 from transformers import TrainerCallback
@@ -17,55 +16,13 @@ from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, signals
 from .bundle import Bundle
 from .errors import RunError
+from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
 SHOWN = {"reward": "reward", "rewards/margins": "margin"}
 """What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
-
-
-def events(path: str) -> Iterator[dict[str, Any]]:
-    """The objects of metrics.jsonl. A line that was cut or damaged is left out. Raises OSError."""
-    with open(path, "rb") as handle:
-        for line in handle:
-            try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(event, dict) and isinstance(event.get("step"), int):
-                yield event
-
-
-def trim(path: str, step: int) -> tuple[float, float]:
-    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line; gives seconds and tokens by then.
-
-    A run that goes on from a checkpoint repeats the steps since; without this they would stand in the file twice.
-    """
-    if not os.path.exists(path):
-        return 0.0, 0.0
-    kept: list[dict[str, Any]] = []
-    seconds = tokens = 0.0
-    for event in events(path):
-        if event["step"] <= step:
-            kept.append(event)
-            seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
-    keep(path, kept)
-    return seconds, tokens
-
-
-def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
-    """Writes metrics.jsonl anew, with these events alone."""
-    with open(path + ".part", "w", encoding="utf-8") as handle:
-        handle.writelines(map(written, kept))
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(path + ".part", path)
-
-
-def written(event: Mapping[str, Any]) -> str:
-    """One line of JSON; a number that JSON has no word for stands as the text "nan", "inf" or "-inf"."""
-    return json.dumps({key: _number(value) for key, value in event.items()}) + "\n"
 
 
 def clock(seconds: float) -> str:
@@ -239,8 +196,8 @@ def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None
         "bundle": bundle.digest,
         "steps": state.global_step,
         "epochs": round(float(state.epoch or 0), 4),
-        "first_loss": _number(losses[0]) if losses else None,
-        "last_loss": _number(losses[-1]) if losses else None,
+        "first_loss": number(losses[0]) if losses else None,
+        "last_loss": number(losses[-1]) if losses else None,
         "evaluation": evaluation,
         "sequences": state.global_step * bundle.run["gbs"],
         "tokens": tokens,
@@ -250,10 +207,6 @@ def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None
         "weights": bundle.output_dir,
         "adapter_of": bundle.base if bundle.lora is not None else None,
     }
-
-
-def _number(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def tell(bundle: Bundle, facts: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .bundle import Bundle
-from .errors import RunError
+from .errors import RunError, first_line
 
 
 def dtype_keyword() -> str:
@@ -15,26 +15,15 @@ def dtype_keyword() -> str:
     return "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
 
 
-def _where(bundle: Bundle) -> str:
-    model = bundle.model
-    return str(model["id"]) if model["id"] is not None else bundle.find(model["path"])
-
-
-def common(bundle: Bundle) -> dict[str, Any]:
-    """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
-    revision = bundle.model["revision"] if bundle.model["id"] is not None else None
-    return {"revision": revision or "main", "trust_remote_code": bundle.model["trust_remote_code"]}
-
-
 def load_tokenizer(bundle: Bundle) -> Any:
     """The tokenizer with the bundle's template, end and padding tokens. Raises RunError for an unknown token."""
     from transformers import AutoTokenizer
 
     wanted = bundle.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(_where(bundle), **common(bundle))
+        tokenizer = AutoTokenizer.from_pretrained(bundle.model_place, **bundle.loading())
     except (OSError, ValueError) as error:
-        raise RunError(f"cannot load the tokenizer of {_where(bundle)}: {first_line(error)}") from error
+        raise RunError(f"cannot load the tokenizer of {bundle.model_place}: {first_line(error)}") from error
     if bundle.uses("executed_files") and wanted["chat_template"]:
         from ..features.executed_files import verified
 
@@ -50,7 +39,7 @@ def load_tokenizer(bundle: Bundle) -> Any:
         if token is None:
             continue
         if token not in vocabulary:
-            raise RunError(f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {_where(bundle)}")
+            raise RunError(f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {bundle.model_place}")
         setattr(tokenizer, kind, token)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -69,7 +58,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     plan = bundle.model
-    options = common(bundle)
+    options = bundle.loading()
     options[dtype_keyword()] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
@@ -85,14 +74,15 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
             options |= adapters.base_options(bundle)
         if facts:
-            options["config"] = AutoConfig.from_pretrained(_where(bundle), **common(bundle), **facts)
-        model = kind.from_pretrained(_where(bundle), **options)
+            options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), **facts)
+        model = kind.from_pretrained(bundle.model_place, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
-                f"{_where(bundle)} has no weights in safetensors; `model {{ pickle }}` in the spec allows pickled ones"
+                f"{bundle.model_place} has no weights in safetensors; "
+                "`model { pickle }` in the spec allows pickled ones"
             ) from error
-        raise RunError(f"cannot load {_where(bundle)}: {first_line(error)}") from error
+        raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
     if bundle.uses("weight_dtypes"):
         from ..features import weight_dtypes
 
@@ -145,9 +135,3 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         tokenizer.save_pretrained(output_dir)
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a message, or the name of its class."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

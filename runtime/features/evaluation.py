@@ -12,7 +12,7 @@ from ..core import signals
 from ..core.bundle import Bundle
 from ..core.errors import rank
 from ..core.fault_tolerance import FaultTolerant
-from ..core.metrics_log import events, keep
+from ..core.metrics_file import events, keep
 from ..library_internals.transformers_trainer import evaluate_now
 
 TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
@@ -145,8 +145,8 @@ def due(args: Any, state: Any) -> bool:
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
     """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
-    stated = bundle.data.get("evaluation") or {}
-    if not stated.get("named"):
+    stated = bundle.data.get("evaluation")
+    if not stated or not stated["named"]:
         return {"eval_loss": ""}
     return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.bundle import Bundle
-from ..core.errors import RunError
-from ..core.model import common, first_line
+from ..core.errors import RunError, first_line
 from ..library_internals import liger_kernels
 
 
@@ -16,8 +15,7 @@ def problem(bundle: Bundle) -> str | None:
 
     if bundle.on_cpu:
         return "Liger's kernels need a GPU; leave liger out on a CPU"
-    where = bundle.model["id"] or bundle.find(bundle.model["path"])
-    return liger_problem(transformers.AutoConfig.from_pretrained(where, **common(bundle)).model_type)
+    return liger_problem(transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type)
 
 
 def liger_problem(model_type: str) -> str | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..core import bundle_integrity
 from ..core.bundle import Bundle
-from ..core.data_sources import name
 from ..core.errors import RunError
 from . import data_folders
 
@@ -36,7 +35,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
             there = data_folders.listed(place, tuple(BUILDERS))
             found = [os.path.join(place, one) for one in _of_split(place, there, split)]
         else:
-            _check_digest(place, source.get("sha256"), name(source))
+            _check_digest(place, source.get("sha256"), source["path"])
     place = source["path"]
     kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.bundle import Bundle
@@ -23,14 +23,15 @@ def build(bundle: Bundle, parts: list[Any], mapped: Mapped) -> tuple[Any, Any]:
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
     if evaluation is None and data.get("eval_split"):
         evaluation = _joined([mapped(source, data["eval_split"]) for source in data["sources"]])
-    if evaluation is None and data.get("evaluation"):
-        evaluation = _own(bundle, data["evaluation"], mapped)
+    stated = data.get("evaluation")
+    if evaluation is None and stated:
+        evaluation = _own(bundle, stated, mapped)
     return train, evaluation
 
 
 def mix(
     parts: list[Any],
-    plans: list[Mapping[str, Any]],
+    plans: Sequence[Mapping[str, Any]],
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,

@@ -13,11 +13,11 @@ from ..core.errors import RunError, say
 
 def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     """The rows with none of too long a prompt, and none that is too short."""
-    data = bundle.data
-    if data.get("max_prompt") is not None:
-        rows = long_prompts(rows, tokenizer, data["max_prompt"], use)
-    if data.get("min_tokens") is not None:
-        rows = short_rows(rows, tokenizer, data["min_tokens"], use)
+    longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
+    if longest is not None:
+        rows = long_prompts(rows, tokenizer, longest, use)
+    if shortest is not None:
+        rows = short_rows(rows, tokenizer, shortest, use)
     return rows
 
 

@@ -59,6 +59,12 @@ def test_the_runtime_never_imports_xpc():
         assert not [name for name, _ in imports if name.split(".")[0] in ("xpc", "attrs", "attr")], path
 
 
+def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
+    shared = {"xpc.runtime.core.payload", "xpc.runtime.core.features"}
+    for path, imports in modules("compiler"):
+        assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path
+
+
 def test_nothing_imports_the_command_line():
     for path, imports in modules("compiler"):
         if os.path.basename(path) not in ("cli.py", "explain.py"):

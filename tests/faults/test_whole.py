@@ -146,9 +146,9 @@ def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
 @pytest.mark.slow  # imports transformers' trainer, which takes seconds
 def test_lines_are_json_whatever_the_loss_is() -> None:
     pytest.importorskip("transformers")
-    from xpc.runtime.core import metrics_log
+    from xpc.runtime.core import metrics_file
 
-    line = metrics_log.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
+    line = metrics_file.written({"step": 1, "loss": float("nan"), "grad_norm": float("-inf"), "lr": 1e-5})
     assert json.loads(line, parse_constant=pytest.fail) == {"step": 1, "loss": "nan", "grad_norm": "-inf", "lr": 1e-5}
 
 

@@ -19,7 +19,8 @@ from xpc.runtime.core.bundle import Bundle, read
 @pytest.mark.slow
 def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from xpc.runtime.core.metrics_log import clock, trim
+    from xpc.runtime.core.metrics_file import trim
+    from xpc.runtime.core.metrics_log import clock
 
     path = tmp_path / "metrics.jsonl"
     events = [{"step": step, "loss": 1.0, "seconds": step * 2.0, "tokens": step * 100.0} for step in (1, 2, 3, 4)]

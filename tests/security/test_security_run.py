@@ -196,12 +196,11 @@ def bundle_of(folder: Path, **model: Any) -> Bundle:
 
 
 def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
-    from xpc.runtime.core.model import common
 
     commit = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
     asked = {"id": "org/x", "path": None, "revision": commit, "trust_remote_code": True}
-    assert common(bundle_of(tmp_path, **asked)) == {"revision": commit, "trust_remote_code": True}
-    assert common(bundle_of(tmp_path)) == {"revision": "main", "trust_remote_code": False}
+    assert bundle_of(tmp_path, **asked).loading() == {"revision": commit, "trust_remote_code": True}
+    assert bundle_of(tmp_path).loading() == {"revision": "main", "trust_remote_code": False}
     files = compiled(spec("model(trust_remote_code)", train=f"org/x@{commit} on infinity-instruct for 3 epochs"))
     told = json.loads(files["trainer_args.json"])["model"]
     assert (told["revision"], told["trust_remote_code"], told["pickle"]) == (commit, True, False)

@@ -1,0 +1,224 @@
+"""What trainer_args.json holds. The compiler writes this type, and the runtime reads it."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+FORMAT = 1
+"""Counts changes of the shape: a runtime reads the format that it was made for."""
+
+
+class Reward(TypedDict):
+    """A reward function: one of the runtime by its name, or a function of a file of the bundle."""
+
+    name: str
+    file: str | None
+    function: str | None
+    sha256: str | None
+
+
+class Method(TypedDict):
+    """The training method, with its reward functions; their weights are in the arguments."""
+
+    name: str
+    rewards: list[Reward]
+
+
+class Stack(TypedDict):
+    """What differs between the versions of the libraries that this runtime runs on."""
+
+    losses_not_divided: list[str]
+    """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
+    quantized_on_cpu: bool
+    """Whether a quantized base loads without a GPU."""
+    reference_given: list[str]
+    """Methods whose trainer copies the policy for its reference, which ZeRO-3 refuses."""
+    reward_async: bool
+    """Whether trl can call a reward function that is a coroutine."""
+    reward_given: list[str]
+    """What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
+    vllm_program: Literal["trl", "vllm"]
+    """The program that is the vLLM server."""
+    zero3_hooks_shared: bool
+    """Whether DeepSpeed takes hooks that peft's wrapper of a module only passes on for the wrapper's own."""
+
+
+class Model(TypedDict):
+    """What is trained: an id of the hub with its commit, or a local folder, and how it is loaded."""
+
+    id: str | None
+    path: str | None
+    revision: str | None
+    dtype: str
+    attn_implementation: str
+    trust_remote_code: bool
+    pickle: bool
+    liger: bool
+    params: int | None
+    config_overrides: dict[str, Any]
+
+
+class Tokenizer(TypedDict):
+    """What replaces the tokenizer's own: a template of the bundle, special tokens, and tokens that are new."""
+
+    chat_template: str | None
+    eos_token: str | None
+    pad_token: str | None
+    added: list[str] | None
+
+
+class Rows(TypedDict):
+    """A number of rows, or a fraction of them."""
+
+    rows: NotRequired[int]
+    fraction: NotRequired[float]
+
+
+class File(TypedDict):
+    """A file of a folder of data, with its copy in the bundle."""
+
+    path: str
+    bundled: str | None
+    sha256: str | None
+
+
+class Source(TypedDict):
+    """A source of data: an id of the hub, or a local file or folder. `columns` are in the order of the shape."""
+
+    id: str | None
+    config: str | None
+    split: str
+    slice: str | None
+    revision: str | None
+    path: str | None
+    bundled: str | None
+    sha256: str | None
+    files: list[File] | None
+    shape: str
+    columns: list[str] | None
+    only: bool
+    context: str | None
+    wording: str | None
+    take: Rows | None
+
+
+class EvaluationSet(TypedDict):
+    """Rows that are evaluated on and not trained on."""
+
+    name: str
+    sources: list[Source]
+
+
+class Evaluation(TypedDict):
+    """The sets that are evaluated on; where they are `named`, each has metrics of its own."""
+
+    named: bool
+    sets: list[EvaluationSet]
+
+
+class Data(TypedDict):
+    """What is trained on, and how its rows are read, left out, shuffled and divided."""
+
+    sources: list[Source]
+    seed: int
+    shuffle: bool
+    holdout: Rows | None
+    workers: int | None
+    system: str | None
+    max_prompt: int | None
+    unique: bool
+    min_tokens: int | None
+    eval_split: str | None
+    evaluation: Evaluation | None
+
+
+class AdapterShape(TypedDict):
+    """What adapters are: low-rank matrices ("lora"), with the rates of LoRA+ where it is asked for, or rotations."""
+
+    kind: Literal["lora", "oft"]
+    rank: int | None
+    alpha: NotRequired[float]
+    rslora: NotRequired[bool]
+    dora: NotRequired[bool]
+    parameters: NotRequired[list[str] | None]
+    lr_ratio: NotRequired[float | None]
+    embedding_lr: NotRequired[float | None]
+    block_size: NotRequired[int | None]
+
+
+class Adapter(AdapterShape):
+    """Adapters, where they stand, and the base under them, of `bits` where it is quantized."""
+
+    dropout: float
+    targets: list[str] | str
+    modules_to_save: list[str] | None
+    adapter_dtype: str | None
+    bits: int | None
+    compute_dtype: str
+    storage_dtype: str
+    double_quant: bool
+    quant_type: str
+
+
+class Freeze(TypedDict):
+    """Which weights are trained where the others are frozen."""
+
+    last: int | None
+    first: int | None
+    layer_modules: list[str] | None
+    modules: list[str] | None
+    parameters: list[str] | None
+
+
+class Hub(TypedDict):
+    """What the arguments of a run that pushes may not say: its branch, and branches of checkpoints."""
+
+    revision: str | None
+    checkpoint_branches: bool
+
+
+class Gpu(TypedDict):
+    """The GPU that the run was compiled for, and the names that torch has for it."""
+
+    name: str
+    memory_gib: float
+    capability: list[int]
+    device_names: list[str]
+
+
+class Run(TypedDict):
+    """The processes, the batch, and what a run does at its end and at its next start."""
+
+    nodes: int
+    processes_per_node: int
+    world_size: int
+    context_parallel: int
+    micro: int
+    accumulation: int
+    gbs: int
+    seq: int
+    distributed_type: str
+    zero_stage: int
+    device: str
+    gpu: Gpu | None
+    resume: str
+    full_state: bool
+    project: str | None
+    nan: str
+    use_cache_after: bool
+
+
+class Payload(TypedDict):
+    """The whole file."""
+
+    format: int
+    target: str
+    stack: Stack
+    config: str
+    method: Method
+    arguments: dict[str, Any]
+    model: Model
+    tokenizer: Tokenizer
+    data: Data
+    lora: Adapter | None
+    freeze: Freeze | None
+    hub: Hub | None
+    run: Run
