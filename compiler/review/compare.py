@@ -11,6 +11,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.specfile import ref, show
 from xpc.compiler.review.meaning import plain
+from xpc.compiler.review.outcome import Change as Change
 from xpc.compiler.review.outcome import outcome
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.tables import PROSE, tables
@@ -19,16 +20,6 @@ from xpc.grammar.record import evolve, record
 
 UNSET = "unset"
 ABSENT = "absent"
-
-
-@record
-class Change:
-    """A name with what it was and what it is; `why` is the arithmetic, or where an unwritten value comes from."""
-
-    name: str
-    before: str
-    after: str
-    why: str = ""
 
 
 @record

@@ -13,14 +13,20 @@ from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.review.compare import Change
-
 SHOWN = 3
 """Most settings of the first line."""
 WIDE = 60
 """Most characters of a value in it."""
+
+
+@record
+class Change:
+    """A name with what it was and what it is; `why` is the arithmetic, or where an unwritten value comes from."""
+
+    name: str
+    before: str
+    after: str
+    why: str = ""
 
 
 @record

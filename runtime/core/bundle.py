@@ -20,6 +20,9 @@ METHODS = {
     "trl.RLOOConfig": "rloo",
 }  # fmt: skip
 """The classes of arguments that this runtime builds, with the method of each; ORPO's place differs by stack."""
+MANIFEST = "bundle.toml"
+LARGEST = 16 * 2**20
+"""Of a manifest that is read, bytes."""
 
 
 class Bundle:
@@ -110,6 +113,19 @@ class Bundle:
             if os.path.exists(place):
                 return os.path.abspath(place)
         raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))
+
+
+def stated(folder: str) -> dict[str, str]:
+    """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
+    import tomllib
+
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as handle:
+            table = tomllib.loads(handle.read(LARGEST).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    files = table.get("files")
+    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
 def read(folder: str) -> Bundle:

@@ -14,38 +14,19 @@ from collections.abc import Mapping
 from hashlib import file_digest
 
 from .bundle import Bundle
-from .errors import RunError, say
+from .bundle import stated as stated
+from .errors import changed as changed
+from .errors import say
 from .features import sources
 
-MANIFEST = "bundle.toml"
 CHECKED_LATER = ("data/",)
 """Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
-LARGEST = 16 * 2**20
-"""Of a manifest that is read, bytes."""
-
-
-def stated(folder: str) -> dict[str, str]:
-    """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
-    import tomllib
-
-    try:
-        with open(os.path.join(folder, MANIFEST), "rb") as handle:
-            table = tomllib.loads(handle.read(LARGEST).decode())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    files = table.get("files")
-    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
 def digest(path: str) -> str:
     """The digest of a file as bundle.toml states it. Raises OSError."""
     with open(path, "rb") as handle:
         return "sha256:" + file_digest(handle, "sha256").hexdigest()
-
-
-def changed(path: str) -> RunError:
-    """The error of a file whose digest is another."""
-    return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
 
 
 def problems(bundle: Bundle) -> list[str]:

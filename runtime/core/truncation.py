@@ -92,7 +92,7 @@ def watching(bundle: Bundle) -> Iterator[Counted]:
             from ..features import orpo_lengths
 
             measured = real(self, orpo_lengths.Measured(given[0]), *given[1:], **named)
-            return orpo_lengths.look(counted, measured)
+            return orpo_lengths.look(counted, measured, lengths_of)
         made = real(self, *given, **named)
         if isinstance(made, datasets.Dataset):
             counted.look(made)

@@ -11,7 +11,7 @@ def add(bundle: Bundle, tokenizer: Any) -> None:
     """Gives the tokenizer the bundle's tokens."""
     from transformers import AddedToken
 
-    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"]])
+    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
 
 def grow(bundle: Bundle, model: Any, tokenizer: Any) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ..core.bundle import Bundle
-from ..core.bundle_integrity import changed, stated
-from ..core.errors import RunError
+from ..core.bundle import Bundle, stated
+from ..core.errors import RunError, changed
 
 
 def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:

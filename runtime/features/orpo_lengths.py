@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-from ..core.truncation import Counted, lengths_of
 
 PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
@@ -35,7 +34,7 @@ class Measured:
             del trainer.build_tokenized_answer
 
 
-def look(counted: Counted, made: Any) -> Any:
+def look(counted: Any, made: Any, lengths_of: Callable[[Any, str], Any]) -> Any:
     """Counts the pairs of ORPO as they were and as they are, and gives them back as the trainer has them."""
     import numpy
 
