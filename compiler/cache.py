@@ -39,24 +39,8 @@ Seen = tuple[str, str]
 """Where a path led to, all links followed, and what was found there."""
 
 
-PARTS = (
-    "",
-    "language",
-    "resolve",
-    "data",
-    "suggest",
-    "explain",
-    "rules",
-    "plan",
-    "lower",
-    "methods",
-    "stacks",
-    "registry",
-    "render",
-    "templates",
-    "../grammar",
-)
-"""The folders whose files an answer of `check` can depend on."""
+APART = ("importing", "review", "commands")
+"""Folders of the package that no answer of `check` depends on."""
 
 
 def folder(kind: str = "check") -> str | None:
@@ -77,15 +61,15 @@ def _installation() -> list[str]:
     """Every file of the package that an answer can depend on, with its time and size."""
     here = os.path.dirname(os.path.abspath(__file__))
     out = []
-    parts = list(PARTS)
+    parts = ["", "../grammar"]
     for part in parts:
         with os.scandir(os.path.join(here, part)) as entries:
             for entry in entries:
                 if entry.name.endswith((".py", ".json", ".jinja", ".txt")):
                     stat = entry.stat()
                     out.append(f"{part}/{entry.name}:{stat.st_mtime_ns}:{stat.st_size}")
-                elif part == "stacks" and entry.name[0] != "_" and entry.is_dir():
-                    parts.append(f"stacks/{entry.name}")
+                elif entry.name[0] != "_" and entry.name not in APART and entry.is_dir():
+                    parts.append(os.path.join(part, entry.name))
     return sorted(out)
 
 

@@ -201,7 +201,7 @@ def test_every_file_of_the_package_counts() -> None:
     """An upgrade that changes a template, or what is said of a name, brings no old answer back."""
     package = Path(cache.__file__).parent
     endings = (".py", ".json", ".jinja", ".txt")
-    apart = {"importing", "review"}
+    apart = {*cache.APART}
     there = {path.name for path in package.rglob("*") if path.suffix in endings and not apart & {*path.parts}}
     counted = {one.partition(":")[0].rpartition("/")[2] for one in cache._installation()}
     assert there <= counted

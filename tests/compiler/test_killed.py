@@ -121,7 +121,7 @@ def test_a_note_that_comes_while_the_new_is_made_is_kept(tmp_path: Path) -> None
         put(folder, small(2))
         put(out, {"notes.txt": "mine"})
 
-    kept = atomic.replace_folder(os.path.realpath(out), filling, bundle._foreign, aside=False)
+    kept = atomic.replace_folder(os.path.realpath(out), filling, bundle.why_foreign, aside=False)
     assert kept == os.path.realpath(out) + ".before-1"
     assert tree(kept) == {**small(1), "notes.txt": b"mine"}
     assert tree(out) == small(2)
