@@ -54,12 +54,14 @@ def stack_section(stack: Stack) -> StackSection:
     """What the runtime has to know of the stack: it compares no names."""
     facts = stack.facts
     return {
+        "dtype_keyword": stack.arguments["dtype"],
         "losses_not_divided": [*facts.losses_not_divided],
         "quantized_on_cpu": facts.quantized_on_cpu,
         "reference_given": [*facts.reference_given],
         "reward_async": facts.reward_async,
         "reward_given": [*facts.reward_given],
         "vllm_program": facts.vllm_program,
+        "zero3_gathers_early": facts.zero3_gathers_early,
         "zero3_hooks_shared": facts.zero3_hooks_shared,
     }
 

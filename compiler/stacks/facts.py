@@ -162,6 +162,8 @@ class Facts:
     """Whether adapters under ZeRO-3 have the dtype of their base."""
     zero3_adapters_reentrant: bool
     """Whether adapters under ZeRO-3 recompute the reentrant way, whatever is written."""
+    zero3_gathers_early: bool
+    """Whether DeepSpeed waits only for the last of several parameters that it gathers at once."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed takes the hooks that PEFT's wrapper of a module only passes on for the wrapper's own."""
     colocated_vllm_quantizes: bool

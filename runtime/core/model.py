@@ -8,13 +8,6 @@ from .bundle import Bundle
 from .errors import RunError, first_line
 
 
-def dtype_keyword() -> str:
-    """What the installed transformers calls the type of the weights: `torch_dtype` before 4.56."""
-    import transformers
-
-    return "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
-
-
 def load_tokenizer(bundle: Bundle) -> Any:
     """The tokenizer with the bundle's template, end and padding tokens. Raises RunError for an unknown token."""
     from transformers import AutoTokenizer
@@ -59,7 +52,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
     plan = bundle.model
     options = bundle.loading()
-    options[dtype_keyword()] = getattr(torch, plan["dtype"])
+    options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True

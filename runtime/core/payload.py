@@ -25,6 +25,8 @@ class Method(TypedDict):
 class Stack(TypedDict):
     """What differs between the versions of the libraries that this runtime runs on."""
 
+    dtype_keyword: str
+    """What from_pretrained calls the type of the weights."""
     losses_not_divided: list[str]
     """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
     quantized_on_cpu: bool
@@ -37,6 +39,8 @@ class Stack(TypedDict):
     """What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
     vllm_program: Literal["trl", "vllm"]
     """The program that is the vLLM server."""
+    zero3_gathers_early: bool
+    """Whether DeepSpeed waits only for the last of several parameters that it gathers at once."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed takes hooks that peft's wrapper of a module only passes on for the wrapper's own."""
 

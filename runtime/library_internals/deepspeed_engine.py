@@ -11,7 +11,7 @@ def prepare(bundle: Bundle) -> None:
     """Before the engine of ZeRO-3 is made."""
     if bundle.run["zero_stage"] != 3:
         return
-    if bundle.on_cpu:
+    if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
         wait_for_every_gather()
     if bundle.uses("rewards"):
         keep_numbers_of_modules()
@@ -29,17 +29,14 @@ def no_shared_memory_op() -> None:
 
 
 def wait_for_every_gather() -> None:
-    """Makes DeepSpeed 0.16.8 wait for each parameter that it gathers; DeepSpeed 0.19.8 does so by itself.
+    """Makes DeepSpeed before 0.19 wait for each parameter that it gathers; 0.19.8 does so by itself.
 
     It starts many gathers and waits for the last only (partition_parameters.py, _allgather_params_coalesced). That is
     enough on a CUDA stream; with gloo an earlier one may end later, over weights that were just loaded: one ZeRO-3 run
     in four began from garbage. With one parameter at a time, the last one is the only one.
     """
-    import deepspeed
     from deepspeed.runtime.zero.partition_parameters import Init
 
-    if tuple(map(int, deepspeed.__version__.split("+")[0].split(".")[:2])) >= (0, 19):
-        return
     gather = Init._allgather_params_coalesced
 
     def one_by_one(self: Any, param_list: list[Any], hierarchy: int = 0, quantize: bool = False) -> None:

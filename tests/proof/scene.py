@@ -75,7 +75,8 @@ class Scene:
 
         make_group(Bundle, values)
         if self.plan["run"]["zero_stage"] == 3:
-            wait_for_every_gather()
+            if self.plan["stack"]["zero3_gathers_early"]:
+                wait_for_every_gather()
             if self.job.get("checked") and "num_generations" in values:
                 keep_numbers_of_modules()
         values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}

@@ -118,8 +118,8 @@ def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any
     import torch
     import transformers
 
-    new = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56)
-    options = {"dtype" if new else "torch_dtype": getattr(torch, plan["dtype"])}
+    name = "dtype" if hasattr(transformers.PretrainedConfig(), "dtype") else "torch_dtype"
+    options = {name: getattr(torch, plan["dtype"])}
     if plan["attn_implementation"]:
         options["attn_implementation"] = plan["attn_implementation"]
     if quantized is not None:
