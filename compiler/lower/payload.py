@@ -9,7 +9,7 @@ from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.spec import DataSource, Spec
 from xpc.compiler.stacks import Stack
-from xpc.runtime.core.payload import FORMAT
+from xpc.runtime.core.features import FORMAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

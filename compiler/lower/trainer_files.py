@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from xpc.runtime.core.features import USES
+from xpc.runtime.core.features import uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "main.py", "launcher.py")
 """The files beside the folders; `doctor.py` is asked by `xpc doctor` alone."""
+TYPES = "core/payload.py"
+"""Read by type checkers alone."""
 CHOSEN = ("features", "library_internals")
 """Folders whose modules are chosen by what the run uses."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
-    used = {name for name, asks in USES.items() if asks(plan)}
+    used = {name for name, asked in uses(plan).items() if asked}
     if evaluates:
         used |= {"executed_files", "lm_eval_harness"}
     programs = {*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])}
     out = {}
     for name, data in _runtime().items():
+        if name == TYPES:
+            continue
         folder, _, file = name.rpartition("/")
         module = file.removesuffix(".py")
         if name in programs or folder == "core" or (folder in CHOSEN and (module in used or module == "__init__")):

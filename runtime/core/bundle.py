@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .errors import RunError
-from .features import USES
-from .payload import FORMAT, Payload
+from .features import FORMAT, uses
+
+if TYPE_CHECKING:
+    from .payload import Payload  # types alone: a bundle has no such module
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
@@ -82,7 +84,7 @@ class Bundle:
 
         Raises RunError where the bundle was compiled without it, and trainer_args.json was changed since.
         """
-        if not USES[name](self.plan):
+        if not uses(self.plan)[name]:
             return False
         trainer = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         folders = (os.path.join(trainer, folder) for folder in ("features", "library_internals"))
@@ -139,7 +141,7 @@ def read(folder: str) -> Bundle:
     stated = (plan.get("method") or {}).get("name", METHODS[plan["config"]])
     if stated != METHODS[plan["config"]]:
         raise RunError(f"the method of this bundle is {stated!r}, and its arguments are {plan['config']}")
-    return Bundle(folder, cast(Payload, plan), _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+    return Bundle(folder, cast("Payload", plan), _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import data_sources, template_check, truncation
 from .bundle import Bundle
 from .data import row_maker
 from .errors import RunError, say
 from .features import sources
-from .payload import Source
+
+if TYPE_CHECKING:
+    from .payload import Source
 
 ROWS = 4
 """Rows of each source that are read and rendered."""

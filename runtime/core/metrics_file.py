@@ -21,21 +21,13 @@ def events(path: str) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def trim(path: str, step: int) -> tuple[float, float]:
-    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line; gives seconds and tokens by then.
+def trim(path: str, step: int) -> None:
+    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line.
 
     A run that goes on from a checkpoint repeats the steps since; without this they would stand in the file twice.
     """
-    if not os.path.exists(path):
-        return 0.0, 0.0
-    kept: list[dict[str, Any]] = []
-    seconds = tokens = 0.0
-    for event in events(path):
-        if event["step"] <= step:
-            kept.append(event)
-            seconds, tokens = event.get("seconds", seconds), event.get("tokens", tokens)
-    keep(path, kept)
-    return seconds, tokens
+    if os.path.exists(path):
+        keep(path, [event for event in events(path) if event["step"] <= step])
 
 
 def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:

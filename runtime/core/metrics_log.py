@@ -69,10 +69,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if state.is_world_process_zero:
             with self._writing():
                 os.makedirs(os.path.dirname(self.path), exist_ok=True)
-                self.before, self.tokens_before = trim(self.path, state.global_step)
+                trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
                     pass  # there from the start, whatever is logged
-            if done:  # steps after the last event and before the checkpoint are in no event
+            if done:
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
         if "unlogged" in done:
             self.trainer.recall(done["unlogged"])

@@ -2,9 +2,6 @@
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-FORMAT = 1
-"""Counts changes of the shape: a runtime reads the format that it was made for."""
-
 
 class Reward(TypedDict):
     """A reward function: one of the runtime by its name, or a function of a file of the bundle."""

@@ -25,9 +25,10 @@ def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     events = [{"step": step, "loss": 1.0, "seconds": step * 2.0, "tokens": step * 100.0} for step in (1, 2, 3, 4)]
     path.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"step": 5, "lo')
-    assert trim(str(path), 2) == (4.0, 200.0)
+    trim(str(path), 2)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
-    assert trim(str(tmp_path / "none"), 2) == (0.0, 0.0)
+    trim(str(tmp_path / "none"), 2)
+    assert not (tmp_path / "none").exists()
     assert clock(3725.9) == "1:02:05"
 
 
