@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..library_internals.datasets_rows import rearranged
+from ..library_internals.datasets_rows import map_replaced, rearranged
 from .bundle import Bundle
 from .errors import RunError, say
 
@@ -83,26 +83,20 @@ def lengths_of(made: Any, name: str) -> Any:
 @contextmanager
 def watching(bundle: Bundle) -> Iterator[Counted]:
     """While it lasts, the first rows that are mapped to tokens are counted."""
-    import datasets
+    counted = Counted(limit(bundle))
 
-    counted, real = Counted(limit(bundle)), datasets.Dataset.map
-
-    def mapped(self: Any, *given: Any, **named: Any) -> Any:
+    def mapped(real: Any, rows: Any, *given: Any, **named: Any) -> Any:
         if bundle.uses("orpo_lengths") and getattr(given[0] if given else None, "__name__", "") == "tokenize_row":
             from ..features import orpo_lengths
 
-            measured = real(self, orpo_lengths.Measured(given[0]), *given[1:], **named)
-            return orpo_lengths.look(counted, measured, lengths_of)
-        made = real(self, *given, **named)
-        if isinstance(made, datasets.Dataset):
-            counted.look(made)
+            made = real(rows, orpo_lengths.Measured(given[0]), *given[1:], **named)
+            return orpo_lengths.look(counted, made, lengths_of)
+        made = real(rows, *given, **named)
+        counted.look(made)
         return made
 
-    datasets.Dataset.map = mapped
-    try:
+    with map_replaced(mapped):
         yield counted
-    finally:
-        datasets.Dataset.map = real
 
 
 def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:

@@ -15,6 +15,7 @@ sys.path.append(str(ROOT / "tests" / "proof"))
 RUNTIME = ROOT / "runtime"
 INTERNALS = RUNTIME / "library_internals"
 OWN = {("os", "_exit")}
+LIBRARIES = ("datasets.", "transformers.", "trl.", "torch.", "accelerate.", "deepspeed.", "peft.")
 
 
 def parsed(path: Path) -> ast.Module:
@@ -22,14 +23,17 @@ def parsed(path: Path) -> ast.Module:
 
 
 def private(path: Path) -> set[str]:
-    """Private names of others that a module reads, sets, imports or overrides."""
+    """Private names of others that a module reads, sets, imports or overrides, and what it replaces in a library."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             if owner not in ("self", "cls") and (owner, node.attr) not in OWN:
                 found.add(node.attr)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        if isinstance(node, ast.Assign):
+            replaced = [ast.unparse(one) for one in node.targets]
+            found |= {one.partition("[")[0].rpartition(".")[2] for one in replaced if one.startswith(LIBRARIES)}
+        if isinstance(node, ast.ImportFrom) and not node.level:
             found |= {one.name for one in node.names if re.match(r"_[a-z]", one.name)}
             found |= {part for part in (node.module or "").split(".") if re.match(r"_[a-z]", part)}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
@@ -66,7 +70,15 @@ def test_the_readme_names_everything_that_is_touched() -> None:
         assert any(name in one for one in table()) or name in ("_metrics", "_stored_metrics", *READ), name
 
 
-READ = ("_globalstep_last_logged", "_total_train_tokens", "_indices", "_worker_group", "_store", "_shutdown")
+READ = (
+    "__compatible_ops__",
+    "_globalstep_last_logged",
+    "_total_train_tokens",
+    "_indices",
+    "_worker_group",
+    "_store",
+    "_shutdown",
+)
 """Attributes, which have no source: the digest is that of a function beside them."""
 
 
