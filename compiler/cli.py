@@ -148,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("fmt", help="write specs in the one canonical form", add_help=False)
     commands.add_parser("diff", help="say what two specs, commits or bundles differ in", add_help=False)
     commands.add_parser("verify", help="say whether a bundle is what its spec says, and installed", add_help=False)
+    commands.add_parser("upgrade", help="say what moves with a spec to another stack, and move it", add_help=False)
     commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
     commands.add_parser("new", help="write a spec to begin with, or a copy of a recipe", add_help=False)
     commands.add_parser("list", help="list models, GPUs, datasets, settings, recipes ...", add_help=False)

@@ -4,6 +4,7 @@ APART = {
     "fmt": "xpc.compiler.review.fmt",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
+    "upgrade": "xpc.compiler.review.upgrade",
     "new": "xpc.compiler.commands.starter",
     "list": "xpc.compiler.commands.listing",
     "schema": "xpc.compiler.commands.settings_schema",
@@ -18,6 +19,7 @@ COMMANDS = (
     "fmt",
     "diff",
     "verify",
+    "upgrade",
     "import",
     "new",
     "list",
@@ -25,4 +27,4 @@ COMMANDS = (
     "completion",
     "doctor",
 )
-LATER = ("plan", "lock", "upgrade", "sweep", "report")
+LATER = ("plan", "lock", "sweep", "report")

@@ -62,7 +62,7 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
     here, there = spec.fields(), other.fields(_config(spec, other))
     for name, value in stated.items():
         old = there.get(name) or there.get(other.rename(name) or "")
-        if old is None or name in QUIET or here[name].machine or _same(old.effective, here[name].effective):
+        if old is None or name in QUIET or here[name].machine or same_value(old.effective, here[name].effective):
             continue
         texts = (_text(value), f"{_text(old.effective)} ({other.name})", _text(here[name].effective))
         label = name if old.name == name else f"{name} ({other.name}: {old.name})"
@@ -73,7 +73,8 @@ def _config(spec: Spec, other: Stack) -> str:
     return other.config(spec.text("method"))
 
 
-def _same(one: Json, other: Json) -> bool:
+def same_value(one: object, other: object) -> bool:
+    """Whether two versions say the same in another form: unset and empty, a name and a list of it."""
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower.drift import same_value
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.specfile import ref, show
 from xpc.compiler.review.meaning import plain
@@ -184,8 +185,9 @@ def _arguments(
     same = 0
     for key in (*before, *(key for key in after if key not in before)):
         was, now = (_told(table[key]) if key in table else ABSENT for table in (before, after))
-        same += was == now
-        if was != now:
+        alike = one.stack is not other.stack and key in before and key in after and same_value(before[key], after[key])
+        same += was == now or alike
+        if was != now and not alike:
             found.append(Change(key, was, now, why.get(key, "")))
     return tuple(renamed), tuple(found), same + len(renamed)
 

@@ -52,7 +52,7 @@ def test_exit_codes_of_check(tmp_path):
         ["explain", "none.xp:gbs"],
         ["check", "a" * 5000],
         ["check", "\udcff.xp"],
-        *([name, "x"] for name in ("plan", "lock", "upgrade")),
+        *([name, "x"] for name in ("plan", "lock", "report")),
         ["plan"],
         ["verify", "--deep", "DIR"],
     ],
@@ -67,7 +67,7 @@ def test_wrong_use_is_status_2_and_one_sentence(arguments, tmp_path):
 
 
 def test_reserved_commands_say_so(tmp_path):
-    for name in ("plan", "lock", "upgrade"):
+    for name in ("plan", "lock", "report"):
         assert b"reserved" in xpc(name, "x", cwd=str(tmp_path)).stderr
 
 

@@ -1,0 +1,239 @@
+"""`xpc upgrade FILE --target T`: what moves with a run to another stack, and the values that keep it the same."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+
+from xpc.compiler import stacks
+from xpc.compiler.atomic import replace_files
+from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
+from xpc.compiler.lower.arguments import arguments as stated
+from xpc.compiler.lower.drift import QUIET
+from xpc.compiler.lower.specfile import plain, show
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review.compare import ABSENT, UNSET, Difference, compare
+from xpc.compiler.review.fmt import formatted
+from xpc.compiler.review.sides import Run
+from xpc.compiler.spec import CheckedSpec
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.parse import parse as parse_text
+from xpc.grammar.record import mutable, record
+from xpc.grammar.source import Source
+from xpc.grammar.tree import Clause, Ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.files import Workspace
+
+ARGUMENTS = "trainer_args.json arguments."
+EPILOG = (
+    "A default that the other stack has otherwise is pinned to the value that the run has now: as a setting where "
+    "there is one, else under `extra trl`. What differs all the same is told. Exit status: 0 it compiles for that "
+    "stack, 1 it does not, 2 used wrongly."
+)
+
+
+@record
+class Pin:
+    """A value that is written so that it stays: its place, its text, and what it would be otherwise.
+
+    `argument` is the trainer argument that is to have `value` by that, where it is about one.
+    """
+
+    path: str
+    text: str
+    otherwise: str
+    argument: str = ""
+    value: object = None
+
+    @property
+    def lines(self) -> str:
+        """The statement."""
+        clause, _, name = self.path.partition(".")
+        if clause == "extra trl":
+            return f"extra trl {{\n  {name} = {self.text}\n}}"
+        return f"{clause} {{\n  {name} = {self.text}\n}}" if name else f"{clause} {self.text}"
+
+
+@mutable
+class Upgrade:
+    """A spec on its way to another stack: `text` as far as it is, the pins in it, and what both runs differ in."""
+
+    before: CheckedSpec
+    text: str
+    name: str
+    workspace: Workspace
+    pins: list[Pin]
+
+    def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
+        """A text of this spec, checked; of a sweep, its first member."""
+        checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
+        return checked.spec, checked.problems
+
+    def difference(self, after: CheckedSpec) -> Difference:
+        """What both runs differ in now."""
+        return compare(Run("", self.before), Run("", after))
+
+    def pin(self) -> Difference:
+        """Write every value that can be written so that the run stays the same; what is left after that."""
+        after, _ = self.spec(self.text)
+        assert after is not None
+        left = self.difference(after)
+        for wanted in (self._settings, self._arguments):  # a setting may bring arguments along
+            done: set[str] = set()
+            for one in list(wanted(left)):
+                text = self._with(after, one)
+                if one.argument in done:
+                    continue
+                found, _ = self.spec(text)
+                if found is None or (one.argument and stated(found).get(one.argument) != one.value):
+                    continue
+                closer = self.difference(found)
+                if _apart(closer) < _apart(left):  # and nothing differs that did not before
+                    self.text, after, left = text, found, closer
+                    self.pins.append(one)
+                    done |= {one.argument} - {""}
+        return left
+
+    def _with(self, after: CheckedSpec, pin: Pin) -> str:
+        """The text with a pin: in the place of what it states of that setting, else at its end."""
+        value = {str(path): value for path, value in after.values.items()}.get(pin.path)
+        label = None if value is None else value.origin.label
+        if label is not None and label.source is after.source:
+            start, end = label.span.start, label.span.end
+            name, equals, _ = self.text[start:end].partition("=")
+            return f"{self.text[:start]}{f'{name.rstrip()} = ' if equals else ''}{pin.text}{self.text[end:]}"
+        inside = self._block(pin)
+        if inside is None:
+            return f"{self.text.rstrip()}\n\n{pin.lines}\n"
+        return f"{self.text[:inside]}  {pin.path.partition('.')[2]} = {pin.text}\n{self.text[inside:]}"
+
+    def _block(self, pin: Pin) -> int | None:
+        """Where the last line of the clause's block begins, where it has one of several lines."""
+        clause, _, name = pin.path.partition(".")
+        for one in parse_text(Source(self.name, self.text))[0].statements:
+            if isinstance(one, Clause) and isinstance(one.head, Ref) and one.head.name == clause and one.block and name:
+                start = self.text.rfind("\n", 0, one.block.span.end) + 1
+                if start > one.block.span.start:
+                    return start
+        return None
+
+    def _settings(self, found: Difference) -> Iterator[Pin]:
+        for one in found.follows:
+            value = self.before.values.get(one.name) if one.name in BY_PATH else None  # type: ignore[call-overload]
+            if value is not None and one.after != UNSET:
+                clause, dot, name = one.name.partition(".")
+                clause = self.before.adapter if clause in ADAPTERS else clause
+                yield Pin(clause + dot + name, show(BY_PATH[one.name], value.value), one.after)
+
+    def _arguments(self, found: Difference) -> Iterator[Pin]:
+        for one in found.arguments:
+            name = one.name.removeprefix(ARGUMENTS)
+            if name == one.name or "." in name or ABSENT in (one.before, one.after) or one.before == UNSET:
+                continue
+            if name in QUIET:
+                continue
+            try:
+                value = json.loads(one.before)
+            except ValueError:
+                value = one.before
+            owner = owner_of(name)
+            if owner is None:
+                yield Pin(f"extra trl.{name}", plain(value, exact=True), one.after, name, value)
+            elif owner.choices:
+                yield from (Pin(owner.path, choice, one.after, name, value) for choice in owner.choices)
+            else:
+                yield Pin(owner.path, plain(value), one.after, name, value)
+
+
+def _apart(found: Difference) -> set[str]:
+    return {one.name for one in (*found.arguments, *found.follows)}
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc upgrade", description="Say what moves with a spec to another stack.", epilog=EPILOG
+    )
+    parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
+    parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to move to")
+    parser.add_argument("--write", action="store_true", help="write the spec for that stack, with the pinned values")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    data, name, workspace = read_spec(options.file)
+    workspace.hashes = True
+    checked = check_text(data, name, workspace)
+    if checked.spec is None:
+        return render(located(checked.problems, options.file), "full"), 1
+    if checked.spec.stack.name == options.target:
+        return f"{visible(options.file)} is for {options.target} already\n", 0
+    moved = Upgrade(checked.spec, _moved(checked.spec, data, options.target), name, workspace, [])
+    after, problems = moved.spec(moved.text)
+    if after is None:
+        errors = [one for one in problems if one.severity == ERROR]
+        return render(
+            located(errors, options.file), "full"
+        ) + f"it does not compile for {options.target}: nothing was written\n", 1
+    found = moved.pin()
+    lines = list(_told(found, moved.pins, checked.spec.stack.name, options.target))
+    if options.write:
+        lines += ["", _write(options.file, moved.text, name)]
+    return "".join(f"{visible(line)}\n" for line in lines), 0
+
+
+def _moved(spec: CheckedSpec, data: bytes, target: str) -> str:
+    """The text with its target replaced, or stated where it is not."""
+    text = spec.source.text
+    label = spec.values["target"].origin.label
+    if label is None or label.source is not spec.source:
+        return f"{text.rstrip()}\n\ntarget {target}\n"
+    return text[: label.span.start] + target + text[label.span.end :]
+
+
+def _write(path: str, text: str, name: str) -> str:
+    import os
+
+    if path == "-":
+        raise UsageError("--write takes a file")
+    out, problems = formatted(text.encode("utf-8", "surrogateescape"), name, os.path.dirname(path))
+    if out is None:
+        raise UsageError(f"the upgraded spec would not parse: {problems[0].message}")
+    try:
+        replace_files({path: out.encode()})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    return f"wrote {path}"
+
+
+def _told(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
+    """What is printed."""
+    moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
+    changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in QUIET]
+    kept = f"{found.same_arguments} values stay"
+    yield f"{old} -> {new}: {kept}" + (f", {len(changed)} differ" if changed else "")
+    sections = {
+        "Under another name": [f"{one.before} -> {one.after}  ({one.why})" for one in found.renamed],
+        "Pinned, for the default moved": [f"{one.path} = {one.text}  (would be {one.otherwise})" for one in pins],
+        f"Otherwise on {new}, with no setting that keeps it": [
+            f"{one.name}  {one.before} -> {one.after}" for one in (*changed, *found.follows)
+        ],
+        "Only reported otherwise": [f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed],
+        f"Gone on {new}": [
+            f"{one.name} = {one.before}" + (f"  ({one.why})" if one.why else "")
+            for one in found.arguments
+            if one.after == ABSENT
+        ],
+        f"New on {new}": [f"{one.name} = {one.after}" for one in found.arguments if one.before == ABSENT],
+        "Warnings and notes": [*(f"+ {one}" for one in found.new), *(f"- {one}" for one in found.gone)],
+    }
+    for title, entries in sections.items():
+        if entries:
+            yield from ("", title, *(f"  {one}" for one in entries))

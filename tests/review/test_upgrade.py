@@ -1,0 +1,129 @@
+"""`xpc upgrade`: what moves to another stack is told, and what can be pinned stays."""
+
+import glob
+import json
+import os
+
+import pytest
+from case_support import spec
+from compile_support import REPOSITORY, SEED, compiled, put, tree, xpc
+
+from xpc.compiler import stacks
+from xpc.compiler.inputs import read_spec
+from xpc.compiler.pipeline import check_text, compile_text
+
+OLD = SEED + "target trl-0.18\n"
+RECIPES = [
+    path
+    for path in sorted(glob.glob(os.path.join(REPOSITORY, "specs", "*.xp")))
+    if any(f"target {name}\n" in open(path, encoding="utf-8").read() for name in stacks.names())  # noqa: SIM115
+    and "quickstart" not in path
+]
+
+
+def upgraded(text, tmp_path, *options, target=stacks.DEFAULT):
+    root = put(tmp_path, {"t.xp": text})
+    done = xpc("upgrade", "t.xp", "--target", target, *options, cwd=root)
+    assert b"broke the compiler" not in done.stderr, done.stderr
+    return done.returncode, done.stdout.decode(), tree(root)["t.xp"].decode()
+
+
+def arguments(text, root="."):
+    return json.loads(compiled(text, root)["trainer_args.json"])["arguments"]
+
+
+def section(told, title):
+    return told.partition(f"\n\n{title}\n")[2].partition("\n\n")[0].split("\n")
+
+
+def test_the_seed_moves_with_its_numbers(tmp_path):
+    status, told, text = upgraded(OLD, tmp_path, "--write")
+    assert status == 0
+    assert told.startswith("trl-0.18 -> trl-1.16: ")
+    assert section(told, "Pinned, for the default moved") == ["  batch.mean = local_tokens  (would be true)"]
+    assert "  mean = local_tokens\n}\n" in text
+    assert "target trl-1.16\n" in text
+    assert "# 528 = 11 x 6 accumulation x 8 GPUs\n" in text
+    before, after = arguments(OLD), arguments(text)
+    assert before["average_tokens_across_devices"] is after["average_tokens_across_devices"] is False
+    for name in ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "warmup_steps", "seed"):
+        assert before[name] == after[name]
+    assert any(
+        "gradient_checkpointing -> activation_checkpointing" in line for line in section(told, "Under another name")
+    )
+    assert any("use_liger_kernel" in line for line in section(told, "Gone on trl-1.16"))
+
+
+def test_without_write_nothing_is_written(tmp_path):
+    assert upgraded(OLD, tmp_path)[2] == OLD
+    status, told, text = upgraded(OLD, tmp_path, target="trl-0.18")
+    assert (status, told, text) == (0, "t.xp is for trl-0.18 already\n", OLD)
+
+
+def test_a_target_that_was_not_stated_is(tmp_path):
+    _, _, text = upgraded(SEED, tmp_path, "--write", target="trl-0.18")
+    assert "target trl-0.18\n" in text
+    assert arguments(text)["average_tokens_across_devices"] is True
+
+
+def test_a_target_of_the_header_is_replaced(tmp_path):
+    _, _, text = upgraded(
+        "train qwen2.5-3b on infinity-instruct with zero2 bf16 target trl-0.18\n", tmp_path, "--write"
+    )
+    assert "with zero2 bf16 target trl-1.16\n" in text
+
+
+def test_what_the_stack_does_not_have_is_an_error_and_nothing_is_written(tmp_path):
+    text = spec("batch {\n  packing(strategy=bfd, isolate=flash)\n}\nmodel(attn=flash2)")
+    status, told, after = upgraded(text, tmp_path, "--write", target="trl-0.18")
+    assert status == 1
+    assert "error" in told or "XP" in told
+    assert "does not compile for trl-0.18: nothing was written" in told
+    assert after == text
+
+
+def test_a_setting_is_never_pinned_where_that_changes_more(tmp_path):
+    """adamw under ZeRO is DeepSpeed's own on every stack: another name of it would make torch's of it."""
+    _, _, text = upgraded(OLD, tmp_path, "--write")
+    assert "optimizer adamw {" in text
+    free = spec("target trl-0.18", strategy="ddp")
+    _, told, text = upgraded(free, tmp_path, "--write")
+    assert arguments(free)["optim"] == arguments(text)["optim"] == "adamw_torch", told
+
+
+@pytest.mark.parametrize("path", RECIPES[::4], ids=os.path.basename)
+def test_recipes_move_to_the_default_stack_and_differ_only_as_told(path, tmp_path):
+    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # beside its bases and templates
+    data, name, workspace = read_spec(path)
+    native = check_text(data, name, workspace).spec
+    if native.stack.name == stacks.DEFAULT:
+        return
+    try:
+        with open(copy, "wb") as handle:
+            handle.write(data)
+        done = xpc("upgrade", copy, "--write")
+        with open(copy, "rb") as handle:
+            after = handle.read()
+    finally:
+        os.remove(copy)
+    assert done.returncode == 0, done.stdout
+    told = done.stdout.decode()
+    sides = []
+    for text in (data, after):
+        files, checked = compile_text(text, name, workspace)
+        assert files is not None
+        prefix = (
+            ""
+            if "trainer_args.json" in files
+            else next(one for one in files if one.endswith("trainer_args.json"))[:-17]
+        )
+        sides.append(json.loads(files[f"{prefix}trainer_args.json"])["arguments"])
+    assert checked.spec.stack.name == stacks.DEFAULT
+    for key in {*sides[0], *sides[1]}:
+        one, other = (side.get(key, "absent") for side in sides)
+        alike = one == other or (one in (None, {}) and other in (None, {})) or other == [one] or one == [other]
+        assert alike or f"arguments.{key}" in told or f"  {key}" in told or f"-> {key}" in told, (key, one, other)
+
+
+def test_the_recipes_cover_the_stacks():
+    assert len(RECIPES) >= 20
