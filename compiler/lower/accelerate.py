@@ -64,6 +64,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
+            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate's own default is 1e8, which it cannot read
+                block.setdefault("fsdp_min_num_params", 100_000_000)
         else:
             out[name] = value.value
     return dict(sorted(out.items()))

@@ -62,10 +62,17 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _checkpointing(self) -> None:
-        """Off for the families that cannot recompute."""
-        name, without = self.model.model_type, self.stack.facts.no_checkpointing
-        if "memory.checkpointing" not in self.values and name in without:
+        """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
+        name, facts = self.model.model_type, self.stack.facts
+        open_ = "memory.checkpointing" not in self.values
+        if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
+        elif facts.zero3_frozen_reentrant and self.get("freeze.layer_modules") and self.get("strategy") == "zero3":
+            if facts.reward_runs_twice and self._trains().name == "reward":
+                if open_:
+                    self.set("memory.checkpointing", False, "a frozen model runs twice under zero3", DEFAULT)
+            elif "memory.checkpointing.reentrant" not in self.values:
+                self.set("memory.checkpointing.reentrant", True, "frozen layers under zero3 need it", DEFAULT)
 
     def _defaults(self) -> None:
         if "eval.data" in self.values and "eval.every" not in self.values:

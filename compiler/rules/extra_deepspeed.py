@@ -194,6 +194,25 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
                 )
 
 
+@rule("XP571", "quantized-messages-on-the-cpu")
+def quantized_messages(spec: Spec) -> Iterator[Finding]:
+    """ZeRO++ packs weights and gradients with kernels that DeepSpeed has for GPUs alone.
+
+    Today: ValueError ("not been implemented on CPU backend") while the model is loaded. Source: deepspeed 0.19.8,
+    0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py` (`CUDAQuantizer`); executed.
+    """
+    for name in named(spec, f"{ZERO}.zero_quantized_"):
+        if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
+            short = name.rpartition(".")[2]
+            yield Finding(
+                spec.extra_place("deepspeed", name, "a GPU's kernels"),
+                f"`{short}` needs a GPU",
+                f"write `{name} = false`",
+                (spec.label("hardware", "the hardware"),),
+                f"{name} = false",
+            )
+
+
 @rule("XP494", "gpu-storage-on-the-cpu")
 def gpu_storage(spec: Spec) -> Iterator[Finding]:
     """`aio.use_gds` reads a disk straight into a GPU's memory, which a run on the CPU has not.

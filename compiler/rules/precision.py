@@ -179,6 +179,25 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP573", "zero3-loads-in-the-precision")
+def loaded_wide(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-3 makes weights in the type of the run's precision, whatever the type is that a model is loaded in.
+
+    A frozen base in bf16 takes its fp32 memory in a run of fp32, without a word. Quantized weights keep their bits.
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/partition_parameters.py` (`Init`: the dtype of its configuration);
+    executed.
+    """
+    dtype = spec.text("model.dtype")
+    if spec.zero_stage == 3 and spec.lora and not spec.bits and spec.text("precision") == "fp32" and dtype != "fp32":
+        yield Finding(
+            spec.place("model.dtype", "becomes fp32"),
+            f"{dtype} weights are fp32 under zero3 and `precision fp32`",
+            "write `dtype = fp32`",
+            (spec.label("strategy"), spec.label("precision")),
+            "dtype = fp32",
+        )
+
+
 @rule("XP308", "fp16-zero-before-volta")
 def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
     """DeepSpeed refuses fp16 on GPUs of compute capability 6.x, where it is deprecated.

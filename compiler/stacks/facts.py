@@ -160,6 +160,8 @@ class Facts:
     """Whether a quantized base loads without a GPU."""
     zero3_adapters_as_base: bool
     """Whether adapters under ZeRO-3 have the dtype of their base."""
+    zero3_frozen_reentrant: bool
+    """Whether layers of which some modules are frozen must be recomputed in the reentrant way under ZeRO-3."""
     zero3_adapters_reentrant: bool
     """Whether adapters under ZeRO-3 recompute the reentrant way, whatever is written."""
     zero3_gathers_early: bool

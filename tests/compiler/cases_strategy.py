@@ -510,7 +510,30 @@ MEMORY: tuple[Case, ...] = (
 ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
           "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
 """A mixture that needs shards of its weights."""
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+FROZEN = "freeze(except_last=2, layer_modules=[mlp])"
 EXPERTS: tuple[Case, ...] = (
+    Case(
+        "XP571",
+        on_cpu(zero("zero_quantized_weights = true"), strategy="zero3"),
+        on_cpu(zero("zero_quantized_weights = false"), strategy="zero3"),
+    ),
+    Case(
+        "XP572",
+        spec(FROZEN, "memory(checkpointing(reentrant=false))", "target trl-0.18", strategy="zero3"),
+        spec(FROZEN, "target trl-0.18", strategy="zero3"),
+    ),
+    Case(
+        "XP572",
+        spec(FROZEN, "method reward", "memory(checkpointing)", "target trl-0.18", strategy="zero3", train=PAIRS),
+        spec(FROZEN, "method reward", "target trl-0.18", strategy="zero3", train=PAIRS),
+        variant="twice",
+    ),
+    Case(
+        "XP573",
+        spec("lora", "model(dtype=bf16)", strategy="zero3", precision="fp32"),
+        spec("lora", "model(dtype=fp32)", strategy="zero3", precision="fp32"),
+    ),
     Case(
         "XP570",
         spec("method dpo", "target trl-0.18", **ROUTED),

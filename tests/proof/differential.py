@@ -231,9 +231,10 @@ def _joined(text: str) -> str:
 
 
 def late(answer: Mapping[str, Any]) -> bool:
-    """Whether a job was ended because its time was over, which a busy machine may have done."""
+    """Whether a job ended because its time was over or its port taken, which a busy machine may have done."""
     raised = answer.get("raised") or {}
-    return raised.get("type") == "Ended" and "not done after" in raised["message"]
+    late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
+    return late_ or "EADDRINUSE" in raised.get("message", "")
 
 
 PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")

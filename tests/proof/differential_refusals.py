@@ -21,9 +21,10 @@ from xpc.compiler.stacks import DEFAULT
 BEFORE = ("launch", "config", "deepspeed")
 """Stages that need no model."""
 
-DECIDED = frozenset({"XP401", "XP444"})
+DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
 """Refused on every target whether or not the library would: FSDP's own activation checkpointing by decision, the
-device of an offload because another setting says it, which other rules read."""
+device of an offload because another setting says it, which other rules read, a best model where nothing is evaluated
+and none is kept (silence), and a batch that is never full: tiny rows stand in for the spec's here."""
 
 
 @frozen

@@ -17,7 +17,8 @@ from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
-ROWS = 64
+ROWS, MOST_ROWS = 64, 256
+"""A run as it stands has rows for a whole step, if that is not too long."""
 TIMEOUT = 120
 """Seconds that a step may take, with the import of what only its trainer needs."""
 
@@ -92,7 +93,9 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "id": name, "folder": folder, "target": spec.stack.name, "at": at, "on_cpu": True,
         "all_tokens": spec.stack.facts.loss_over_all_tokens,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
-        "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "", "rows": ROWS,
+        "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "",
+        "rows": max(ROWS, min(spec.integer("batch.gbs"), MOST_ROWS)) if own else ROWS,
+        "unpacked": bool(spec.bits) and not has(spec.stack.name, "bitsandbytes"),
         "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),

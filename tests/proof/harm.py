@@ -88,8 +88,10 @@ class Watch:
         if first:
             self.scale.before(inputs)
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
+        self.rate = max(
+            [self.rate, *(float(group["lr"]) for group in groups)]
+        )  # before DeepSpeed steps, and its schedule
         loss = self.step(*given, **named)
-        self.rate = max([self.rate, *(float(group["lr"]) for group in groups)])
         self.losses.append(float(loss.detach()))
         if first:
             self.scale.after(float(loss.detach()))
@@ -106,6 +108,7 @@ class Watch:
             said = self.trainer.evaluate()
             self.trainer.is_in_train = False
             bad = [name for name, value in said.items() if name.endswith("loss") and not math.isfinite(value)]
+            bad = [] if self._unscaled else bad
             self.found += [f"the evaluation gives {name} = {said[name]}" for name in bad]
 
     def problems(self) -> list[str]:
@@ -118,12 +121,16 @@ class Watch:
             out += self.scale.problems()
         return [*out, *harm_packing.problems(self.scene, self.trainer)]
 
+    @property
+    def _unscaled(self) -> bool:
+        """Whether the weights may be no numbers: fp16's gradients need the scaler that only a GPU has."""
+        return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
+
     def _numbers(self) -> list[str]:
         if not self.losses:
             return ["no step was taken"]
         bad = [one for one in self.losses if not math.isfinite(one)]
-        scaled = self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
-        if bad and not scaled:  # fp16's gradients need the scaler that only a GPU has
+        if bad and not self._unscaled:
             return [f"the loss is {bad[0]}"]
         if self.method not in ("grpo", "rloo") and not any(self.losses):
             return ["the loss is 0"]
@@ -136,6 +143,9 @@ class Watch:
         zero = bool(self.plan["arguments"].get("deepspeed"))
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
+        zeroed = self.scene.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
+        if zeroed:  # no bitsandbytes here: the base that stands in is of ZeRO-3's type (XP573), and packed ones are not
+            base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
         for name, one in self.trainer.model.named_parameters():
             kind = str(one.dtype).removeprefix("torch.")
@@ -145,6 +155,7 @@ class Watch:
             allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
+                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 leaves DoRA's wide
                 allowed |= {base} if ".score." in name else set()  # runtime/features/adapters.py, keep_scores
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
@@ -185,7 +196,12 @@ class Watch:
         if self.plan.get("lora"):
             wrong = [name for name in self.trained if not any(part in name for part in ADAPTED)]
         elif self.plan.get("freeze"):
-            wrong = [name for name in names if (name in self.trained) not in _left(self.plan["freeze"], name, names)]
+            frozen, same = self.plan["freeze"], self._shared()
+            wrong = [
+                name
+                for name in names
+                if not any((name in self.trained) in _left(frozen, one, names) for one in same.get(name, [name]))
+            ]
         else:
             wrong = [name for name in names if name not in self.trained]
         if wrong or not self.trained:
@@ -202,6 +218,15 @@ class Watch:
         if not changed and self.rate > 1e-9 and learns and not coarse and self.method not in ("grpo", "rloo"):
             out.append(f"no weight changed at a learning rate of {self.rate}")
         return out + self._alike(after)
+
+    def _shared(self) -> dict[str, list[str]]:
+        """Every name of each weight: an output head that is the embedding has two."""
+        model = self.trainer.model
+        first = {id(one): name for name, one in model.named_parameters()}
+        out: dict[str, list[str]] = {}
+        for name, one in model.named_parameters(remove_duplicate=False):
+            out.setdefault(first[id(one)], []).append(name)
+        return out
 
     def _alike(self, after: dict[str, Any]) -> list[str]:
         """Whether the processes hold the same weights."""

@@ -123,7 +123,9 @@ class Scene:
         data = self.plan["data"]
         sets = data.get("evaluation")
         if sets:
-            rows = {one["name"]: self.rows.select(range(4)) for one in sets["sets"]}
+            from datasets import DatasetDict
+
+            rows = DatasetDict({one["name"]: self.rows.select(range(4)) for one in sets["sets"]})
             return rows if sets["named"] else next(iter(rows.values()))
         return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
 

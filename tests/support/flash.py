@@ -53,6 +53,17 @@ def flash_attn_varlen_func(
     return torch.cat([_attend(q[one], k[one], v[one], softmax_scale, causal, window_size, softcap) for one in parts])
 
 
+def _index_first_axis(rows: Any, places: Any) -> Any:
+    """What flash_attn.bert_padding has: the rows at these places, without the padding."""
+    return rows[places]
+
+
+def _pad_input(rows: Any, places: Any, batch: int, length: int) -> Any:
+    """The rows at their places among zeros, as a batch."""
+    out = torch.zeros(batch * length, *rows.shape[1:], dtype=rows.dtype)
+    return out.index_copy(0, places, rows).reshape(batch, length, *rows.shape[1:])
+
+
 def install() -> None:
     """Makes this process's transformers believe in the package; its checks of dtypes are told that fp32 is wanted."""
     from transformers import modeling_flash_attention_utils as kernels
@@ -90,7 +101,7 @@ def install() -> None:
     else:
         names = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
         names |= {"flash_241": True, "deterministic_g": False, "_flash_supports_window_size": True}
-        names |= {"pad_input": None, "unpad_input": None, "index_first_axis": None}
+        names |= {"pad_input": _pad_input, "unpad_input": None, "index_first_axis": _index_first_axis}
         for name, value in names.items():
             setattr(kernels, name, value)
         enable = modeling_utils.PreTrainedModel._check_and_enable_flash_attn_2.__func__

@@ -118,3 +118,9 @@ def kept(scene: Any) -> dict[str, Any]:
     before = types()
     trainer._generate_single_turn([[3, 4, 5]], None, {}, 2)
     return {"before": before, "after": types(), "narrowed": types() != before}
+
+
+def loaded(scene: Any) -> dict[str, Any]:
+    """Whether the model's weights have the type that the bundle states."""
+    kinds = {str(one.dtype).removeprefix("torch.") for one in scene.model.parameters()}
+    return {"as_stated": kinds == {scene.plan["model"]["dtype"]}}

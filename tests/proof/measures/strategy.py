@@ -253,3 +253,14 @@ def experts(scene: Any) -> dict[str, Any]:
         model(input_ids=torch.tensor([[token]]))
         seen.append(frozenset(ran))
     return {"same": len(set(seen)) == 1}
+
+
+def frozen(scene: Any) -> dict[str, Any]:
+    """The steps of a model whose layers are frozen as the bundle says."""
+    import bundled
+
+    from runtime.features.frozen_weights import freeze
+
+    freeze(bundled.bundle(scene), scene.model)
+    scene.trainer.train()
+    return {"steps": scene.trainer.state.global_step}

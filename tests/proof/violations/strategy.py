@@ -218,7 +218,34 @@ LAUNCH: tuple[Proof, ...] = (
 
 EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
 """A mixture of transformers 4.52 that runs every expert, whether a token is sent to it or not."""
+
+
+def recomputed(*more: str, target: str) -> str:
+    """Two CPU processes over a model of which two layers are trained."""
+    return cpu("freeze(except_last=2, layer_modules=[mlp])", f"target {target}", *more, strategy="zero3")
+
+
 EXPERTS = (
+    Proof("D97", "XP571", at="load", raises="ValueError", match="not been implemented on CPU"),
+    Proof(
+        "D98",
+        "XP572",
+        at="load",
+        measure="strategy.frozen",
+        raises="CheckpointError",
+        match="different metadata",
+        text=recomputed("memory(checkpointing(reentrant=false))", target="trl-0.18"),
+        legal=recomputed(target="trl-0.18"),
+    ),
+    Proof(
+        "P34",
+        "XP573",
+        at="load",
+        measure="precision.loaded",
+        expect={"as_stated": False},
+        text=cpu("lora", "model(dtype=bf16)", strategy="zero3"),
+        legal=cpu("lora", strategy="zero3"),
+    ),
     Proof(
         "D96",
         "XP570",
