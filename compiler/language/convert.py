@@ -1,333 +1,49 @@
-"""A written node to a value of the setting's kind, or the diagnostic that says what would be legal."""
+"""A written node to a value of the setting's kind, or what is wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
 
-from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
-from xpc.compiler.language.schema import CHOICE_PENDING, Setting
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import evolve
-from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.values import (
+    Wrong,
+    _choice,
+    _choices,
+    _count_or_share,
+    _duration,
+    _every,
+    _file,
+    _flag,
+    _int,
+    _itself,
+    _name,
+    _names,
+    _real,
+    _real_or_share,
+    _reals,
+    _repository,
+    _sources,
+    _template,
+    _text,
+    _text_or_file,
+    _tokens,
+)
+from xpc.grammar.tree import Value
 
-LARGEST = 2**63 - 1
 
-
-class Wrong(Exception):
-    """Raised inside this module with the diagnostic to report; never leaves it."""
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        self.diagnostic = diagnostic
-
-
-def convert(row: Setting, item: Item) -> object | Diagnostic:
+def convert(row: Setting, item: Item) -> object | Wrong:
     """The value of an item under its schema row."""
     try:
         return _CONVERTERS[row.kind.name](row, item, item.node)
     except Wrong as wrong:
-        return wrong.diagnostic
-
-
-def _at(item: Item, node: Value | None, text: str = "") -> Label:
-    return Label(item.label.source, item.label.span if node is None else node.span, text)
-
-
-def wrong(
-    code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
-) -> Wrong:
-    """A finding whose help and edit are a legal value: the one given or meant; else what is legal, in words."""
-    from xpc.compiler.suggest.legal import legal, meant  # only a wrong spec pays for it
-
-    value = value or meant(row, item, node)
-    part = item.node if row.kind.name == "reals" else node  # of a list, the list is named
-    edits = (Edit(part.span, value),) if value and part is not None and part is item.node else ()
-    help = f"write `{_form(row, value)}`" if value else legal(row, item, node, _form)
-    return Wrong(report(code, message, _at(item, node, text), help=help, edits=edits))
-
-
-def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
-    return wrong("XP104", f"`{row.name}` takes {row.kind.phrase}", row, item, node, value)
-
-
-def _form(row: Setting, value: str) -> str:
-    """A setting as it is typed where it stands."""
-    if row.path in ("train.epochs", "train.steps"):
-        return f"for {value} {row.name}"
-    return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
-
-
-def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> Wrong:
-    shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
-    message, text = f"`{shown}` has no meaning for `{row.name}`", f"expected {row.kind.phrase}"
-    return wrong("XP105", message, row, item, node, value, text)
-
-
-def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
-    legal = (row.low is None or value >= row.low) and (row.high is None or value <= row.high)
-    if not isfinite(value) or abs(value) > LARGEST or not legal:
-        from xpc.compiler.suggest.converted_values import bounds
-
-        text = f"a number{bounds(row) or ' that is finite and below 2^63'}"
-        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, text=text)
-
-
-def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
-    if not isinstance(node, Number):
-        raise _wrong_kind(row, item, node)
-    _bounded_number(row, item, node)
-    unit = {"K": "k", "m": "M", "b": "B", "ki": "Ki", "mi": "Mi"}.get(node.unit or "", node.unit or "")
-    scale = COUNT_UNITS.get(unit, 1)
-    if tokens and unit in ("k", "M", "B"):
-        exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
-        found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
-        readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        edits = () if readings else found.diagnostic.edits  # which of the two is meant, nobody knows
-        raise Wrong(evolve(found.diagnostic, help=f"write {readings}{exact:.0f}", edits=edits))
-    if unit != (node.unit or ""):
-        raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
-    if unit and unit not in COUNT_UNITS:
-        raise _wrong_unit(row, item, node, None if row.kind.name == "every" else f"{node.value:g}")
-    value = _scaled(row, item, node, scale)
-    if value != int(value):
-        raise wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-    _bounded(row, item, node, int(value))
-    return int(value)
-
-
-def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
-    """The number times its unit; 1.005k is 1005, although 1.005 * 1000 is a little less in binary."""
-    value = node.value * scale
-    if not isfinite(value):
-        _bounded(row, item, node, value)
-    whole = round(value)
-    return whole if scale != 1 and abs(value - whole) < 1e-6 else value
-
-
-def _bounded_number(row: Setting, item: Item, node: Number) -> None:
-    if not isfinite(node.value):
-        _bounded(row, item, node, node.value)
-
-
-def _int(row: Setting, item: Item, node: Value | None) -> object:
-    return _integer(row, item, node)
-
-
-def _tokens(row: Setting, item: Item, node: Value | None) -> object:
-    return _integer(row, item, node, tokens=True)
-
-
-def _number(row: Setting, item: Item, node: Value | None) -> float | int:
-    if not isinstance(node, Number):
-        raise _wrong_kind(row, item, node)
-    if node.unit:
-        meant = node.value / 100 if node.unit == "%" else node.value
-        raise _wrong_unit(row, item, node, f"{meant:g}")
-    _bounded(row, item, node, node.value)
-    return node.value
-
-
-def _real(row: Setting, item: Item, node: Value | None) -> object:
-    return float(_number(row, item, node))
-
-
-def _share(row: Setting, item: Item, node: Number) -> Amount:
-    _bounded(row, item, node, node.value)
-    if not 0 <= node.value <= 100:
-        message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
-        raise wrong("XP107", message, row, item, node, None, text)
-    return Amount("share", hundredth(node.value))
-
-
-def hundredth(value: int | float) -> float:
-    """A percentage as the share that its digits say: 0.7 % is 0.007, although 0.7 / 100 is a little less in binary."""
-    digits = repr(value)
-    return value / 100 if "e" in digits else float(digits + "e-2")
-
-
-def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, Number) and node.unit == "%":
-        return _share(row, item, node)
-    if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and _may_be_a_share(node.value):
-        from xpc.compiler.suggest.fractions import fraction  # only a wrong spec pays for it
-
-        raise Wrong(fraction(row, node, _at(item, node)))
-    return Amount("count", _integer(row, item, node))
-
-
-def _may_be_a_share(value: float) -> bool:
-    """Of numbers with a point or an exponent: 1.0 and 2.5 may be, 40.0 and 1e3 are counts."""
-    return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
-
-
-def _real_or_share(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, Number) and node.unit == "%":
-        return _share(row, item, node)
-    return Amount("absolute", _number(row, item, node))
-
-
-_EVERY_WORDS = {"no": "never", "none": "never", "off": "never", "false": "never", "epochs": "epoch"}
-
-
-def _every(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, Ref) and node.is_name and node.name in ("epoch", "never"):
-        return EPOCH if node.name == "epoch" else NEVER
-    if isinstance(node, Ref):
-        near = _EVERY_WORDS.get(node.name.lower())
-        raise _wrong_kind(row, item, node, near)
-    amount = _count_or_share(row, item, node)
-    assert isinstance(amount, Amount)
-    if amount.value <= 0:
-        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    if amount.unit == "share" and amount.value >= 1:  # transformers reads a step of 1.0 as every step
-        raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
-    return amount
-
-
-def _flag(row: Setting, item: Item, node: Value | None) -> object:
-    if node is None:
-        return True
-    if isinstance(node, Ref) and node.is_name and node.name in ("true", "false"):
-        return node.name == "true"
-    raise _wrong_kind(row, item, node)
-
-
-def _choice(row: Setting, item: Item, node: Value | None) -> object:
-    if not (isinstance(node, Ref) and node.is_name):
-        raise _wrong_kind(row, item, node)
-    if node.name not in row.choices:
-        from xpc.compiler.suggest.meaning import choice  # only a misspelt spec pays for it
-
-        near = choice(row, node.name)
-        raise Wrong(
-            report(
-                "XP106",
-                f"`{node.name[:60]}` is not a choice of `{row.name}`",
-                _at(item, node, f"did you mean `{near}`?" if near else ""),
-                help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
-                edits=(Edit(node.span, near),) if near else (),
-            )
-        )
-    pending = CHOICE_PENDING.get((row.path, node.name))
-    if pending:
-        raise Wrong(report("XP116", f"`{node.name}` is not compiled yet", _at(item, node), help=pending))
-    return node.name
-
-
-def _choices(row: Setting, item: Item, node: Value | None) -> object:
-    nodes = node.items if isinstance(node, List) else (node,)
-    chosen = tuple(dict.fromkeys(str(_choice(row, item, part)) for part in nodes))
-    if len(chosen) > 1 and "none" in chosen:
-        raise Wrong(report("XP106", "`none` stands alone", _at(item, node), help="drop `none` or the others"))
-    return chosen
-
-
-def plain_text(value: str) -> str | None:
-    """What is wrong with a one-line text that becomes a name or a path, or None."""
-    if not value.strip():
-        return "it is empty"
-    if len(value) > 4096:
-        return "it is longer than 4096 characters"
-    if any(ord(c) < 32 or ord(c) == 127 for c in value):
-        return "it holds a control character"
-    return None
-
-
-def _text(row: Setting, item: Item, node: Value | None) -> object:
-    if not isinstance(node, String):
-        raise _wrong_kind(row, item, node)
-    why = plain_text(node.value)
-    if why:
-        raise wrong("XP107", f"`{row.name}` cannot be used: {why}", row, item, node)
-    return node.value
-
-
-def _file(row: Setting, item: Item, node: Value | None) -> object:
-    """`file("x")` becomes the String node: reading it is for `resolve`, which has the workspace."""
-    if isinstance(node, Call) and node.name.text == "file" and len(node.args) == 1 and isinstance(node.args[0], String):
-        return node.args[0]
-    raise _wrong_kind(row, item, node)
-
-
-def _template(row: Setting, item: Item, node: Value | None) -> object:
-    """`chatml` stays a name; `file("x")` becomes the String node."""
-    if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
-        return _choice(row, item, node)
-    return _file(row, item, node)
-
-
-def _text_or_file(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, String):
-        return node.value
-    return _file(row, item, node)
-
-
-def _name(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, Ref) and node.config is None and node.split is None and node.revision is None:
-        return node.name
-    return _text(row, item, node)
-
-
-def _repository(row: Setting, item: Item, node: Value | None) -> object:
-    from xpc.compiler.language.repository_names import fault, nearest_name  # only a spec that pushes pays for it
-
-    name = str(_name(row, item, node))
-    why = fault(name)
-    if why:
-        near = f'"{nearest_name(name)}"'
-        raise wrong("XP107", f"`{name[:100]}` is no name of a repository: {why}", row, item, node, near)
-    return name
-
-
-def _reals(row: Setting, item: Item, node: Value | None) -> object:
-    if not isinstance(node, List):
-        raise _wrong_kind(row, item, node)
-    values = tuple(float(_number(row, item, part)) for part in node.items)
-    if row.path == "optimizer.betas" and (len(values) != 2 or not all(0 <= v < 1 for v in values)):
-        raise wrong("XP107", "`betas` are two numbers from 0 to below 1", row, item, node)
-    return values
-
-
-def _names(row: Setting, item: Item, node: Value | None) -> object:
-    if not isinstance(node, List) or not node.items:
-        raise _wrong_kind(row, item, node)
-    return tuple(str(_name(row, item, part)) for part in node.items)
-
-
-def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """The node, for `resolve`, which knows the blocks and reads the files."""
-    for part in node.items if isinstance(node, List) else (node,):
-        if not isinstance(part, Ref | String):
-            raise _wrong_kind(row, item, node)
-    if isinstance(node, List) and not node.items:
-        raise _wrong_kind(row, item, node)
-    return node
+        return wrong.with_traceback(None)
 
 
 def _of_methods(row: Setting, item: Item, node: Value | None) -> object:
     from xpc.compiler.language.convert_methods import CONVERTERS  # only methods and adapters have these kinds
 
     return CONVERTERS[row.kind.name](row, item, node)
-
-
-def _duration(row: Setting, item: Item, node: Value | None) -> object:
-    if not isinstance(node, Number):
-        raise _wrong_kind(row, item, node)
-    if node.unit not in TIME_UNITS:
-        slurm = row.path == "launch.time"  # which counts bare numbers as minutes
-        raise _wrong_unit(row, item, node, None if slurm else f"{node.value:g}s")
-    _bounded(row, item, node, node.value)
-    seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
-    _bounded(row, item, node, seconds)
-    if seconds < 1 or seconds != int(seconds):
-        raise wrong("XP107", f"`{row.name}` is at least one second, in whole seconds", row, item, node)
-    return int(seconds)
-
-
-def _itself(row: Setting, item: Item, node: Value | None) -> object:
-    return node
 
 
 _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
@@ -358,26 +74,3 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "duration": _duration,
     "hardware": _itself,
 }
-
-
-def plain_value(node: Value | None) -> object | None:
-    """An `extra` value as plain data (true for a bare name); None for what has no plain form."""
-    if node is None:
-        return True
-    if isinstance(node, Number):
-        unit = node.unit or ""
-        scale = {**COUNT_UNITS, **TIME_UNITS, **BYTE_UNITS, "": 1}.get(unit)
-        if unit == "%":
-            return hundredth(node.value) if isfinite(node.value) else None
-        if scale is None or not isfinite(node.value):
-            return None
-        value = node.value * scale
-        return int(value) if unit and value == int(value) else value
-    if isinstance(node, String):
-        return node.value
-    if isinstance(node, Ref) and node.is_name:
-        return {"true": True, "false": False}.get(node.name, node.name)
-    if isinstance(node, List):
-        items = [plain_value(part) for part in node.items]
-        return None if any(item is None for item in items) else items
-    return None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xpc.compiler.language.codes import report
-from xpc.compiler.language.convert import Wrong, _at, _name, _names, _number, _share, _text, _wrong_kind, _wrong_unit
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.values import Wrong, _name, _names, _number, _share, _text, _wrong_kind, _wrong_unit
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 from xpc.grammar.tree import Setting as Written
 
@@ -31,14 +30,12 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
-            raise Wrong(
-                report(
-                    "XP104",
-                    f"one of `{row.name}` takes a weight and nothing else",
-                    _at(item, part.value if isinstance(part, Written) else part),
-                    help=f"write `{node.name.text[:60]}(weight=1)`",
-                )
+            wrong = part.value if isinstance(part, Written) else part
+            message, help = (
+                f"one of `{row.name}` takes a weight and nothing else",
+                f"write `{node.name.text[:60]}(weight=1)`",
             )
+            raise Wrong("told", "XP104", message, row, item, wrong, help=help)
     if name == "file":
         raise _wrong_kind(row, item, node)
     return Weighted(name, weight)

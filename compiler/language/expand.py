@@ -230,7 +230,7 @@ class _Expander(DataBlocks):
             self.needs_value(row, message, name.span, f"{text} =")
 
     def needs_value(self, row: schema.Setting, message: str, span: Span, written: str) -> None:
-        from xpc.compiler.suggest.misplaced import example  # only a wrong spec pays for it
+        from xpc.compiler.suggest.example import example  # only a wrong spec pays for it
 
         form = f"{written} {example(row)}"
         edit = form if self.typed(span) == written.removesuffix(" =") else None

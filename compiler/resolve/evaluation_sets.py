@@ -9,6 +9,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Evaluated, Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
+from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.sources import find_source
 from xpc.compiler.spec import DataSource, EvalSet, Value
 from xpc.grammar.diagnostic import Diagnostic, Label
@@ -89,8 +90,10 @@ class Sets:
     def _said(self, block: Evaluated, path: str) -> str | None:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
-        if isinstance(value, Diagnostic):
-            self.problems.append(value)
+        if isinstance(value, Wrong):
+            from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+
+            self.problems.append(answer(value))
             return None
         return None if value is None else str(value)
 

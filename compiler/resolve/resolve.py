@@ -9,9 +9,10 @@ from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.convert import convert, plain_text, plain_value
+from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item, Row
 from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.values import Wrong, plain_text, plain_value
 from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
@@ -109,8 +110,10 @@ class _Resolver:
                     self.problems.append(report("XP116", later, item.label, help=row.pending))
                 continue
             value = convert(row, item)
-            if isinstance(value, Diagnostic):
-                self.problems.append(value)
+            if isinstance(value, Wrong):
+                from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+
+                self.problems.append(answer(value))
                 if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
                     # Kept, so that no rule speaks of the default that stands nowhere in the spec.
                     self.values[row.path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))

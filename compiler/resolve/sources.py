@@ -9,10 +9,11 @@ from xpc.compiler.data.contents import DATA_FORMATS, contents
 from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.convert import LARGEST, convert, plain_text
+from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Row
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import SOURCE_SETTINGS
+from xpc.compiler.language.values import LARGEST, Wrong, plain_text
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.spec import DataSource, Model
@@ -213,8 +214,10 @@ def find_source(
     settings: dict[str, object] = {}
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
-        if isinstance(value, Diagnostic):
-            problems.append(value)
+        if isinstance(value, Wrong):
+            from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+
+            problems.append(answer(value))
         elif item.path in settings:
             first = next(one for one in row.items if one.path == item.path).label
             twice = f"`{item.path}` is written twice"

@@ -17,6 +17,7 @@ from xpc.compiler.language.expand import _Expander
 from xpc.compiler.language.items import Item, Written
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.values import Wrong
 from xpc.compiler.lower.specfile import plain, show
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import entity, evolve, mutable
@@ -215,7 +216,7 @@ class _Reader:
                          f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.misplaced import example  # only a wrong sweep pays for it
+            from xpc.compiler.suggest.example import example  # only a wrong sweep pays for it
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
@@ -300,8 +301,10 @@ class _Reader:
         shown = []
         for one, item in found.items.items():
             value = None if schema.BY_PATH[one].pending else convert(schema.BY_PATH[one], item)
-            if isinstance(value, Diagnostic):
-                problems.append(value)
+            if isinstance(value, Wrong):
+                from xpc.compiler.suggest.legal import answer  # only a wrong sweep pays for it
+
+                problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
         self.out.problems += [fitted(one, path, node.span) for one in problems]
         if problems or not found.items:

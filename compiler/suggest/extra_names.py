@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.convert import plain_value
 from xpc.compiler.language.items import Item
+from xpc.compiler.language.values import plain_value
 from xpc.compiler.resolve import extras
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning

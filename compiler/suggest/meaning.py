@@ -13,6 +13,7 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.foreign import MEANT
+from xpc.compiler.suggest.nearest import letters as letters
 from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
 from xpc.grammar.record import record
 
@@ -58,11 +59,6 @@ class Known:
     own: bool
     far: float
     argument: bool = False
-
-
-def letters(name: str) -> str:
-    """The lower-case letters and digits of a name."""
-    return "".join(c for c in name.lower() if c.isalnum())
 
 
 @cache

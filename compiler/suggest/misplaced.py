@@ -8,10 +8,13 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.values import Wrong
+from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed
+from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, choice, meaning, nearest_elsewhere
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
-from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Count, Number, Value
 
@@ -281,7 +284,7 @@ def _decides(row: Setting, said: Said, message: str) -> Misnamed:
 
     assert said.node is not None
     found = convert(row, Item(row.path, said.node, said.label)) if row.kind.name == "tokens" else None
-    help = (found.help or "") if isinstance(found, Diagnostic) else ""
+    help = (answer(found).help or "") if isinstance(found, Wrong) else ""
     what = help if help.startswith("write ") else told(row, said.name, plain(said.node, said.typed))
     such = "" if row.choices or "`" in what or what.startswith("write ") else f", such as `{typed(row, None)}`"
     return Misnamed("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
@@ -326,13 +329,14 @@ def meant_value(row: Setting, said: Said) -> str | None:
     if value is not None or row.kind.name in ("weighted", "every"):
         return value
     found = convert(row, Item(row.path, node, said.label))
-    if not isinstance(found, Diagnostic):
+    if not isinstance(found, Wrong):
         return said.typed
     if row.choices:
         yes = text.lower() in ("true", "1", "yes")
         alone = None if text.isdigit() else choice(row, text)  # a number says something with its name: `zero_stage=2`
         return (row.alone or None) if yes and row.alone else alone or choice(row, f"{said.name} {text}")
-    return found.edits[0].text if found.edits else None
+    edits = answer(found).edits
+    return edits[0].text if edits else None
 
 
 def _machines(node: Value, text: str) -> str | None:
@@ -359,15 +363,3 @@ def typed(row: Setting, value: str | None) -> str:
     for part in reversed(outer):
         form = f"{part}({form})"
     return form.partition("(")[2][:-1] if len(outer) > 1 else form
-
-
-def example(row: Setting) -> str:
-    """A legal value of a setting: its default where that can be typed, else one of its kind."""
-    default = row.default
-    if row.path == "target":
-        return stacks.DEFAULT
-    if row.choices:
-        return row.choices[0]
-    if isinstance(default, int | float) and not isinstance(default, bool):
-        return f"{default}s" if row.kind.name == "duration" else f"{default:g}"
-    return row.kind.example

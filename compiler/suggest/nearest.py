@@ -29,3 +29,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(".", "")
+
+
+def letters(name: str) -> str:
+    """The lower-case letters and digits of a name."""
+    return "".join(c for c in name.lower() if c.isalnum())

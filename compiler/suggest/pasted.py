@@ -13,6 +13,8 @@ from xpc.compiler import registry
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.values import Wrong
+from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
@@ -139,8 +141,8 @@ def _meaning(option: Option, header: bool) -> Said:
     if not found:
         for path, item in written.items.items():
             value = convert(BY_PATH[path], item) if path in BY_PATH and path != "hardware" else None
-            if isinstance(value, Diagnostic):
-                found.append(value)
+            if isinstance(value, Wrong):
+                found.append(answer(value))
     if not found:
         return Said(typed, f"write `{typed}`")
     first = found[0]
@@ -158,7 +160,7 @@ def _is_wrong(form: str, before: str) -> list[bool]:
     return [
         *(True for _ in written.problems),
         *(
-            isinstance(convert(BY_PATH[path], item), Diagnostic)
+            isinstance(convert(BY_PATH[path], item), Wrong)
             for path, item in written.items.items()
             if path in BY_PATH and path != "hardware"
         ),

@@ -65,6 +65,51 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path
 
 
+@cache
+def graph():
+    """Every module of the repository with those that it imports: at its top, in functions, and for its types alone.
+
+    All three count. An import in a function still says that two modules cannot be read, or changed, one without the
+    other; it only hides it from Python.
+    """
+    found = {}
+    for folder in ("grammar", "compiler", "runtime"):
+        for path, _ in modules(folder):
+            name = "xpc." + path.removesuffix(".py").replace(os.sep, ".")
+            found[name.removesuffix(".__init__")] = path
+    return {name: targets(name, path, set(found)) for name, path in found.items()}
+
+
+def targets(name, path, known):
+    """The modules among the known that a file imports."""
+    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+    with open(os.path.join(REPOSITORY, path), encoding="utf-8") as handle:
+        nodes = [node for node in ast.walk(ast.parse(handle.read())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    out = set()
+    for node in nodes:
+        for alias in node.names:
+            base = ""
+            if isinstance(node, ast.ImportFrom):
+                parts = package.split(".")
+                parts = parts[: len(parts) - node.level + 1] if node.level else []
+                base = ".".join([*parts, *([node.module] if node.module else [])])
+            whole = f"{base}.{alias.name}".lstrip(".")
+            out.add(whole if whole in known else base)
+    return (out & known) - {name}
+
+
+def test_imports_have_no_circles():
+    left = {name: set(found) for name, found in graph().items()}
+    assert len(left) > 250
+    assert sum(map(len, left.values())) > 1000
+    while True:
+        done = {name for name, found in left.items() if not found & set(left)}
+        if not done:
+            break
+        left = {name: found for name, found in left.items() if name not in done}
+    assert not {name: sorted(found & set(left)) for name, found in left.items()}
+
+
 def test_nothing_imports_the_command_line():
     for path, imports in modules("compiler"):
         if os.path.basename(path) not in ("cli.py", "explain.py"):

@@ -16,9 +16,10 @@ import pytest
 from compile_support import checked
 
 from xpc.compiler import registry
-from xpc.compiler.language.convert import convert, plain_value
+from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.values import plain_value
 from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve

@@ -13,7 +13,8 @@ import pytest
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.misplaced import Said, example, misnamed
+from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.misplaced import Said, misnamed
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span
