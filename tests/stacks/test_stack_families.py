@@ -78,7 +78,8 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     assert mixed | set(facts.flash_mixes) == set(facts.flash_mixes) | (mixed & state)
     assert set(facts.flash_mixes) <= mixed
     for family, found in known(name).items():
-        assert family in mixed or _number(found["errors"]["flash2"]) < EXACT, (family, found["errors"]["flash2"])
+        close = _number(found["errors"]["flash2"]) < EXACT
+        assert family in mixed or close or family in state, (family, found["errors"]["flash2"])
 
 
 @pytest.mark.parametrize("name", stacks.names())
