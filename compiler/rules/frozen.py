@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WHEN = on("freeze")
 
+NAMED: Final = ("freeze.except_modules", "freeze.except_parameters")
 LAYERS: Final = ("freeze.except_first", "freeze.except_last")
 
 
@@ -76,6 +77,36 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
             f"{name} = 2",
         )
+
+
+@rule("XP574", "freeze-names-no-weight")
+def no_weight(spec: Spec) -> Iterator[Finding]:
+    """`freeze` names modules and weights that the model has; a reward model has a score where the head would be.
+
+    A name that the layers of other families have, and not those of the model, is refused here; names that no family of
+    the registry has are looked for at the launch. Today: a run ends once the model is loaded. Source: the runtime's
+    `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
+    """
+    from xpc.compiler.rules.modules import HEADS, MODULES, inside, names
+
+    family = spec.model.model_type or ""
+    for one in spec.names("freeze.layer_modules") if family in MODULES else ():
+        if one in names() and one not in inside(family):
+            parts = ", ".join(sorted(inside(family)))
+            yield Finding(
+                spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),
+                f"no layer of {family} has a module `{one}`",
+                "leave it out, or name one of those",
+            )
+    for path in NAMED if spec.text("method") == "reward" else ():
+        for one in spec.names(path):
+            if any(head in one for head in HEADS):
+                yield Finding(
+                    spec.place(path, "its score stands there"),
+                    f"a reward model has no `{one[:60]}`",
+                    "leave it out: the score is trained whatever is frozen",
+                    (spec.label("method"),),
+                )
 
 
 @rule("XP572", "frozen-layers-recomputed-under-zero3")

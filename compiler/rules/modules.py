@@ -35,3 +35,24 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 HEADS = ("lm_head", "embed_out")
 """The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
+
+EMBEDDINGS = frozenset(("embed_tokens", "embed_positions", "word_embeddings", "wte", "wpe", "embed_in"))
+"""Modules that stand outside of the layers."""
+BLOCKS = {
+    **dict.fromkeys(MODULES, ("self_attn", "mlp")),
+    **dict.fromkeys(("bloom", "falcon"), ("self_attention", "mlp")),
+    **dict.fromkeys(("gpt2", "gpt_bigcode", "gptj"), ("attn", "mlp")),
+    "gpt_neox": ("attention", "mlp"),
+    "opt": ("self_attn",),
+}
+"""The blocks that a layer consists of, by family."""
+
+
+def inside(family: str) -> frozenset[str]:
+    """The linear modules and the blocks of a layer."""
+    return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
+
+
+def names() -> frozenset[str]:
+    """What some family calls a part of its layers."""
+    return frozenset().union(*map(inside, MODULES))

@@ -530,6 +530,17 @@ EXPERTS: tuple[Case, ...] = (
         variant="twice",
     ),
     Case(
+        "XP574",
+        spec(FROZEN, train="opt-125m on alpaca for 1 epochs"),
+        spec("freeze(except_last=2, layer_modules=[fc1, fc2])", train="opt-125m on alpaca for 1 epochs"),
+    ),
+    Case(
+        "XP574",
+        spec('freeze(except_last=2, except_parameters=["^lm_head.weight$"])', "method reward", train=PAIRS),
+        spec("freeze(except_last=2)", "method reward", train=PAIRS),
+        variant="reward",
+    ),
+    Case(
         "XP573",
         spec("lora", "model(dtype=bf16)", strategy="zero3", precision="fp32"),
         spec("lora", "model(dtype=fp32)", strategy="zero3", precision="fp32"),

@@ -266,10 +266,13 @@ found = {}
 for family in sys.argv[2:]:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(tiny_models.config(family))
-    found[family] = sorted({
+    names = {
         name.rpartition(".")[2] for name, part in model.named_modules()
         if isinstance(part, torch.nn.Linear | torch.nn.Embedding) or type(part).__name__ == "Conv1D"
-    })
+    }
+    layers = [name.split(".") for name, _ in model.named_parameters()]
+    inside = {part for name in layers if any(map(str.isdigit, name)) for part in name}
+    found[family] = sorted(names), sorted(inside)
 print(json.dumps(found))
 """
 
@@ -281,5 +284,6 @@ def test_modules_are_those_of_the_models():
     done = subprocess.run([sys.executable, "-c", PROGRAM, proofs, *modules.MODULES], capture_output=True, text=True,
                           check=False, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    for family, names in json.loads(done.stdout.splitlines()[-1]).items():
+    for family, (names, inside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
+        assert modules.inside(family) == modules.names() & set(inside), family

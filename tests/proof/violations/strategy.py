@@ -238,6 +238,16 @@ EXPERTS = (
         legal=recomputed(target="trl-0.18"),
     ),
     Proof(
+        "D99",
+        "XP574",
+        at="load",
+        family="opt",
+        legal_family="opt",
+        measure="strategy.frozen",
+        raises="RunError",
+        match="no weight there",
+    ),
+    Proof(
         "P34",
         "XP573",
         at="load",
