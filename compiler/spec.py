@@ -187,9 +187,10 @@ class Spec:
     """A resolved experiment.
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256. `evaluated` are the sets that `eval { data = ... }` names. `wrong` are settings that were written and are
-    in error: a default stands in for each, and nobody wrote it; `data` among them says that a source is not known.
-    `folder` is where the bundle of a sweep's member lies; any other is called like its spec.
+    SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`. `wrong`
+    are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
+    them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
+    like its spec.
     """
 
     source: Source
@@ -206,6 +207,7 @@ class Spec:
     wrong: frozenset[str] = frozenset()
     folder: str = ""
     evaluated: tuple[EvalSet, ...] = ()
+    teacher: Model | None = None
 
     if TYPE_CHECKING:
 

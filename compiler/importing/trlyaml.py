@@ -19,6 +19,7 @@ from xpc.compiler.stacks import Stack
 Entries = Mapping[str, Entry]
 
 TELLING = (
+    ("distill", ("teacher_model_name_or_path", "lmbda", "seq_kd")),
     ("grpo", ("reward_funcs", "num_generations", "max_completion_length", "use_vllm")),
     ("kto", ("desirable_weight", "undesirable_weight")),
     ("reward", ("center_rewards_coefficient",)),

@@ -71,6 +71,7 @@ _CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "weighted": _of_methods,
     "targets": _of_methods,
     "share": _of_methods,
+    "model": _of_methods,
     "duration": _duration,
     "hardware": _itself,
 }

@@ -1,4 +1,4 @@
-"""Values that only methods and adapters take: weighted names, the modules of an adapter, a plain share."""
+"""Values that only methods and adapters take: weighted names, modules of an adapter, a plain share, another model."""
 
 from __future__ import annotations
 
@@ -62,8 +62,16 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
     return _share(row, item, node)
 
 
+def model(row: Setting, item: Item, node: Value | None) -> object:
+    """The node, for `resolve`, which knows the registry and reads folders."""
+    if not isinstance(node, Ref | String):
+        raise _wrong_kind(row, item, node)
+    return node
+
+
 CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "weighted": weighted,
     "targets": targets,
     "share": share,
+    "model": model,
 }

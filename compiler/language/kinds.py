@@ -44,6 +44,7 @@ SOURCES = Kind("sources", "a file, a dataset, the name of a `data` block, or a l
 TASKS = Kind("tasks", "a list of tasks of lm-evaluation-harness", "[leaderboard_bbh]")
 WEIGHTED = Kind("weighted", "a name, or a list of names with optional weights", "[accuracy(weight=1)]")
 TARGETS = Kind("targets", "`all-linear` or a list of module names", "[q_proj, v_proj]")
+MODEL = Kind("model", "a model: a registered name, `org/name`, or a quoted folder", "qwen2.5-7b")
 SHARE = Kind("share", "a share (70%)", "70%")
 DURATION = Kind("duration", "a duration such as 1800s, 30m or 2h", "30m")
 HARDWARE = Kind("hardware", "a count and a GPU, or cpu", "8 x h100-80gb")

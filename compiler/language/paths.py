@@ -109,6 +109,7 @@ RealPath = Literal[
     "method.undesirable",
     "method.center",
     "method.delta",
+    "method.lmbda",
     "optimizer.lr",
     "optimizer.eps",
     "optimizer.weight_decay",
@@ -131,6 +132,7 @@ TextPath = Literal[
     "method",
     "method.vllm.mode",
     "method.scale_rewards",
+    "method.teacher_dtype",
     "hardware",
     "strategy",
     "strategy.offload",
@@ -194,6 +196,7 @@ OtherPath = Literal[
     "model.chat_template",
     "model.config",
     "data.system",
+    "method.teacher",
     "eval.data",
     "sweep",
 ]

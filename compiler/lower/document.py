@@ -134,7 +134,10 @@ def _method(spec: Spec) -> str:
     losses = spec.weighted("method.loss")
     if losses:
         parts.append("loss " + " + ".join(_share(one) for one in losses))
-    if spec.online:
+    if spec.teacher is not None:
+        parts.append(f"from {spec.teacher.name}")
+        parts.append(f"completions of at most {spec.integer('method.max_completion')} tokens")
+    if spec.method.grouped:
         size, gbs = spec.integer("method.generations"), spec.integer("batch.gbs")
         parts.append(f"{gbs} completions a step = {gbs / size:g} prompts x {size}")
         parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))

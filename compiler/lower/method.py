@@ -5,15 +5,18 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.dtypes import DTYPES
-from xpc.compiler.spec import Spec
+from xpc.compiler.methods import Method
+from xpc.compiler.methods.method import none
+from xpc.compiler.spec import Model, Spec
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.runtime.core.payload import Adapter, AdapterShape, Freeze, Method, Reward
+    from xpc.runtime.core.payload import Adapter, AdapterShape, Freeze, Reward, Teacher
+    from xpc.runtime.core.payload import Method as Section
 
-SEVERAL = ("method.loss", "method.rewards")
-"""Settings that decide two arguments, or more than their value."""
+APART = ("method.loss", "method.rewards", "method.teacher")
+"""Settings that decide two arguments, more than their value, or what the runtime loads."""
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
@@ -22,18 +25,20 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {}
     for row in TABLE:
         value = spec.get(row.path)
-        if method not in row.methods or not row.path.startswith("method.") or row.path in SEVERAL or value is None:
+        if method not in row.methods or not row.path.startswith("method.") or row.path in APART or value is None:
             continue
-        name = row.args[0]
-        if name in fields:
+        name = next((name for name in row.args if name in fields), None)
+        if name is not None:
             out[name] = _plain(value, fields[name].type)
     if spec.get("method.loss") is not None:
         out.update(_loss(spec, fields["loss_type"].type))
-    if spec.online:
+    out.update({name: value for name, value in spec.method.arguments.items() if name in fields})
+    if spec.online and "shuffle_dataset" in fields:
+        out["shuffle_dataset"] = spec.flag("data.shuffle")
+    if spec.method.grouped:
         weights = [one.weight for one in spec.weighted("method.rewards")]
         stated = any(weight is not None for weight in weights)
         out["reward_weights"] = [1.0 if one is None else one for one in weights] if stated else None
-        out["shuffle_dataset"] = spec.flag("data.shuffle")
     if method in spec.stack.facts.keeps_columns:
         out["remove_unused_columns"] = False
     return out
@@ -63,13 +68,41 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
     }
 
 
-def method_section(spec: Spec) -> Method:
-    """The method's name and its reward functions; their weights are in the arguments."""
+def method_section(spec: Spec) -> Section:
+    """What the runtime must know of the method beside its arguments: reward functions, the teacher."""
     rewards: list[Reward] = [
         {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
         for one in spec.weighted("method.rewards")
     ]
-    return {"name": spec.text("method"), "rewards": rewards}
+    return {
+        **method_facts(spec.method),
+        "rewards": rewards,
+        "teacher": None if spec.teacher is None else _teacher(spec, spec.teacher),
+    }
+
+
+def method_facts(method: Method) -> Section:
+    """What the runtime asks of a method's record; it compares no names."""
+    return {
+        "name": method.name,
+        "generates": method.generates,
+        "rewarded": method.grouped,
+        "scores": method.scores,
+        "unpaired": method.shapes[0] == "unpaired",
+        "second_model": method.references is not none or "method.teacher" in method.paths,
+        "rewards": [],
+        "teacher": None,
+    }
+
+
+def _teacher(spec: Spec, teacher: Model) -> Teacher:
+    """Where the teacher is loaded from, and in which dtype."""
+    return {
+        "id": teacher.id,
+        "path": teacher.path,
+        "revision": teacher.revision,
+        "dtype": DTYPES[spec.text("method.teacher_dtype")],
+    }
 
 
 def max_prompt(spec: Spec) -> int | None:

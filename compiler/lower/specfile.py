@@ -202,6 +202,8 @@ def show(row: Setting, value: object) -> str:
         return value
     if row.kind in (k.CHOICE, k.HARDWARE) or row.path == "target":
         return str(value)
+    if row.kind is k.MODEL:
+        return str(value)
     if row.kind is k.SOURCES:
         return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
     if row.kind is k.CHOICES and isinstance(value, tuple):

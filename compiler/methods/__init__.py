@@ -6,6 +6,7 @@ feature where the trainer needs one.
 
 from __future__ import annotations
 
+from xpc.compiler.methods.distill import DISTILL
 from xpc.compiler.methods.dpo import DPO
 from xpc.compiler.methods.grpo import GRPO
 from xpc.compiler.methods.kto import KTO
@@ -15,7 +16,7 @@ from xpc.compiler.methods.reward import REWARD
 from xpc.compiler.methods.rloo import RLOO
 from xpc.compiler.methods.sft import SFT
 
-METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO)}
+METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO, DISTILL)}
 DEFAULT = "sft"
 
 

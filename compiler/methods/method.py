@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from attrs import field
 
 from xpc.compiler.language.setting import Setting
+from xpc.compiler.stacks import Json
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -28,11 +31,14 @@ class Method:
     `reads` are the paths of settings that it shares with other methods, `settings` the rows of the table that are its
     own. `sequences` is how many sequences of one sample a step computes at once; `counts` is what a batch counts.
     `generates`: the model writes its own completions while it trains. `grouped`: the completions of one prompt are
-    compared with each other, so that a batch holds whole groups. `weighs_losses`: several losses, each with a weight.
-    `cuts_rows`, where the rows of a dataset are longer than a sequence: "counted" (the run counts them), "uncounted",
-    or "dropped". `references` counts the frozen copies of the trained model that a process keeps. `aliases` are the
-    names that other tools and papers use for it. `head` says who makes logits of hidden states: "fused" (a head that
-    trl 1.16 puts in the model's place), "weight" (the trainer, from the head's weight), or "model" (the model's own).
+    compared with each other, so that a batch holds whole groups. `scores`: what is trained gives a score, and no
+    tokens. `weighs_losses`: several losses, each with a weight. `cuts_rows`, where the rows of a dataset are longer
+    than a sequence: "counted" (the run counts them), "uncounted", or "dropped". `defaults` are values of settings that
+    are the same on every stack, where the classes of the stacks differ; `arguments` are those that no setting decides,
+    stated where a class has them. `references` counts the frozen copies of the trained model that a process keeps.
+    `aliases` are the names that other tools and papers use for it. `head` says who makes logits of hidden states:
+    "fused" (a head that trl 1.16 puts in the model's place), "weight" (the trainer, from the head's weight), or "model"
+    (the model's own).
     """
 
     name: str
@@ -44,9 +50,12 @@ class Method:
     counts: str = "sequences"
     generates: bool = False
     grouped: bool = False
+    scores: bool = False
     weighs_losses: bool = False
     cuts_rows: str = "counted"
     references: Callable[[Get], int] = none
+    defaults: Mapping[str, object] = field(factory=dict)
+    arguments: Mapping[str, Json] = field(factory=dict)
     head: str = "fused"
     aliases: str = ""
 

@@ -17,6 +17,7 @@ REWARD = Method(
     ),
     sequences=2,
     counts="pairs",
+    scores=True,
     cuts_rows="dropped",
     head="model",
     aliases="rm; reward model; reward modeling; rewards",

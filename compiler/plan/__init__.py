@@ -24,7 +24,7 @@ class Need:
 
     `rank` is that of adapters on every linear layer, 0 where all weights are trained, `whole` the parameters that are
     trained beside them; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the model,
-    `sequences` those of one sample (two of a preference).
+    `beside` the bytes of another frozen model, `sequences` those of one sample (two of a preference).
     """
 
     facts: ModelFacts | None
@@ -40,6 +40,7 @@ class Need:
     whole: int = 0
     weight: float = 4.0
     references: int = 0
+    beside: float = 0.0
     sequences: int = 1
 
 
@@ -59,12 +60,13 @@ def states(need: Need, params: int) -> float:
     """
     shard = max(1, need.world)
     frozen = params * need.weight / (shard if need.stage >= 3 else 1)
+    beside = need.beside / (shard if need.stage >= 3 else 1)
     if need.rank and need.facts is not None:
         casts = params * 2.0 if need.half and need.weight == 4 else 0.0
         params = adapters(need.facts, need.rank) + need.whole
         moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
-        return frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
-    reference = frozen * need.references
+        return beside + frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
+    reference = frozen * need.references + beside
     weights = params * 4.0 / (shard if need.stage >= 3 else 1)
     gradients = params * 4.0 / (shard if need.stage >= 2 else 1)
     moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)

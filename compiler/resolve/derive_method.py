@@ -9,7 +9,7 @@ from math import gcd
 
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import TABLE, Setting, path_of
+from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
 from xpc.compiler.plan import Need
 from xpc.compiler.resolve.open_spec import OpenSpec
@@ -27,6 +27,10 @@ EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "
 """Modules of a row a token: what they hold when they are trained whole beside adapters."""
 USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
+
+
+OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model"}
+"""Why a default has its value, where it is not that of the target's class."""
 
 
 def adapter(of: OpenSpec) -> None:
@@ -62,17 +66,21 @@ def own_defaults(of: OpenSpec, method: str) -> None:
     """The method's settings that are not written, with the defaults of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"{of.stack.name}'s own"
+    own = METHODS[method].defaults
     if "optimizer.lr" not in of.values:
-        of.set("optimizer.lr", base["learning_rate"], f"{why} for {method}", DEFAULT)
+        rate = own.get("optimizer.lr", base["learning_rate"])
+        of.set("optimizer.lr", rate, f"{OURS if 'optimizer.lr' in own else why} for {method}", DEFAULT)
     for row in TABLE:
-        if method not in row.methods or row.path in of.values or not row.path.startswith("method."):
+        if method not in row.methods or row.path in of.values or row.default is not None:
+            continue
+        if not row.path.startswith("method."):
             continue
         block = row.path.rpartition(".")[0]
         if block != "method" and of.get(path_of(block)) is not True:
             continue
-        value = _value(of, row, method, base)
+        value = own.get(row.path, _value(of, row, method, base))
         if value is not None:
-            of.set(row.path, value, why, DEFAULT)
+            of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
         prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
@@ -81,7 +89,9 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
         return None  # the one follows the accumulation, the others have no default
-    value = base.get(row.args[0])
+    value = base.get(next((name for name in row.args if name in base), ""))
+    if row.path == "method.teacher_dtype":
+        return of.get("model.dtype") or BY_PATH["model.dtype"].default
     if row.path == "method.loss":
         names = value if isinstance(value, list) else [value]
         losses = of.stack.losses(method)
@@ -129,7 +139,11 @@ def memory(of: OpenSpec, need: Need) -> Need:
     facts = need.facts
     whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
     references = 0 if rank else method.references(of.get)
-    return evolve(need, rank=rank, whole=whole, weight=weight, references=references, sequences=method.sequences)
+    teacher = None if of.teacher is None else of.teacher.facts
+    beside = 0.0 if teacher is None else teacher.params * (4.0 if of.get("method.teacher_dtype") == "fp32" else 2.0)
+    return evolve(
+        need, rank=rank, whole=whole, weight=weight, references=references, beside=beside, sequences=method.sequences
+    )
 
 
 def _rank(of: OpenSpec, need: Need) -> int:

@@ -24,6 +24,7 @@ class OpenSpec:
     stack: Stack
     stem: str
     notes: list[Diagnostic]
+    teacher: Model | None = None
     assumed: bool = False
     """Whether the length of a sequence was not written."""
 

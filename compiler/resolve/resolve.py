@@ -65,6 +65,11 @@ class _Resolver:
 
             item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
             resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
+        teacher = None
+        if "method.teacher" in self.values:
+            from xpc.compiler.resolve.teacher import find_teacher  # only distillation has one
+
+            teacher = find_teacher(self.values, self.workspace, self.problems)
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
@@ -79,7 +84,7 @@ class _Resolver:
             wrong |= {"data"}
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
-        Derivation(self.values, model, hardware, stack, stem[:80], self.problems).run()
+        Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher).run()
         if loaded.member:
             from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
 
@@ -88,7 +93,7 @@ class _Resolver:
         values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
         spec = Spec(
             loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled, self.workspace.reads,
-            wrong=wrong, evaluated=evaluated,
+            wrong=wrong, evaluated=evaluated, teacher=teacher,
         )  # fmt: skip
         return spec, self.problems
 

@@ -208,7 +208,7 @@ def find_source(
     `shape` is `data { format = ... }`, `prompt` and `context` its columns of that name, when written. Reinforcement
     reads nothing but the prompt, so there a prompt column is the shape.
     """
-    if shape is None and prompt is not None and METHODS[method].shapes == ("prompt",):
+    if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
         shape = "prompt"
     problems: list[Diagnostic] = []
     settings: dict[str, object] = {}

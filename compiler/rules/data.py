@@ -52,7 +52,8 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     """sft trains on conversations, prompt and completion, or text; dpo, orpo and reward on preference pairs; kto on
-    judged completions, or on pairs, which it takes apart; grpo and rloo on prompts.
+    judged completions, or on pairs, which it takes apart; grpo and rloo on prompts; distill on
+    prompts, with or without completions.
 
     Today: KeyError for the column that is missing, after the model is loaded. Source: the trainers of trl 0.18 and
     1.16.

@@ -104,7 +104,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     (`_evaluate`, `_inner_training_loop`), 4.52 `trainer.py`; accelerate 1.15 (times 0.9) and 1.4 (halved)
     `find_executable_batch_size`; executed.
     """
-    if spec.extra_value("trl", "auto_find_batch_size") is not True or spec.zero_stage == 3 or spec.online:
+    if spec.extra_value("trl", "auto_find_batch_size") is not True or spec.zero_stage == 3 or spec.method.grouped:
         return
     micro, accum = spec.integer("batch.micro"), spec.integer("batch.accum")
     yield Finding(

@@ -29,7 +29,8 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
 
     Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): 2 + 2 + 12 bytes a parameter in half precision under
     DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 where the weights
-    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights.
+    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights; so
+    does a teacher.
     """
     stage, world = STAGES.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -37,10 +38,12 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     deepspeed = strategy.startswith("zero")
     element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
     weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
+    taught = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
+    taught *= (4 if spec.get("method.teacher_dtype") == "fp32" else 2) / (spread if stage == 3 else 1)
     if spec.lora or spec.flag("freeze"):
         bits = spec.bits
         frozen = bits / 8 if bits else weights
-        return 0.0 if offload == 2 else facts.params * frozen / (spread if stage == 3 else 1)
+        return 0.0 if offload == 2 else taught + facts.params * frozen / (spread if stage == 3 else 1)
     master = 4 if half and deepspeed else 0
     gradients = 0.0 if spec.text("optimizer").endswith(("lomo", "layerwise")) else float(element)
     states = moments * (4 if deepspeed else element) + master
@@ -50,7 +53,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    return facts.params * (held + copies)
+    return taught + facts.params * (held + copies)
 
 
 @rule("XP480", "states-beyond-the-card", reads=("method.beta", "method.precompute", "method.reference_free"))

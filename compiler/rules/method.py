@@ -12,8 +12,8 @@ from xpc.compiler.stacks import Stack, able
 
 WHEN = either(other("method", "sft"), given("method.loss"))
 
-BESIDE = ("method.max_prompt", "method.rewards")
-"""Settings that the runtime carries out where the class has no argument."""
+BESIDE = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
+"""Settings that the runtime carries out where the class has no argument, or of which a rule of their own speaks."""
 
 INSTEAD = {
     "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",

@@ -1,12 +1,11 @@
-"""Reinforcement with generated completions (XP660 to XP672)."""
+"""Reinforcement with generated completions (XP660 to XP672). sampling.py has what holds wherever a model generates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd, prod
+from math import gcd
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import both, given, grouped
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -21,7 +20,6 @@ NAMES = {
 """Arguments of trl 1.16 that its classes take any text for, and its trainer only these."""
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
 """grpo's losses that add up tokens, so that a ratio of whole sequences weighs them by their length."""
-SAMPLING = "the same completion every time, and no reward stands out"
 
 
 @rule("XP660", "group-does-not-divide")
@@ -124,64 +122,6 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
             "the reference cannot move: `beta` is 0",
             "write `beta = 0.04`, or leave `sync_reference` out",
             (spec.label("method.beta", "no KL term"),),
-        )
-
-
-@rule("XP665", "frozen-sampling")
-def frozen_sampling(spec: Spec) -> Iterator[Finding]:
-    """Completions of one prompt must differ, or their rewards are equal and nothing is learned.
-
-    Today: a temperature or a repetition penalty of 0 is a ValueError when the first completions are sampled;
-    `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and give equal completions, in silence. Source: transformers
-    5.23 and 4.52 `generation/logits_process.py`; executed.
-    """
-    for name, wrong, better, text in (
-        ("temperature", 0, "1", "sampling divides by it"),
-        ("repetition_penalty", 0, "1", "sampling divides by it"),
-        ("top_k", 1, "50", SAMPLING),
-        ("top_p", 0, "0.95", SAMPLING),
-        ("min_p", 1, "0.05", SAMPLING),
-    ):
-        path = path_of(f"method.{name}")
-        value = spec.get(path)
-        if spec.written(path) and isinstance(value, int | float) and value == wrong:
-            yield Finding(
-                spec.place(path, text),
-                f"`{name} = {value:g}` leaves nothing to sample",
-                f"write `{name} = {better}`",
-                replace=f"{name} = {better}",
-            )
-
-
-@rule("XP666", "fewer-prompts-than-a-round")
-def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """One round of generation takes completions / generations prompts, and what does not fill a round is left out.
-
-    Today, silently: the sampler gives nothing, and the run ends without a step. The rows of a local file are counted.
-    Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); executed.
-    """
-    if not any(source.sha256 is not None or source.parts for source in spec.data):
-        return
-    from xpc.compiler.data import rows
-
-    total = 0
-    for source in spec.data:
-        there = rows.count(source)
-        if there is None or source.take is not None or spec.get("data.holdout") is not None:
-            return
-        total += there
-    parts = spec.integer("batch.micro"), spec.hardware.world, spec.integer("method.steps_per_generation")
-    made = prod(parts)
-    need = made // spec.integer("method.generations")
-    if total < need:
-        from xpc.compiler.resolve.divisors import largest
-
-        enough = made // largest(total, *parts) if total else None
-        yield Finding(
-            spec.data[0].label,
-            f"{total} prompt{'s' * (total != 1)}, and one round of generation takes {need}",
-            f"write `generations = {enough}`, or a smaller `gbs`" if enough else "give it more prompts",
-            (spec.label("batch.gbs", f"{made} completions a round"), spec.label("method.generations")),
         )
 
 
@@ -300,24 +240,6 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
             "write `auto_find_batch_size = false`, and `micro` in `batch`",
             (spec.label("method", "the method"),),
             replace="auto_find_batch_size = false",
-        )
-
-
-@rule("XP673", "seed-of-the-last-process")
-def seeds(spec: Spec) -> Iterator[Finding]:
-    """Every process generates with a seed of its own, `seed` and its number, and numpy takes seeds below 2^32.
-
-    Today: ValueError in the trainer's constructor, in the last processes, while the first wait for them. The trainers
-    that generate nothing use one seed. Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`,
-    `device_specific`), which trl 1.16 and 0.18 call; executed.
-    """
-    last = spec.integer("seed") + spec.hardware.world - 1
-    if last >= 2**32:
-        yield Finding(
-            spec.place("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
-            "the last process has no seed: it would be 2^32 or more",
-            "write `seed 42`",
-            (spec.label("hardware", "the processes"),),
         )
 
 

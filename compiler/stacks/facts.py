@@ -123,6 +123,12 @@ class Facts:
     """Whether grpo's dapo divides by the tokens of a round of generation, and not by those of a step."""
     ipo_averages_all: bool
     """Whether an ipo in a list of dpo's losses makes means of what the others sum."""
+    distill_gathers: bool
+    """Whether distillation gathers the student's weights, which FSDP spreads, to generate."""
+    distill_liger: Literal["layers", "loss"]
+    """What Liger changes in distillation: the student's layers, or the loss itself."""
+    distill_rounds: bool
+    """Whether distillation leaves out prompts that do not fill an optimizer step."""
     dpo_loss_list: bool
     """Whether dpo's loss is a list, with weights."""
     dpo_losses_smoothed: Names

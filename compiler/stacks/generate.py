@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
         sys.path.insert(0, HERE)
         from introspect import introspect  # type: ignore[import-not-found, unused-ignore]
 
-        library = introspect()
+        library = introspect(policy["methods"].values())
     text = fold(library, policy)
     if options.output == "-":
         sys.stdout.write(text)

@@ -18,26 +18,26 @@ import re
 import types
 import typing
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 BASE = "transformers.TrainingArguments"
 READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages that the table is read from
-CONFIGS = ("SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "RewardConfig", "RLOOConfig", "ORPOConfig")
 
 # Fields whose effective value is the machine's: the clock and the host name, the logging level of the process, the
 # launcher's environment; and `report_to` where unset means every integration that is installed (transformers 4).
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
-def introspect() -> dict[str, Any]:
-    """Everything that a target's table says about the libraries."""
+def introspect(classes: Iterable[str]) -> dict[str, Any]:
+    """Everything that a target's table says about the libraries; `classes` are those of its methods' arguments."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed logs to standard output when it is imported
         return {
             "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},  # not 2.13.0+cpu
-            "configs": _configs(),
+            "configs": _configs(classes),
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             # Beside this script; the compiler's own tree is not installed where this runs.
@@ -49,27 +49,15 @@ def introspect() -> dict[str, Any]:
 # --- configuration classes ---------------------------------------------------------------------------------------
 
 
-def _configs() -> dict[str, Any]:
+def _configs(classes: Iterable[str]) -> dict[str, Any]:
     """Each configuration class, as what it adds to or changes in TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
-    for name in CONFIGS:
-        path = _find(name)
-        if path is not None:
-            own = _fields(_load(path))
-            changed = {field: record for field, record in own.items() if base.get(field) != record}
-            tables[path] = {"base": BASE, "fields": changed}
+    for path in classes:
+        own = _fields(_load(path))
+        changed = {field: record for field, record in own.items() if base.get(field) != record}
+        tables[path] = {"base": BASE, "fields": changed}
     return tables
-
-
-def _find(name: str) -> str | None:
-    for path in (f"trl.{name}", f"trl.experimental.{name.removesuffix('Config').lower()}.{name}"):
-        try:
-            _load(path)
-        except (ImportError, AttributeError):
-            continue
-        return path
-    return None
 
 
 def _load(path: str) -> Any:

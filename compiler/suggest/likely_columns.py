@@ -50,9 +50,10 @@ def form(method: str, columns: Iterable[str]) -> str | None:
 def advice(method: str, source: DataSource) -> str:
     """What to write where a method cannot train on the shape of a source."""
     found = form(method, source.found or source.columns or ())
-    if METHODS[method].shapes == ("prompt",):
+    if METHODS[method].shapes[0] == "prompt":
+        told = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         return (
-            f"write `{found}`: the other columns go to the reward functions"
+            f"write `{found}`{told}"
             if found
             else "name another dataset, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
         )
@@ -69,6 +70,6 @@ def wanted(method: str, columns: Iterable[str]) -> str:
     else:
         shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
         holds = f"a row for {method} holds {shapes}"
-    if METHODS[method].shapes == ("prompt",):
+    if METHODS[method].shapes[0] == "prompt":
         return f"{holds}, and `data(prompt=NAME)` names the column of prompts"
     return f"{holds}, and a `format` with `columns` names others"

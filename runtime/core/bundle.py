@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
-METHODS = {
-    "trl.SFTConfig": "sft", "trl.DPOConfig": "dpo", "trl.KTOConfig": "kto", "trl.RewardConfig": "reward",
-    "trl.ORPOConfig": "orpo", "trl.experimental.orpo.ORPOConfig": "orpo", "trl.GRPOConfig": "grpo",
-    "trl.RLOOConfig": "rloo",
-}  # fmt: skip
-"""The classes of arguments that this runtime builds, with the method of each; ORPO's place differs by stack."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
 """Of a manifest that is read, bytes."""
@@ -38,9 +32,12 @@ class Bundle:
         self.target = plan["target"]
         self.stack = plan["stack"]
         self.config = plan["config"]
-        self.method: str = METHODS[self.config]
-        method = plan.get("method")
-        self.rewards = method["rewards"] if method else []
+        self.method = plan["method"]["name"]
+        self.generates = plan["method"]["generates"]
+        self.scores = plan["method"]["scores"]
+        self.unpaired = plan["method"]["unpaired"]
+        self.rewards = plan["method"]["rewards"]
+        self.teacher = plan["method"]["teacher"]
         self.lora = plan.get("lora")
         self.frozen = plan.get("freeze")
         self.hub = plan.get("hub")
@@ -136,11 +133,6 @@ def read(folder: str) -> Bundle:
     plan = _json(os.path.join(folder, "trainer_args.json"))
     if plan.get("format") != FORMAT:
         raise RunError(f"trainer_args.json has format {plan.get('format')!r}; this runtime reads format {FORMAT}")
-    if plan.get("config") not in METHODS:
-        raise RunError(f"this runtime builds {', '.join(METHODS)}, and the bundle asks for {plan.get('config')!r}")
-    stated = (plan.get("method") or {}).get("name", METHODS[plan["config"]])
-    if stated != METHODS[plan["config"]]:
-        raise RunError(f"the method of this bundle is {stated!r}, and its arguments are {plan['config']}")
     return Bundle(folder, cast("Payload", plan), _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
 
 

@@ -27,14 +27,12 @@ def sources(plan: Payload) -> list[Source]:
 
 def uses(plan: Payload) -> dict[str, bool]:
     """By the name of each module, whether a run with this trainer_args.json uses it."""
-    arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["config"]
+    arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     local = any(one["path"] is not None for one in sources(plan))
     shares = len(data["sources"]) > 1 or any(one.get("take") for one in sources(plan))
-    compared = method not in ("trl.SFTConfig", "trl.RewardConfig")
-    rewarded = method in ("trl.GRPOConfig", "trl.RLOOConfig")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
@@ -50,12 +48,13 @@ def uses(plan: Payload) -> dict[str, bool]:
         "datasets_rows": True,
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
+        "distillation": method["teacher"],
         "evaluation": held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start"),
         "executed_files": plan["tokenizer"]["chat_template"] or arguments.get("chat_template_path"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),
-        "kto_rows": method == "trl.KTOConfig",
+        "kto_rows": method["unpaired"],
         "liger": model["liger"],
         "liger_kernels": model["liger"],
         "local_data": local,
@@ -66,19 +65,19 @@ def uses(plan: Payload) -> dict[str, bool]:
         "node_messages": nodes,
         "node_network": nodes,
         "node_rendezvous": nodes,
-        "orpo_lengths": method.endswith("ORPOConfig"),
-        "packages": reports or kernels or rewarded or plan["lora"] or arguments.get("use_vllm"),
+        "orpo_lengths": plan["config"].endswith("ORPOConfig"),
+        "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "paired_rows": prompts,
         "plain_checkpoints": not zero or run.get("full_state") is False or arguments.get("push_to_hub"),
-        "reference_model": compared,
-        "reward_model": method == "trl.RewardConfig",
-        "rewards": rewarded,
+        "reference_model": method["second_model"],
+        "reward_model": method["scores"],
+        "rewards": method["rewarded"],
         "row_filters": data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None,
         "shared_folder": nodes,
         "torch_distributed": True,
         "torch_exit_barrier": nodes,
         "transformers_trainer": True,
-        "trl_modules": compared or no_bfloat16,
+        "trl_modules": method["second_model"] or no_bfloat16,
         "weight_dtypes": no_bfloat16,
     }
     return {name: bool(one) for name, one in asked.items()}

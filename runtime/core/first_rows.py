@@ -42,6 +42,11 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
             functions = rewards.functions(bundle)
         except RunError as error:
             found.append(str(error))
+    if bundle.uses("distillation") and tokenizer is not None:
+        from ..features import distillation
+
+        why = distillation.other_tokens(bundle, tokenizer)
+        found += [] if why is None else [why]
     for source in sources(bundle.plan):
         try:
             found += _source(bundle, source, tokenizer, functions)

@@ -12,11 +12,31 @@ class Reward(TypedDict):
     sha256: str | None
 
 
+class Teacher(TypedDict):
+    """The model that is learned from: an id of the hub with its commit, or a local folder."""
+
+    id: str | None
+    path: str | None
+    revision: str | None
+    dtype: str
+
+
 class Method(TypedDict):
     """The training method, with its reward functions; their weights are in the arguments."""
 
     name: str
+    generates: bool
+    """The model writes the completions that it learns from."""
+    rewarded: bool
+    """It learns from reward functions."""
+    scores: bool
+    """The model gives a score, and no tokens."""
+    unpaired: bool
+    """It learns from answers that are judged one by one."""
+    second_model: bool
+    """A reference or a teacher stands beside the model."""
     rewards: list[Reward]
+    teacher: Teacher | None
 
 
 class Stack(TypedDict):

@@ -70,6 +70,11 @@ def trainer_class(bundle: Bundle) -> Any:
         from ..features.adapters import Adapting
 
         added.insert(0, Adapting)
+    if bundle.uses("distillation"):
+        from ..features import distillation
+
+        if distillation.lacks(library_class(bundle)):
+            added.append(distillation.OnPolicy)
     return type("Trainer", (*added, library_class(bundle), *below), {})
 
 
@@ -92,6 +97,10 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
         parts["reward_funcs"] = rewards.functions(bundle)
         rewards.read_tokens_alone(parts["processing_class"], model)
+    if bundle.uses("distillation"):
+        from ..features import distillation
+
+        parts["teacher_model"] = distillation.teacher(bundle)
     with ExitStack() as replaced:
         if bundle.uses("reference_model"):
             from ..features import reference_model
@@ -104,6 +113,10 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
             kept = replaced.enter_context(weight_dtypes.unrounded(bundle, module))
         trainer = kind(model=model, args=args, **parts)
+    if bundle.uses("distillation"):
+        from ..features import distillation
+
+        distillation.learn_as_written(trainer, parts["processing_class"])
     if bundle.method in bundle.stack["losses_not_divided"]:
         # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
         # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.

@@ -106,7 +106,7 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
     except TypeError:
         return
     packed = bool(bundle.arguments.get("packing"))
-    if not packed and bundle.method not in ("grpo", "rloo"):
+    if not packed and not bundle.generates:
         counted.left_out = max(0, given - left)
         if bundle.uses("masked_rows"):
             from ..features import masked_rows
@@ -114,7 +114,7 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
             counted.unlearned = masked_rows.unlearned(prepared)
     if left == 0 or (left == counted.unlearned):
         raise RunError(_nothing(bundle, counted, given))
-    if bundle.method == "reward":  # too long a row is left out, and none is cut
+    if bundle.scores:  # too long a row is left out, and none is cut
         counted.cut_rows = counted.cut_tokens = 0
     if counted.cut_rows:
         say(
@@ -122,7 +122,7 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
             f"{counted.longest:,}): {counted.cut_tokens:,} of {counted.tokens:,} tokens are cut off"
         )
     if counted.left_out:
-        why = "they are longer than seq" if bundle.method == "reward" else "nothing to learn is left of them within seq"
+        why = "they are longer than seq" if bundle.scores else "nothing to learn is left of them within seq"
         say(f"{counted.left_out:,} of {given:,} rows are left out by the trainer: {why}")
     if counted.unlearned:
         say(f"{counted.unlearned:,} of {left:,} rows have nothing to learn within seq: their loss is none")
@@ -134,7 +134,7 @@ def _nothing(bundle: Bundle, counted: Counted, given: int) -> str:
     if not counted.seen or counted.most is None:
         return f"nothing is left to train on: the trainer leaves out all {given:,} rows"
     has = f"they have {counted.shortest:,} to {counted.longest:,} tokens"
-    what = "fits" if bundle.method == "reward" else "has anything to learn"
+    what = "fits" if bundle.scores else "has anything to learn"
     return (
         f"nothing is left to train on: none of {given:,} rows {what} within seq = {counted.most:,} tokens ({has}); "
         "write a larger seq, or shorten the rows"

@@ -33,7 +33,7 @@ def adapter(bundle: Bundle) -> Any:
         return None
     from peft import LoraConfig, OFTConfig
 
-    whole = bundle.method == "reward" or plan["modules_to_save"]
+    whole = bundle.scores or plan["modules_to_save"]
     shared = bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3
     if bundle.uses("deepspeed_engine") and shared and whole:
         from ..library_internals.deepspeed_engine import own_hooks
@@ -42,7 +42,7 @@ def adapter(bundle: Bundle) -> Any:
     common = {
         "target_modules": plan["targets"],
         "modules_to_save": plan["modules_to_save"],
-        "task_type": "SEQ_CLS" if bundle.method == "reward" else "CAUSAL_LM",
+        "task_type": "SEQ_CLS" if bundle.scores else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }
     if plan["kind"] == "oft":
@@ -93,7 +93,7 @@ def settle(bundle: Bundle, trainer: Any) -> None:
     assert plan is not None
     if plan.get("lr_ratio") is not None:
         trainer.rates = {**plan, "rate": trainer.args.learning_rate}
-    if bundle.method == "reward" and plan["bits"] is not None:
+    if bundle.scores and plan["bits"] is not None:
         keep_scores(trainer.model, trainer.args)
 
 

@@ -23,7 +23,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     chosen = {*range(min(first, count)), *range(max(0, count - last), count)}
     inside, outside = plan["layer_modules"], list(plan["modules"] or [])
     patterns = {one: re.compile(one) for one in plan["parameters"] or []}
-    if bundle.method == "reward":
+    if bundle.scores:
         outside.append("score")
     trained: set[int] = set()
     found: set[str] = set()

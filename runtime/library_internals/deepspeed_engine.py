@@ -13,7 +13,7 @@ def prepare(bundle: Bundle) -> None:
         return
     if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
         wait_for_every_gather()
-    if bundle.uses("rewards"):
+    if bundle.generates:
         keep_numbers_of_modules()
 
 

@@ -52,7 +52,7 @@ def spec(
 def _with_length(batch: str, more: tuple[str, ...]) -> str:
     """The batch with the default length, where the method has one, rows are cut at it, and no line says another."""
     uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
-    if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b", one) for one in (batch, *more)):
+    if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b|\bdistill\b", one) for one in (batch, *more)):
         return batch
     head, mark, comment = batch.partition("#")
     return f"{head.rstrip()} seq=1024" + (f"  {mark}{comment}" if mark else "")

@@ -7,6 +7,7 @@ import cases_attention
 import cases_best
 import cases_clusters
 import cases_data
+import cases_distill
 import cases_evaluation
 import cases_extras
 import cases_method
@@ -36,6 +37,7 @@ CASES: tuple[Case, ...] = (
     *cases_strategy.CASES,
     *cases_data.CASES,
     *cases_method.CASES,
+    *cases_distill.CASES,
     *cases_adapted.CASES,
     *cases_sweep.CASES,
     *cases_tuned.CASES,

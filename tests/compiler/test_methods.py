@@ -18,11 +18,12 @@ from xpc.compiler import stacks
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.lower.method import method_facts
 from xpc.compiler.methods import METHODS
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
-ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS}
+ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS, "distill": PROMPTS}
 NEW = "trl-1.16"
 OLD = "trl-0.18"
 REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
@@ -40,7 +41,9 @@ def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **a
 
 def of(method: str) -> str:
     """The clause of a method, with what it cannot do without."""
-    return f"method {method}(rewards=format)" if METHODS[method].grouped else f"method {method}"
+    if METHODS[method].grouped:
+        return f"method {method}(rewards=format)"
+    return "method distill(teacher=qwen2.5-3b)" if method == "distill" else f"method {method}"
 
 
 def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -65,6 +68,11 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
     assert set(stack.base_arguments(config)) - {"use_cpu"} <= set(found["arguments"])
     assert set(found["arguments"]) <= set(stack.fields(config))
     left_alone = {"learning_rate", "beta", "loss_type", "num_generations", "max_completion_length", "temperature"}
+    if METHODS[method].defaults:  # the same on every stack
+        assert some(found["arguments"], "learning_rate", "beta", "temperature") == {
+            "learning_rate": 1e-6, "beta": 1.0, "temperature": 1.0,
+        }  # fmt: skip
+        return
     base = stack.base_arguments(config)
     for name in left_alone & set(base):
         stated, usual = found["arguments"][name], base[name]
@@ -78,10 +86,8 @@ def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target
     assert stack is not None
     if stack.refused(method):
         return
-    rewards = "(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else ""
-    first = compiled(
-        spec(f"method {method}{rewards}", "qlora", f"target {target}", train=ON.get(method, PAIRS)), name="a.xp"
-    )
+    clause = f"method {method}(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else of(method)
+    first = compiled(spec(clause, "qlora", f"target {target}", train=ON.get(method, PAIRS)), name="a.xp")
     again = compiled(first["spec.xp"], name="a.xp")
     assert json.loads(again["trainer_args.json"]) == json.loads(first["trainer_args.json"])
     assert again["spec.xp"].count(b"\n") == first["spec.xp"].count(b"\n")
@@ -186,7 +192,7 @@ def test_the_example_of_the_language(tmp_path: object) -> None:
     digest = sha256(REWARDS.encode()).hexdigest()
     inside = f"files/rewards-{digest[:8]}.py"
     assert found["method"] == {
-        "name": "grpo",
+        **method_facts(METHODS["grpo"]),
         "rewards": [
             {"name": "accuracy", "file": None, "function": None, "sha256": None},
             {"name": "format", "file": None, "function": None, "sha256": None},

@@ -31,16 +31,19 @@ def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 
 @pytest.fixture(scope="session")
 def place(interpreters: Warm) -> str:
-    """A folder with `tiny` (model and tokenizer), data of each shape, and a template; specs are compiled in it."""
+    """`tiny` and `teacher` (models and tokenizers), data of each shape and a template; specs are compiled in it."""
     folder = interpreters.place
     script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"), program=script)
     assert built["status"] == [0], built["err"]
-    # The older transformers does not know the class that the newer one writes down for the same tokenizer.
-    settings = os.path.join(folder, "tiny", "tokenizer_config.json")
-    with open(settings, encoding="utf-8") as handle:
-        stated = json.load(handle)
-    put(folder, {"tiny/tokenizer_config.json": json.dumps({**stated, "tokenizer_class": "PreTrainedTokenizerFast"})})
+    built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "teacher"), "1", program=script)
+    assert built["status"] == [0], built["err"]
+    for name in ("tiny", "teacher"):
+        # The older transformers does not know the class that the newer one writes down for the same tokenizer.
+        settings = os.path.join(folder, name, "tokenizer_config.json")
+        with open(settings, encoding="utf-8") as handle:
+            stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
+        put(folder, {f"{name}/tokenizer_config.json": json.dumps(stated)})
     sys.path.insert(0, os.path.dirname(script))
     try:
         from tiny import conversations

@@ -38,13 +38,19 @@ def short(completions, **columns):
 """
 WRONG = {"role": "assistant", "content": "I will not say anything about it."}
 ONLINE_SETTINGS = "generations=4, max_completion=12, beta=0.04"
+SETTINGS = {
+    **dict.fromkeys(("grpo", "rloo"), f'(rewards="rewards.py:even", {ONLINE_SETTINGS})'),
+    "distill": '(teacher="teacher", max_completion=12, beta=0.5)',
+}
+"""What a method cannot do without."""
 DATA = {
     "sft": "messages", "dpo": "preferences", "orpo": "preferences", "reward": "preferences", "kto": "judged",
-    "grpo": "prompts", "rloo": "prompts",
+    "grpo": "prompts", "rloo": "prompts", "distill": "prompts",
 }  # fmt: skip
 TWO = {
     "sft": ("ddp", "zero2"), "dpo": ("zero3", "ddp"), "orpo": ("zero2", "zero3"), "kto": ("ddp", "zero2"),
     "reward": ("zero2", "zero3"), "grpo": ("zero2", "zero3"), "rloo": ("zero3", "ddp"),
+    "distill": ("zero3", "ddp"),
 }  # fmt: skip
 """How two processes train: all weights, and adapters."""
 
@@ -103,14 +109,14 @@ class Small:
     @property
     def text(self) -> str:
         """The spec."""
-        settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if METHODS[self.method].grouped else ""
+        settings = SETTINGS.get(self.method, "")
         return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
                      strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
 
 
 def small(*more: str, method: str, target: str = DEFAULT, strategy: str = "one", data: str = "", **around: str) -> str:
     """A spec of four steps of the method."""
-    sizes = "gbs=8 micro=4" if METHODS[method].grouped else "gbs=8 micro=2 seq=64"
+    sizes = "gbs=8 micro=4" if METHODS[method].generates else "gbs=8 micro=2 seq=64"
     one = strategy == "one"
     return spec(*more, data=f'"{data or DATA[method]}.jsonl"', length=f"{STEPS} steps", target=target, sizes=sizes,
                 hardware="cpu" if one else "2 x cpu", strategy="ddp" if one else strategy, **around)  # fmt: skip

@@ -141,6 +141,8 @@ class Scene:
         if method in ("grpo", "rloo"):
             rewards = (self.plan["method"] or {}).get("rewards") or [{}]
             more["reward_funcs"] = [tiny_models.reward(i) for i, _ in enumerate(rewards)]
+        if method == "distill" and self.plan["method"]["teacher"] is not None:
+            more["teacher_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
         if self.plan.get("lora"):
             more["peft_config"] = tiny_models.adapters(self.plan["lora"], method)
         elif self._given_a_reference(method):

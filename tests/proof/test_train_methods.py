@@ -23,7 +23,8 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
 
-GROUPED = tuple(name for name, one in METHODS.items() if one.grouped)
+DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
+"""Methods whose loss depends on which process has which rows: kto's baseline, and completions that each draws."""
 KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
 every = pytest.mark.parametrize("small", RUNS, ids=[run.name for run in RUNS])
 resumed = pytest.mark.parametrize("small", [run for run in RUNS if run.resumes], ids=lambda run: run.name)
@@ -51,7 +52,7 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert min(done.values("grad_norm")) > 0
-    if small.method in GROUPED:  # a loss around zero; what rises is the reward, in more steps than these
+    if METHODS[small.method].grouped:  # a loss around zero; what rises is the reward, in more steps than these
         assert all(0 < value < 1 for value in done.values("reward"))
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"))
     else:
@@ -79,11 +80,11 @@ def test_nothing_warns(runs: Runs, small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    "small", [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in ("kto", *GROUPED)],
+    "small",
+    [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in DRAWN],
     ids=lambda run: run.name,
 )  # fmt: skip
 def test_processes_and_shards_do_not_show(runs: Runs, small: Small) -> None:
-    # kto's baseline is a mean over what its processes hold, and each process draws completions of its own.
     one, two = runs(Small(small.method, small.target))[0], runs(small)[0]
     assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)
 

@@ -11,7 +11,9 @@ import sys
 from typing import Any
 
 from xpc.compiler import stacks
+from xpc.compiler.lower.method import method_facts
 from xpc.compiler.lower.payload import stack_section
+from xpc.compiler.methods import METHODS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -53,7 +55,7 @@ def plan(
     kind = "DEEPSPEED" if zero else "MULTI_CPU" if world > 1 else "NO"
     return {
         "format": 1, "target": stack, "stack": stack_section(stacks.load(stack)), "config": "trl.SFTConfig",
-        "arguments": arguments,
+        "method": method_facts(METHODS["sft"]), "arguments": arguments,
         "model": {"id": None, "path": model, "revision": None, "dtype": "float32", "attn_implementation": "sdpa",
                   "trust_remote_code": False, "liger": False, "config_overrides": {}},
         "tokenizer": {"chat_template": None, "eos_token": None, "pad_token": None},
@@ -64,6 +66,14 @@ def plan(
                 "gbs": 8 * world, "seq": 128, "distributed_type": kind, "zero_stage": zero, "device": "cpu",
                 "gpu": None, "resume": "auto", "full_state": True, "use_cache_after": True},
     }  # fmt: skip
+
+
+def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
+    """The plan with the method of a class of arguments."""
+    stack = stacks.load(facts["target"])
+    assert stack is not None
+    method = next(one for one in METHODS.values() if stack.config(one.name) == config)
+    return {**facts, "config": config, "method": method_facts(method)}
 
 
 def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from runtime_bundles import LORA, plan, source, write
 
+from xpc.compiler.lower.method import method_facts
+from xpc.compiler.methods import METHODS
 from xpc.runtime.core import arguments
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
@@ -46,7 +48,7 @@ def made(
     digest = sha256(code.encode()).hexdigest()
     own = [{"name": f"r.py:{one}", "file": "files/r.py", "function": one, "sha256": digest} for one in functions]
     known = [{"name": one, "file": None, "function": None, "sha256": None} for one in names]
-    facts["method"] = {"name": method, "rewards": [*own, *known]}
+    facts["method"] = {**method_facts(METHODS[method]), "rewards": [*own, *known]}
     facts["arguments"].update(max_completion_length=64, **changes)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "r.py").write_text(code)
@@ -192,7 +194,7 @@ def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.
     bundle.lora["alpha"] = 0.5
     bundle.model.update(id="a/b", revision="abc")
     assert (adapters.adapter(bundle).lora_alpha, adapters.adapter(bundle).revision) == (0.5, "abc")
-    bundle.method = "reward"
+    bundle.scores = True
     assert adapters.adapter(bundle).task_type == "SEQ_CLS"
 
 
@@ -303,10 +305,3 @@ def test_the_host_of_the_server_is_the_launchs(
 def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
     with pytest.raises(RunError, match=r"this stack has no json\.NoConfig"):
         arguments.named("json.NoConfig")
-
-
-def test_the_method_and_its_class_belong_together(tmp_path: Path) -> None:
-    facts = plan("tiny", [source("d.jsonl")])
-    facts["method"] = {"name": "dpo", "rewards": []}
-    with pytest.raises(RunError, match=r"the method of this bundle is 'dpo', and its arguments are trl\.SFTConfig"):
-        read(write(str(tmp_path), facts))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runtime_bundles import plan, source, write
+from runtime_bundles import of_method, plan, source, write
 
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data, data_sources
@@ -123,7 +123,7 @@ def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -
 def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> bundles.Bundle:
     (folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     facts = plan("tiny", [source("d.jsonl", shape)])
-    facts["config"] = config
+    facts = of_method(facts, config)
     facts["data"].update(changes)
     (folder / "bundle").mkdir()
     return bundles.read(write(str(folder / "bundle"), facts))

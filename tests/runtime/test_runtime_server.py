@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from runtime_bundles import plan
+from runtime_bundles import of_method, plan
 
 from xpc.runtime import vllm_server
 from xpc.runtime.core.bundle import Bundle
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def bundle(program: str = "vllm", port: int | None = 8001, **model: object) -> Bundle:
     facts = plan("/models/tiny", [])
     facts["stack"]["vllm_program"] = program
-    facts["config"] = "trl.GRPOConfig"
+    facts = of_method(facts, "trl.GRPOConfig")
     facts["arguments"] |= {"use_vllm": port is not None, "vllm_server_port": port}
     facts["model"] |= model
     return Bundle("/b", facts, "", {})

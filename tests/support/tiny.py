@@ -1,7 +1,8 @@
 """Builds a tiny model and its tokenizer on the spot: no download, no file kept in the repository.
 
 ``build(folder)`` writes a random-weight Qwen2 (2 layers, hidden size 64) and a byte-level BPE tokenizer, trained on the
-text it is given, with a ChatML template. Works with transformers 4.52 and 5.23. As a script: ``python tiny.py FOLDER``.
+text it is given, with a ChatML template. Works with transformers 4.52 and 5.23. As a script:
+``python tiny.py FOLDER [SEED]``.
 """
 
 from __future__ import annotations
@@ -87,5 +88,5 @@ def build(
 
 
 if __name__ == "__main__":
-    build(sys.argv[1])
+    build(sys.argv[1], seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     write_messages(os.path.join(sys.argv[1], "messages.jsonl"), 64)

@@ -1,0 +1,36 @@
+"""The model that a student learns from: named like the header's, and found in the same places."""
+
+from __future__ import annotations
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.resolve.sources import find_model
+from xpc.compiler.spec import Model, Value
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import evolve
+from xpc.grammar.tree import Ref, String
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+HELP = {
+    "XP109": "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here",
+    "XP118": "a local model is a folder with config.json",
+}
+"""What to do about a teacher of which little is known: it has no `config` of its own."""
+
+
+def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: list[Diagnostic]) -> Model | None:
+    """The teacher that `values` name, which get its name as it is typed. Nothing where its value is in error."""
+    value = values["method.teacher"]
+    node, label = value.value, value.origin.label
+    if not isinstance(node, Ref | String) or label is None:
+        return None
+    model, found = find_model(node, label, None, None, workspace)
+    problems += [evolve(one, help=HELP.get(one.code, one.help)) for one in found]
+    if isinstance(node, String):
+        text = '"' + node.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    else:
+        text = node.name + (f"@{node.revision}" if node.revision is not None else "")
+    values["method.teacher"] = Value(text, value.origin)
+    return model

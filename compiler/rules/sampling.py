@@ -1,0 +1,95 @@
+"""Methods whose model generates completions while it trains (XP665, XP666, XP673)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.rules.conditions import generates
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = generates
+SAMPLING = "the same completion every time, and no reward stands out"
+
+
+@rule("XP673", "seed-of-the-last-process")
+def seeds(spec: Spec) -> Iterator[Finding]:
+    """Every process generates with a seed of its own, `seed` and its number, and numpy takes seeds below 2^32.
+
+    Today: ValueError in the trainer's constructor, in the last processes, while the first wait for them. The trainers
+    that generate nothing use one seed. Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`,
+    `device_specific`), which trl 1.16 and 0.18 call; executed.
+    """
+    last = spec.integer("seed") + spec.hardware.world - 1
+    if last >= 2**32:
+        yield Finding(
+            spec.place("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
+            "the last process has no seed: it would be 2^32 or more",
+            "write `seed 42`",
+            (spec.label("hardware", "the processes"),),
+        )
+
+
+@rule("XP665", "frozen-sampling")
+def frozen_sampling(spec: Spec) -> Iterator[Finding]:
+    """Completions of one prompt must differ, or their rewards are equal and nothing is learned.
+
+    Today: a temperature or a repetition penalty of 0 is a ValueError when the first completions are sampled;
+    `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and give equal completions, in silence. Source: transformers
+    5.23 and 4.52 `generation/logits_process.py`; executed.
+    """
+    for name, wrong, better, text in (
+        ("temperature", 0, "1", "sampling divides by it"),
+        ("repetition_penalty", 0, "1", "sampling divides by it"),
+        ("top_k", 1, "50", SAMPLING),
+        ("top_p", 0, "0.95", SAMPLING),
+        ("min_p", 1, "0.05", SAMPLING),
+    ):
+        path = path_of(f"method.{name}")
+        value = spec.get(path)
+        if spec.written(path) and isinstance(value, int | float) and value == wrong:
+            yield Finding(
+                spec.place(path, text),
+                f"`{name} = {value:g}` leaves nothing to sample",
+                f"write `{name} = {better}`",
+                replace=f"{name} = {better}",
+            )
+
+
+@rule("XP666", "fewer-prompts-than-a-round")
+def few_prompts(spec: Spec) -> Iterator[Finding]:
+    """One round of generation takes completions / generations prompts, and what does not fill a round is left out.
+
+    Today, silently: the sampler gives nothing, and the run ends without a step. The rows of a local file are counted.
+    Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); executed.
+    """
+    if spec.method.name == "distill" and not spec.stack.facts.distill_rounds:
+        return
+    if not any(source.sha256 is not None or source.parts for source in spec.data):
+        return
+    from xpc.compiler.data import rows
+
+    total = 0
+    for source in spec.data:
+        there = rows.count(source)
+        if there is None or source.take is not None or spec.get("data.holdout") is not None:
+            return
+        total += there
+    rounds, group = spec.get("method.steps_per_generation"), spec.get("method.generations")
+    steps = rounds if isinstance(rounds, int) else spec.integer("batch.accum")
+    parts = spec.integer("batch.micro"), spec.hardware.world, steps
+    made = prod(parts)
+    need = made // group if isinstance(group, int) else made
+    if total < need:
+        from xpc.compiler.resolve.divisors import largest
+
+        enough = made // largest(total, *parts) if total and group else None
+        fewer = "write a smaller `gbs`, or give it more prompts" if total else "give it more prompts"
+        yield Finding(
+            spec.data[0].label,
+            f"{total} prompt{'s' * (total != 1)}, and one round of generation takes {need}",
+            f"write `generations = {enough}`, or a smaller `gbs`" if enough else fewer,
+            (spec.label("batch.gbs", f"{made} completions a round"), spec.label("method.generations")),
+        )

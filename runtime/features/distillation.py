@@ -1,0 +1,222 @@
+"""Distillation: the teacher, and what trl's GKDTrainer (0.18, 0.24) lacks to learn as DistillationTrainer (1.16) does.
+
+Both learn from completions that the student has just written, by the generalized Jensen-Shannon divergence between the
+student's and the teacher's probabilities, and the mean is over all tokens of an optimizer step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.bundle import Bundle
+from ..core.errors import RunError
+
+IGNORED = -100
+"""A label that torch's losses leave out."""
+
+
+def _where(bundle: Bundle) -> str:
+    plan = bundle.teacher
+    assert plan is not None
+    return plan["id"] or bundle.find(str(plan["path"]))
+
+
+def teacher(bundle: Bundle) -> Any:
+    """The frozen model that is learned from. Raises RunError when it cannot be loaded.
+
+    It runs no code of its own and reads no pickles, whatever the student may do.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    plan, where = bundle.teacher, _where(bundle)
+    assert plan is not None
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            where,
+            revision=plan["revision"] or "main",
+            use_safetensors=True,
+            attn_implementation=bundle.model["attn_implementation"],
+            **{bundle.stack["dtype_keyword"]: getattr(torch, plan["dtype"])},
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise RunError(f"cannot load the teacher {where}: {str(error).strip().splitlines()[0]}") from error
+    model.config.use_cache = False
+    return model.requires_grad_(False).eval()
+
+
+def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
+    """Why the teacher does not read the student's tokens as the student does, or None."""
+    from transformers import AutoTokenizer
+
+    plan, where = bundle.teacher, _where(bundle)
+    assert plan is not None
+    try:
+        known = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()
+    except (OSError, ValueError) as error:
+        return f"cannot load the tokenizer of the teacher {where}: {str(error).strip().splitlines()[0]}"
+    for token, index in tokenizer.get_vocab().items():
+        if known.get(token) != index:
+            here = f"number {known[token]:,}" if token in known else "no token"
+            return f"the teacher {where} has another vocabulary: {token!r} is number {index:,} here and {here} there"
+    return None
+
+
+class Prompts:
+    """Collates rows: prompts padded on the left, and beside them the completions of the rows, where they are read."""
+
+    def __init__(self, tokenizer: Any, completions: bool) -> None:
+        self.tokenizer, self.completions = tokenizer, completions
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The tensors of a batch; ``OnPolicy`` adds completions that the rows do not have."""
+        asked = [self._asked(row["prompt"]) for row in rows]
+        prompts, mask = self._padded(asked, self.tokenizer.pad_token_id, left=True)
+        out = {"prompts": prompts, "prompt_attention_mask": mask}
+        if self.completions:
+            answers = [self._answer(row, ids) for row, ids in zip(rows, asked, strict=True)]
+            ids, seen = self._padded(answers, self.tokenizer.pad_token_id, left=False)
+            out |= joined(prompts, mask, ids, seen)
+        return out
+
+    def _asked(self, prompt: Any) -> list[int]:
+        if isinstance(prompt, str):
+            return list(self.tokenizer(text=prompt)["input_ids"])
+        return list(
+            self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=True, return_dict=True)[
+                "input_ids"
+            ]
+        )
+
+    def _answer(self, row: Mapping[str, Any], asked: list[int]) -> list[int]:
+        if isinstance(row["prompt"], str):
+            ids = self.tokenizer(text=row["completion"], add_special_tokens=False)["input_ids"]
+            return [*ids, self.tokenizer.eos_token_id]
+        turns = [*row["prompt"], *row["completion"]]
+        whole = self.tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True)["input_ids"]
+        return list(whole[len(asked) :])
+
+    @staticmethod
+    def _padded(rows: list[list[int]], pad: int, left: bool) -> tuple[Any, Any]:
+        import torch
+
+        longest = max(map(len, rows))
+        ids = torch.full((len(rows), longest), pad)
+        mask = torch.zeros_like(ids)
+        for number, row in enumerate(rows):
+            place = slice(longest - len(row), None) if left else slice(len(row))
+            ids[number, place] = torch.tensor(row, dtype=torch.long)
+            mask[number, place] = 1
+        return ids, mask
+
+
+def joined(prompts: Any, mask: Any, answers: Any, seen: Any) -> dict[str, Any]:
+    """What a step reads of prompts and answers, with the answers' own tokens as labels."""
+    import torch
+
+    return {
+        "input_ids": torch.cat((prompts, answers), 1),
+        "attention_mask": torch.cat((mask, seen), 1),
+        "labels": torch.cat((torch.full_like(prompts, IGNORED), answers.masked_fill(seen == 0, IGNORED)), 1),
+        "prompts": prompts,
+        "prompt_attention_mask": mask,
+    }
+
+
+class OnPolicy:
+    """Over trl's GKDTrainer: the student writes all completions of an optimizer step before the first is learned from.
+
+    By itself that trainer takes the mean of each micro-batch, the temperature for sampling alone, the completions of
+    the rows in evaluation, and every padding token for no token, although it may be the one that ends an answer.
+    """
+
+    args: Any
+    accelerator: Any
+    model: Any
+    model_wrapped: Any
+    generation_config: Any
+
+    def settle(self, tokenizer: Any) -> None:
+        """To be called once, after the constructor."""
+        self.share, self.lmbda = float(self.args.lmbda), -1.0  # trl generates for a share of the batches: here none
+        self.data_collator = Prompts(tokenizer, self.share < 1)
+        self.model_accepts_loss_kwargs = True  # the loss is divided by what get_batch_samples counts
+        self.generation_config.use_cache = True
+        ends = self.generation_config.eos_token_id
+        self.ends = ends if isinstance(ends, list) else [ends]
+
+    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **named: Any) -> Any:
+        """trl's, added up: of logits in float32, at the temperature of the sampling."""
+        return super().generalized_jsd_loss(  # type: ignore[misc]
+            student_logits.float(), teacher_logits.float(), **named, temperature=self.args.temperature, reduction="sum"
+        )
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The mean over the tokens of the step; in evaluation, over those of the batch."""
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
+        if num_items_in_batch is None:
+            loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
+        else:  # the gradients of the processes are averaged
+            loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
+        return (loss, outputs) if return_outputs else loss
+
+    def get_batch_samples(self, *given: Any, **named: Any) -> Any:
+        """The micro-batches of a step with their completions, and the number of all processes' tokens in them."""
+        batches, _ = super().get_batch_samples(*given, **named)  # type: ignore[misc]
+        batches = [self._completed(batch) for batch in batches]
+        if not batches:
+            return batches, None
+        tokens = sum((batch["labels"] != IGNORED).sum() for batch in batches)
+        return batches, self.accelerator.gather(tokens).sum()
+
+    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+        """trl's, of completions that the student has just written."""
+        return super().prediction_step(model, self._completed(inputs), *rest, **named)  # type: ignore[misc]
+
+    def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The batch with the student's own completions, or in a share of the batches with those of its rows."""
+        import torch
+
+        batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]
+        if self.share < 1 and random.random() > self.share:
+            return batch
+        prompts, mask = batch["prompts"], batch["prompt_attention_mask"]
+        with self._generating() as student, torch.no_grad():
+            ids = student.generate(
+                input_ids=prompts,
+                attention_mask=mask,
+                generation_config=self.generation_config,
+                use_model_defaults=False,  # else values of the model's own generation_config.json take the place of 1.0
+            )
+        answers = ids[:, prompts.shape[1] :]
+        ended = torch.isin(answers, torch.tensor(self.ends, device=answers.device)).long()
+        return joined(prompts, mask, answers, (ended.cumsum(1) - ended == 0).long())
+
+    @contextmanager
+    def _generating(self) -> Any:
+        """The student as it generates: with all of its weights, and in evaluation, where it keeps its cache."""
+        from trl.models.utils import unwrap_model_for_generation
+
+        with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:
+            trains = student.training
+            student.eval()
+            try:
+                yield student
+            finally:
+                student.train(trains)
+
+
+def learn_as_written(trainer: Any, tokenizer: Any) -> None:
+    """Settles what the constructor of trl's trainer has left otherwise; nothing where the trainer lacks nothing."""
+    if isinstance(trainer, OnPolicy):
+        trainer.settle(tokenizer)
+
+
+def lacks(trainer: Any) -> bool:
+    """Whether trl's trainer is the one that ``OnPolicy`` completes."""
+    return hasattr(trainer, "generate_on_policy_outputs")

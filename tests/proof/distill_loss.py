@@ -1,0 +1,65 @@
+"""Run in the interpreter of a stack, beside `tiny` and `teacher`: the loss of the trainer that a bundle builds.
+
+Prints, for each divergence and temperature, the loss of two micro-batches of one step on fixed completions, the norm of
+its gradient, and the logits of both models for a computation of one's own. Words: the folder of the compiled bundle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+os.environ["XPC_PREFLIGHT"] = "passed"
+
+import torch  # noqa: E402
+from trainer.core import arguments, bundle, run  # noqa: E402
+
+seen = bundle.read(folder)
+args = arguments.build_arguments(seen)
+made, tokenizer = run._trainer(seen, args)
+made.create_optimizer_and_scheduler(num_training_steps=2)
+student, teacher = made.model.train(), made.teacher_model
+for model in (student, teacher):  # random weights hardly tell tokens apart, and rounding would show
+    model.get_submodule("model.norm").weight.data *= 10
+torch.manual_seed(3)
+BATCHES = []
+for prompt, answer in ((7, 5), (4, 9)):  # micro-batches of different lengths, prompts and answers padded
+    ids, ends = torch.randint(3, 300, (2, prompt + answer)), (answer, answer - 3)
+    asked = torch.ones(2, prompt, dtype=torch.long)
+    asked[1, :2] = 0
+    told = torch.stack([(torch.arange(answer) < end).long() for end in ends])
+    BATCHES.append((ids[:, :prompt], asked, ids[:, prompt:], told))
+TOKENS = sum(one[3].sum() for one in BATCHES)
+
+
+def inputs(prompt: Any, asked: Any, answer: Any, told: Any) -> dict[str, Any]:
+    if hasattr(made, "ends"):  # trl's GKDTrainer, with what the runtime adds to it
+        from trainer.features.distillation import joined
+
+        return joined(prompt, asked, answer, told)
+    parts = {"prompt_ids": prompt, "prompt_mask": asked, "completion_ids": answer, "completion_mask": told}
+    return {**parts, "num_items_in_batch": TOKENS}
+
+
+def logits(model: Any, prompt: Any, asked: Any, answer: Any, told: Any) -> Any:
+    with torch.no_grad():
+        whole = model(input_ids=torch.cat((prompt, answer), 1), attention_mask=torch.cat((asked, told), 1)).logits
+    return whole[:, prompt.shape[1] - 1 : -1][told.bool()].double().tolist()
+
+
+print(json.dumps({"tokens": int(TOKENS), "student": [logits(student, *one) for one in BATCHES],
+                  "teacher": [logits(teacher, *one) for one in BATCHES]}))  # fmt: skip
+for beta in (0.0, 0.3, 0.5, 1.0):
+    for temperature in (1.0, 2.0):
+        made.beta = made.args.beta = beta
+        made.temperature = made.args.temperature = temperature
+        student.zero_grad()
+        losses = [made.compute_loss(student, inputs(*one), num_items_in_batch=TOKENS) for one in BATCHES]
+        sum(losses).backward()
+        norm = torch.stack([weight.grad.double().norm() for weight in student.parameters()]).norm()
+        print(json.dumps({"beta": beta, "temperature": temperature, "losses": [float(one) for one in losses],
+                          "norm": float(norm)}))  # fmt: skip

@@ -1,0 +1,21 @@
+"""Proofs of distillation."""
+
+from __future__ import annotations
+
+from prove import Proof
+
+OLD, MIDDLE = "trl-0.18", "trl-0.24"
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("G33", "XP645", at="train", raises="AttributeError", match="NoneType"),
+    Proof("G33", "XP645", target=OLD, at="load", measure="distill.taught", raises="AttributeError",
+          match="NoneType", variant="0.18"),
+    Proof("G34", "XP646", at="load", measure="distill.taught", raises="ValueError", match="vocab_size"),
+    Proof("G34", "XP646", target=OLD, at="load", measure="distill.compared", raises="RuntimeError", match="equal size",
+          variant="0.18"),
+    Proof("G36", "XP648", onto="legal", arguments={"lmbda": 0.5}, raises="TypeError", match="lmbda"),
+    Proof("G37", "XP649", raises="ValueError", match="beta must be in"),
+    Proof("G37", "XP649", target=OLD, raises="ValueError", match="beta must be in", variant="0.18"),
+    Proof("G38", "XP650", needs="several GPUs"),
+    Proof("G39", "XP651", needs="a GPU"),
+)  # fmt: skip
