@@ -66,8 +66,20 @@ def manifest(folder: str) -> dict[str, dict[str, str]] | None:
             table = tomllib.load(handle)
     except (OSError, ValueError, RecursionError):
         return None
-    whole = all(isinstance(table.get(part), dict) for part in ("bundle", "files", "inputs"))
-    return table if whole and isinstance(table["bundle"].get("spec"), str) else None
+    parts = [table.get(part) for part in ("bundle", "files", "inputs")]
+    if not all(isinstance(part, dict) for part in parts):
+        return None
+    said = [table["bundle"].get(name) for name in ("spec", "name", "xpc")]
+    names = (*table["files"], *table["inputs"])
+    if any("\0" in name for name in names) or any(_leads_out(name) for name in table["files"]):
+        return None
+    values = (*said, *table["files"].values(), *table["inputs"].values())
+    return table if all(isinstance(one, str) for one in values) else None
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a name of a bundle's file is none: a bundle may come from anybody."""
+    return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWorkspace:

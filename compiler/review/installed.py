@@ -43,7 +43,7 @@ def _pins(folder: str) -> dict[str, str]:
     pins: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         if re.fullmatch(r"requirements(-\w+)?\.txt", name):
-            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
                 for line in handle:
                     package, equals, version = line.split("#")[0].strip().partition("==")
                     if equals:

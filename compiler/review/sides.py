@@ -108,16 +108,21 @@ def _runs(checked: Checked, folder: str) -> Iterator[Run]:
 def _members(folder: str, name: str) -> Side:
     """The members of a sweep's folder."""
     runs: list[Run] = []
-    names = os.path.join(folder, "members.txt")
-    with open(names, encoding="utf-8") as handle:
-        for member in handle.read().split("\n"):
-            if not member:
-                continue
-            with opened(os.path.join(folder, "members", member)) as one:
-                side = one.side(one.name)
-            if side.errors:
-                return side
-            runs.append(Run(member, side.runs[0].spec, os.path.join(folder, "members", member)))
+    try:
+        with open(os.path.join(folder, "members.txt"), encoding="utf-8") as handle:
+            names = [name for name in handle.read().split("\n") if name]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder} is no whole sweep: its members.txt cannot be read") from error
+    for member in names:
+        if os.path.basename(member) != member or member in (".", ".."):
+            raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is no member")
+        with opened(os.path.join(folder, "members", member)) as one:
+            side = one.side(one.name)
+        if side.errors:
+            return side
+        runs.append(Run(member, side.runs[0].spec, os.path.join(folder, "members", member)))
+    if not runs:
+        raise UsageError(f"{folder} is a sweep without members")
     return Side(folder, tuple(runs), sweep=True)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.inputs import UsageError
+
 TABLES = (".json", "accelerate.yaml")
 FACTS = ("trainer_args.json target", "trainer_args.json stack.")
 """What the runtime reads of the stack: it says nothing beside the stack's name."""
@@ -13,14 +15,20 @@ PROSE = ("README.md", "spec.xp", "bundle.toml")
 
 
 def tables(files: Mapping[str, bytes]) -> dict[str, object]:
-    """Every value of accelerate.yaml and of the JSON files beside it: `trainer_args.json arguments.learning_rate`."""
+    """Every value of accelerate.yaml and of the JSON files beside it: `trainer_args.json arguments.learning_rate`.
+
+    Raises UsageError for a file that is none.
+    """
     out: dict[str, object] = {}
     for name in sorted(files):
         if "/" in name or not name.endswith(TABLES):
             continue
-        text = files[name].decode()
-        table = json.loads(text) if name.endswith(".json") else _yaml(text)
-        out.update({f"{name} {key}": value for key, value in _flat(table, "")})
+        try:
+            text = files[name].decode()
+            table = json.loads(text) if name.endswith(".json") else _yaml(text)
+            out.update({f"{name} {key}": value for key, value in _flat(table, "")})
+        except (ValueError, RecursionError) as error:  # of a bundle that somebody changed
+            raise UsageError(f"{name} of the bundle is damaged: it is no {name.rpartition('.')[2].upper()}") from error
     return {key: value for key, value in out.items() if not key.startswith(FACTS)}
 
 

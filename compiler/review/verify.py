@@ -71,8 +71,11 @@ Table = Mapping[str, Mapping[str, str]]
 def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
     """The bundle, or each member of a sweep, with its manifest."""
     members = os.path.join(folder, "members")
-    paths = [os.path.join(members, one) for one in sorted(os.listdir(members))] if os.path.isdir(members) else [folder]
-    for path in paths:
+    try:
+        found = sorted(os.listdir(members)) if os.path.isdir(members) else []
+    except OSError as error:
+        raise UsageError(f"{members} cannot be read: {error.strerror}") from error
+    for path in [os.path.join(members, one) for one in found] or [folder]:
         table = bundled.manifest(path)
         if table is None:
             raise UsageError(f"{path} is no bundle: it has no bundle.toml of xpc")
@@ -136,7 +139,7 @@ def _again(folder: str, table: Table) -> CheckedSpec | str:
     spec = checked.spec
     if spec is None:
         return next(one.message for one in checked.problems if one.severity == ERROR)
-    with open(path, encoding="utf-8") as handle:
+    with open(path, encoding="utf-8", errors="surrogateescape") as handle:
         spec = _with_bases(spec, handle.read())
     above, name = os.path.split(os.path.dirname(os.path.abspath(path)))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
