@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prove import Proof
 
-OLD, MIDDLE = "trl-0.18", "trl-0.24"
+OLD = "trl-0.18"
 
 PROOFS: tuple[Proof, ...] = (
     Proof("G33", "XP645", at="train", raises="AttributeError", match="NoneType"),
