@@ -28,7 +28,8 @@ LARGEST = 2**20
 """Bytes of an entry that is kept."""
 SETTLED = 2.0
 """Seconds since a file's last change after which another one shows in its times, on any file system."""
-Stamp = tuple[int, int, int, int, int]
+Stamp = tuple[str, float]
+"""The signature of a file, as the cache of checks has it, and when it last changed."""
 
 
 @record
@@ -40,14 +41,14 @@ class Known:
 
 
 def stamp(path: str) -> Stamp | None:
-    """What changes when a file does: device, inode, size, and the times of its contents and its inode."""
+    """How a regular file is now; None where there is none."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return cache.signature(found), max(found.st_mtime, found.st_ctime)
 
 
 @mutable
@@ -61,27 +62,27 @@ class Memory:
         now = stamp(path)
         entry = cache.read(self.folder, _name(path)) if now is not None else None
         try:
-            if entry is None or now is None or entry["stamp"] != list(now):
+            if entry is None or now is None or entry["stamp"] != now[0]:
                 return None
             return Known(str(entry["sha256"]), _survey(entry["surveys"][_kind(shape, names)]))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
     def stamp(self, path: str) -> Stamp | None:
-        """What changes when the file does (`stamp`)."""
+        """How the file is before it is read (`stamp`)."""
         return stamp(path)
 
     def keep(
         self, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], digest: str, found: Survey
     ) -> None:
         """Remembers what a reading found that began when the file's stamp was `before`. Never raises."""
-        if before is None or stamp(path) != before or max(before[3:]) / 1e9 > time.time() - SETTLED:
+        if before is None or stamp(path) != before or before[1] > time.time() - SETTLED:
             return
         entry = cache.read(self.folder, _name(path))
-        surveys = entry.get("surveys") if entry is not None and entry.get("stamp") == list(before) else None
+        surveys = entry.get("surveys") if entry is not None and entry.get("stamp") == before[0] else None
         surveys = dict(surveys) if isinstance(surveys, dict) and len(surveys) < 16 else {}
         surveys[_kind(shape, names)] = _plain(found)
-        text = json.dumps({"stamp": before, "sha256": digest, "surveys": surveys})
+        text = json.dumps({"stamp": before[0], "sha256": digest, "surveys": surveys})
         if len(text) < LARGEST:
             cache.keep(self.folder, _name(path), text, MOST)
 

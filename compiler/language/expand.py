@@ -321,6 +321,8 @@ class _Expander(DataBlocks):
 
     def extra_item(self, table: dict[str, Item], prefix: str, node: Operand | Clause) -> None:
         block: Sequence[Operand | Clause] | None = None
+        if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
+            node = node.head  # on a line of its own
         if isinstance(node, Setting):
             key, value, span = node.name.text, node.value, node.span
         elif isinstance(node, Call):

@@ -542,6 +542,19 @@ def test_extra_is_passed_on():
     assert b'"sub_group_size": 1000000' in files["deepspeed.json"]
 
 
+def test_nested_extra_says_the_same_in_every_form():
+    forms = ("zero_optimization {\n    sub_group_size = 1M\n  }", "zero_optimization(sub_group_size=1M)",
+             "zero_optimization { sub_group_size = 1M }", "zero_optimization.sub_group_size = 1M")  # fmt: skip
+    made = [compiled(spec(f"extra deepspeed {{\n  {form}\n}}"))["deepspeed.json"] for form in forms]
+    assert b'"sub_group_size": 1000000' in made[0]
+    assert made == made[:1] * 4
+
+
+def test_an_owned_name_of_a_nested_call_is_told_its_setting():
+    found = only(checked(spec("extra deepspeed {\n  tensorboard(enabled=true)\n}")), "XP121")
+    assert "`track=tensorboard`" in found.help
+
+
 def test_extra_of_nothing_known():
     assert errors(checked(spec("extra axolotl {\n  a = 1\n}"))) == ["XP106"]
 

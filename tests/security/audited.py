@@ -46,7 +46,8 @@ class Watch:
         self.on = False
         self.allowed = [os.path.realpath(allowed)]
         python = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-        roots = [REPOSITORY, sys.prefix, sys.base_prefix, *python, *site.getsitepackages()]
+        shared = [one for one in sys.path if one.endswith("site-packages")]  # of an environment over another one
+        roots = [REPOSITORY, sys.prefix, sys.base_prefix, *python, *site.getsitepackages(), *shared]
         self.own = [os.path.realpath(one) for one in roots]
         self.findings: list[str] = []
         self.seen: Counter[str] = Counter()
