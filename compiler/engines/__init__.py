@@ -4,7 +4,7 @@ Each is a file or a folder of this package with an `ENGINE`: the settings of `la
 files that it adds to a bundle, and how they are submitted.
 """
 
-ENGINES = ("local", "slurm", "k8s", "sky")
+ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """What `launch` may name, as it is typed; the first is the default."""
 OF_ALL = ("launcher", "rendezvous", "nccl_timeout")
 """Settings of `launch` that every engine reads."""

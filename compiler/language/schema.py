@@ -325,7 +325,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("launch.image", k.NAME, "container image that has what requirements.txt lists",
             inner=True),
     Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
-            "volume or a bucket as s3://name (sky)", inner=True),
+            "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True),
     Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
             inner=True),
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,

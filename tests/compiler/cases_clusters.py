@@ -1,4 +1,4 @@
-"""Cases of Kubernetes, SkyPilot and what every cluster asks (XP86x, XP87x, XP89x)."""
+"""Cases of Kubernetes, SkyPilot, Ray and what every cluster asks (XP86x, XP87x, XP89x)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ def k8s(more: str = "", image: str = IMAGE, volume: str = "claim") -> str:
 
 def sky(more: str = "volume=shared") -> str:
     return f"launch sky({more})"
+
+
+def ray(more: str = 'volume="/mnt/shared"') -> str:
+    return f"launch ray({more})"
 
 
 def grpo(vllm: str, launch: str) -> str:
@@ -39,6 +43,9 @@ CASES: tuple[Case, ...] = (
     Case("XP873", spec(sky(f'volume=shared, image="docker:{IMAGE}"')), spec(sky(f'volume=shared, image="{IMAGE}"'))),
     Case("XP874", spec(sky('volume="My Volume"')), spec(sky("volume=my-volume"))),
     Case("XP874", spec(sky('volume="s3://My_Bucket/x"')), spec(sky('volume="s3://my-bucket/x"')), variant="bucket"),
+    Case("XP894", spec(ray('volume="shared"')), spec(ray())),
+    Case("XP894", spec(ray('volume="s3://mine/runs"')), spec(ray('volume="/mnt/mine/runs"')), variant="bucket"),
+    Case("XP895", grpo("vllm(mode=server)", ray()), grpo("vllm(mode=colocate)", ray())),
     Case("XP890", spec("launch local(time=2h)"), spec("launch local(requeue=false)")),
     Case("XP890", spec(k8s(", exclusive")), spec(k8s(", time=2h")), variant="slurm"),
     Case("XP890", spec(sky("volume=shared, secret=mine")), spec(k8s(", secret=mine")), variant="k8s"),
@@ -53,6 +60,8 @@ CASES: tuple[Case, ...] = (
         spec(sky("volume=shared, requeue"), save='save "out/run" every=100'),
         variant="never-resumed",
     ),
+    Case("XP890", spec(ray('volume="/mnt/shared", image="img"')), spec(sky("volume=shared, image=img")), variant="ray"),
+    Case("XP892", nodes(2, "launch ray"), nodes(2, ray()), variant="ray"),
     Case("XP892", nodes(2, f'launch k8s(image="{IMAGE}")'), nodes(2, k8s())),
     Case("XP892", spec("launch sky"), spec("launch sky", save='save "out/run" hub(name="me/run", private)'),
          variant="one-node"),

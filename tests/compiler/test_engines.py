@@ -7,7 +7,7 @@ import os
 
 import pytest
 from case_support import spec
-from cases_clusters import k8s, sky
+from cases_clusters import k8s, ray, sky
 from cases_slurm import slurm
 from compile_support import REPOSITORY, compiled, put
 from test_imports import imported
@@ -16,7 +16,7 @@ from xpc.compiler.engines import ENGINES, OF_ALL
 from xpc.compiler.engines.engine import named, readers
 from xpc.compiler.language.schema import children
 
-LAUNCH = {"local": "launch local", "slurm": slurm(), "k8s": k8s(), "sky": sky("volume=runs")}
+LAUNCH = {"local": "launch local", "slurm": slurm(), "k8s": k8s(), "sky": sky("volume=runs"), "ray": ray()}
 ROOMS = os.path.join("compiler", "engines")
 
 

@@ -20,6 +20,7 @@ ENGINES = {
     "slurm": "launch slurm(time=1d)",
     "k8s": 'launch k8s(volume=runs, image="me/stack:1")',
     "sky": "launch sky(volume=runs)",
+    "ray": 'launch ray(volume="/mnt/runs")',
 }
 SHARED = ("fsdp", "hsdp")
 
@@ -42,6 +43,7 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(128, 8, 1, 1, "zero3", "slurm")
 @example(128, 8, 2, 4, "hsdp", "k8s")
 @example(1024, 1, 1, 1, "ddp", "sky")
+@example(1024, 1, 1, 1, "ddp", "ray")
 @example(1, 1, 1, 1, "zero2", "local")
 @example(8, 8, 1, 2, "zero3", "slurm")  # SmolLM3's mid-training
 @example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
@@ -127,6 +129,10 @@ def of_engine(files, nodes, gpus, engine):
         task = yaml.safe_load(files["sky.yaml"])
         assert task["num_nodes"] == nodes
         assert task["resources"]["accelerators"] == f"H100:{gpus}"
+    assert ("ray.json" in files) is ("ray_job.py" in files) is (engine == "ray")
+    if engine == "ray":
+        job = json.loads(files["ray.json"])
+        assert (job["nodes"], job["gpus"]) == (nodes, gpus)
 
 
 @QUICK

@@ -7,14 +7,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support"), os.path.join(os.path.dirname(HERE), "proof")]
 
+from emitted import compiled  # noqa: E402
 from forks import Forks  # noqa: E402
+from jobs import STEPS, spec  # noqa: E402
 from slurm import Cluster, missing  # noqa: E402
 from stacks import environment, interpreter  # noqa: E402
 from tiny import write_messages  # noqa: E402
@@ -40,6 +42,26 @@ def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
     subprocess.run(words, check=True, env=environment(), capture_output=True)
     write_messages(os.path.join(folder, "messages.jsonl"), 64)
     return folder
+
+
+@pytest.fixture(scope="module")
+def alone(warm: Forks, place: str) -> Callable[[str], str]:
+    """The run of a strategy as two processes of one node, once: its folder."""
+    done = {}
+
+    def run(strategy: str) -> str:
+        if strategy not in done:
+            name = f"alone-{strategy}"
+            text = spec(strategy, hardware="2 x cpu", nodes=1, steps=STEPS, more="")
+            bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+            cwd = os.path.join(place, name)
+            os.mkdir(cwd)
+            said = warm.run(bundle, cwd, world=2)
+            assert said["status"] == [0, 0], said["err"]
+            done[strategy] = cwd
+        return done[strategy]
+
+    return run
 
 
 @pytest.fixture(scope="session")

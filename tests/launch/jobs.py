@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import time
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 from emitted import FILES, compiled, put
+
+STEPS = 30
+"""Of a run that is compared with another."""
 
 SPEC = """\
 xpc 1
@@ -124,3 +132,38 @@ def until(seen: Callable[[], object], what: str, seconds: float = 600) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"not within {seconds} seconds: {what}")
         time.sleep(0.05)
+
+
+def events(cwd: str) -> list[dict[str, Any]]:
+    path = os.path.join(cwd, "out", "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as handle:
+        return [one for one in map(json.loads, handle) if "loss" in one]
+
+
+def weights(cwd: str) -> str:
+    with open(os.path.join(cwd, "out", "model.safetensors"), "rb") as handle:
+        return sha256(handle.read()).hexdigest()
+
+
+def same(cwd: Path, alone: str) -> None:
+    """Every step once, in order, with the very loss and gradient of the other run; and the very weights."""
+    one, other = events(alone), events(str(cwd))
+    assert [event["step"] for event in other] == list(range(1, STEPS + 1))
+    for name in ("loss", "grad_norm", "lr", "tokens"):
+        assert [event[name] for event in other] == [event[name] for event in one]
+    assert weights(str(cwd)) == weights(alone)
+    with open(cwd / "out" / "summary.json", encoding="utf-8") as handle:
+        summary = json.load(handle)
+    assert (summary["steps"], summary["sequences"]) == (STEPS, 8 * STEPS)
+
+
+def moments(chance: random.Random) -> list[int]:
+    """Two steps of a run, at which something happens to it."""
+    return [chance.randint(1, 11), chance.randint(15, 25)]
+
+
+def reaches(cwd: Path, step: int) -> None:
+    """Waits until a run tells of a step."""
+    until(lambda: [one for one in events(str(cwd)) if one["step"] >= step], f"step {step}")

@@ -7,45 +7,20 @@ they are laid out, and its last digit with it.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 from emitted import compiled
 from forks import Forks
-from jobs import spec, until
+from jobs import STEPS, moments, reaches, same, spec, until
 from slurm import Cluster
 from stacks import environment
 
 pytestmark = pytest.mark.slow
-
-STEPS = 30
-
-
-@pytest.fixture(scope="module")
-def alone(warm: Forks, place: str) -> Callable[[str], str]:
-    """The run of a strategy as two processes of one node, once: its folder."""
-    done = {}
-
-    def run(strategy: str) -> str:
-        if strategy not in done:
-            name = f"alone-{strategy}"
-            text = spec(strategy, hardware="2 x cpu", nodes=1, steps=STEPS, more="")
-            bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
-            cwd = os.path.join(place, name)
-            os.mkdir(cwd)
-            said = warm.run(bundle, cwd, world=2)
-            assert said["status"] == [0, 0], said["err"]
-            done[strategy] = cwd
-        return done[strategy]
-
-    return run
 
 
 @pytest.fixture
@@ -62,47 +37,12 @@ def submit(cluster: Cluster, place: str, strategy: str, cwd: Path) -> str:
     return cluster.submit(os.path.join(bundle, "job.sbatch"), cwd=str(cwd))
 
 
-def events(cwd: str) -> list[dict[str, Any]]:
-    path = os.path.join(cwd, "out", "metrics.jsonl")
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as handle:
-        return [one for one in map(json.loads, handle) if "loss" in one]
-
-
 def log(cwd: Path) -> str:
     return "".join(path.read_text(errors="replace") for path in cwd.glob("*.log"))
 
 
 def told(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
     return f"{job}\n{log(cwd)}\n{cluster.logs()}"
-
-
-def weights(cwd: str) -> str:
-    with open(os.path.join(cwd, "out", "model.safetensors"), "rb") as handle:
-        return sha256(handle.read()).hexdigest()
-
-
-def same(cwd: Path, alone: str) -> None:
-    """Every step once, in order, with the very loss and gradient of the other run; and the very weights."""
-    one, other = events(alone), events(str(cwd))
-    assert [event["step"] for event in other] == list(range(1, STEPS + 1)), log(cwd)
-    for name in ("loss", "grad_norm", "lr", "tokens"):
-        assert [event[name] for event in other] == [event[name] for event in one]
-    assert weights(str(cwd)) == weights(alone)
-    with open(cwd / "out" / "summary.json", encoding="utf-8") as handle:
-        summary = json.load(handle)
-    assert (summary["steps"], summary["sequences"]) == (STEPS, 8 * STEPS)
-
-
-def moments(chance: random.Random) -> list[int]:
-    """Two steps of a run, at which something happens to it."""
-    return [chance.randint(1, 11), chance.randint(15, 25)]
-
-
-def reaches(cwd: Path, step: int) -> None:
-    """Waits until a run tells of a step."""
-    until(lambda: [one for one in events(str(cwd)) if one["step"] >= step], f"step {step}")
 
 
 def test_asked_to_stop_it_goes_on_where_it_was(

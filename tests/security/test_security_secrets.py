@@ -41,6 +41,7 @@ SPECS = {
     "slurm": spec("nodes 2", "launch slurm(partition=gpu)", batch="gbs=256 micro=16"),
     "k8s": spec("nodes 2", 'launch k8s(image="img", volume="runs", secret="hf")', batch="gbs=256 micro=16"),
     "sky": spec("nodes 2", "launch sky(volume=runs)", batch="gbs=256 micro=16"),
+    "ray": spec("nodes 2", 'launch ray(volume="/mnt/runs")', batch="gbs=256 micro=16"),
     "sweep": spec("sweep {\n  lr = [1e-5, 2e-5]\n}"),
     "grpo": spec(
         'method grpo(generations=16, max_completion=64, rewards=[accuracy, "own.py:f"])',

@@ -1,0 +1,69 @@
+"""`launch ray`: `ray_job.py`, a Ray Train job whose workers each start `launch.sh` on a node of a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
+from xpc.compiler.spec import Spec
+
+SCRIPT, NUMBERS = "ray_job.py", "ray.json"
+README = f"""
+On a Ray cluster (Ray 2.51 or newer) the same is one job, submitted in this folder, which Ray copies to every node. What
+requirements.txt lists is installed on the nodes; where it has an environment of its own there, PYTHON names its
+interpreter: `--runtime-env-json '{{"env_vars": {{"PYTHON": "/shared/venv/bin/python"}}}}'`. Tokens (HF_TOKEN,
+WANDB_API_KEY) are in the environment of the nodes.
+
+```
+ray job submit --working-dir . -- python {SCRIPT}
+```
+"""
+
+
+class Ray(Engine):
+    """Ray 2.51 or newer, whose Ray Train is version 2."""
+
+    also_called = "ray train; raytrain; anyscale; kuberay"
+    settings = ("requeue", "volume")
+    volume = "an absolute folder that every node of the Ray cluster has"
+
+    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+        """The script, which is the same in every bundle, and its numbers."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), SCRIPT), encoding="utf-8") as handle:
+            script = handle.read()
+        return {SCRIPT: script, NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
+
+    def readme(self, spec: Spec) -> list[str]:
+        """How the job is handed to Ray."""
+        return README.splitlines()
+
+    def command(self, spec: Spec, out: str) -> str:
+        """The job, with the bundle as its working directory."""
+        return f"ray job submit --working-dir {quoted(out)} -- python {SCRIPT}"
+
+    def sweep_command(self, spec: Spec, out: str) -> str:
+        """A job for each member; they wait for nodes in Ray."""
+        members = quoted(out, MEMBERS)
+        submit = f'ray job submit --no-wait --working-dir "$member" -- python {SCRIPT}'
+        return f"for member in {members}/*; do {submit}; done"
+
+
+def numbers(spec: Spec) -> dict[str, object]:
+    """What `ray_job.py` asks Ray for, and how often it starts the run again."""
+    from xpc.compiler.engines.restarts import RESTARTS, grace, requeues
+
+    again, hardware = requeues(spec), spec.hardware
+    return {
+        "nodes": hardware.nodes,
+        "cpus": hardware.processes,
+        "gpus": 0 if spec.on_cpu else hardware.processes,
+        "folder": spec.get("launch.volume"),
+        "retries": RESTARTS if again else 0,
+        "again": again,
+        "grace": grace(spec),
+    }
+
+
+ENGINE = Ray()

@@ -1,0 +1,50 @@
+"""Ray (XP894, XP895): the shared folder, and a server that no worker of the job can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.conditions import chosen
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = chosen("launch", "ray")
+
+
+@rule("XP894", "ray-folder-is-not-absolute")
+def folder(spec: Spec) -> Iterator[Finding]:
+    """The workers of a Ray job begin in a copy of the bundle, which Ray deletes some time after the job.
+
+    `volume` is the folder in which launch.sh is started on every node: an absolute path such as `/mnt/shared`. A
+    relative one would lie in that copy, and an address such as `s3://mine` is no folder. Today: each node writes to its
+    own copy, the nodes find no common checkpoint, and all of it goes with the job. Source: ray 2.60
+    `_private/runtime_env/working_dir.py` (`delete_uri`).
+    """
+    path = spec.get("launch.volume")
+    if not isinstance(path, str) or (path.startswith("/") and path.isprintable()):
+        return
+    bare = path.partition("://")[2] if "://" in path else path
+    kept = "/".join(part for part in bare.split("/") if part.isprintable() and part not in ("", ".", "..", "~"))
+    yield Finding(
+        spec.place("launch.volume", "not an absolute path" if path.isprintable() else "has a control character"),
+        f"`{path[:60]}` is no folder that every node of a Ray cluster could have",
+        'write the path at which all nodes mount it, such as `volume = "/mnt/shared"`',
+        replace=f'volume = "/mnt/{kept or "shared"}"' if '"' not in kept and "\\" not in kept else None,
+    )
+
+
+@rule("XP895", "server-on-ray")
+def server(spec: Spec) -> Iterator[Finding]:
+    """All workers of a Ray Train job run the same function, and the job ends when all have ended; a server never does.
+
+    Today: the job waits for the server after the training has ended, and keeps its nodes. Source: ray 2.60
+    `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker has).
+    """
+    if spec.asks_server:
+        yield Finding(
+            spec.place("method.vllm.mode", "a worker that never ends"),
+            "a Ray Train job cannot end a vLLM server",
+            "write `mode = colocate`, or `launch k8s`",
+            (spec.label("launch", "the launcher"),),
+            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
+        )

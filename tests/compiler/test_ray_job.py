@@ -1,0 +1,120 @@
+"""`ray_job.py` without Ray: what it does on a node, and the numbers that the compiler gives it.
+
+On a cluster of two nodes it runs in tests/launch/test_ray_trains.py, where Ray is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from case_support import spec
+from cases_clusters import ray
+from compile_support import compiled
+
+from xpc.compiler.bundle import write
+from xpc.compiler.engines.ray import ray_job
+
+STAND_IN = """\
+#!/usr/bin/env bash
+trap 'echo asked >>said; exit 75' TERM
+echo "$NODE_RANK $PWD" >>said
+until [ -e go ]; do sleep 0.05; done
+exit "$(cat go)"
+"""
+WORKER = "import sys; sys.path.insert(0, sys.argv[1]); import ray_job; print(ray_job.attended(sys.argv[1], '.', {env}))"
+"""What a Ray worker does: another process, which a test may kill."""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> str:
+    out = str(tmp_path / "run.bundle")
+    write(compiled(spec(ray()), name="run.xp"), out)
+    (tmp_path / "run.bundle" / "launch.sh").write_text(STAND_IN)
+    return out
+
+
+def worker(bundle: str, node: str = "n") -> subprocess.Popen[str]:
+    told = {"PATH": os.environ["PATH"], "NODE_RANK": "1", "XPC_RAY_NODE": f"{os.path.dirname(bundle)[-20:]}-{node}"}
+    told["XPC_RAY_NODE"] = told["XPC_RAY_NODE"].replace("/", "_")
+    words = [sys.executable, "-c", WORKER.format(env=told), bundle]
+    return subprocess.Popen(words, cwd=os.path.dirname(bundle), stdout=subprocess.PIPE, text=True)
+
+
+def said(bundle: str) -> list[str]:
+    path = os.path.join(os.path.dirname(bundle), "said")
+    return open(path).read().splitlines() if os.path.exists(path) else []
+
+
+def until(seen: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_numbers_are_those_of_the_spec():
+    text = spec("nodes 2", ray(), batch="gbs=128 micro=8")
+    assert json.loads(compiled(text)["ray.json"]) == {
+        "nodes": 2, "cpus": 8, "gpus": 8, "folder": "/mnt/shared", "retries": 3, "again": True, "grace": 300,
+    }  # fmt: skip
+    never = json.loads(compiled(spec("launch ray", "seed 1", save='save "out" every=never'))["ray.json"])
+    assert (never["folder"], never["retries"], never["again"]) == (None, 0, False)
+    cpu = json.loads(compiled(spec(ray(), hardware="4 x cpu", precision="fp32"))["ray.json"])
+    assert (cpu["cpus"], cpu["gpus"]) == (4, 0)
+
+
+@pytest.mark.parametrize("status", [0, 3, 75])
+def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status: int):
+    (tmp_path / "go").write_text(str(status))
+    out, _ = worker(bundle).communicate(timeout=60)
+    assert out == f"{status}\n"
+    assert said(bundle) == [f"1 {tmp_path}"]
+
+
+def test_when_the_worker_is_killed_the_run_is_asked_to_stop(bundle: str):
+    """As Ray kills one: with SIGKILL, of it and of its children."""
+    one = worker(bundle)
+    until(lambda: said(bundle))
+    one.kill()
+    one.wait()
+    until(lambda: said(bundle)[1:] == ["asked"])
+
+
+def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp_path: Path):
+    """Of two on one node the second waits; on another node it starts at once."""
+    first, second = worker(bundle), None
+    try:
+        until(lambda: said(bundle))
+        second, other = worker(bundle), worker(bundle, "other")
+        until(lambda: len(said(bundle)) == 2)
+        time.sleep(0.3)
+        assert len(said(bundle)) == 2
+        (tmp_path / "go").write_text("0")
+        assert [one.wait(60) for one in (first, second, other)] == [0, 0, 0]
+        assert len(said(bundle)) == 3
+    finally:
+        (tmp_path / "go").write_text("0")
+
+
+def test_what_ray_sets_for_itself_is_not_the_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A thread a core that it reserved, and the bundle's folder on the path of modules."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/shared/modules")
+    found = ray_job.inherited(str(tmp_path))
+    assert (found.get("OMP_NUM_THREADS"), found["PYTHONPATH"]) == (None, "/shared/modules")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "PYTHONPATH" not in ray_job.inherited(str(tmp_path))
+
+
+def test_a_bundle_is_known_by_its_digests(bundle: str, tmp_path: Path):
+    known = ray_job.digest(bundle)
+    assert known is not None
+    assert len(known) == 64
+    assert ray_job.digest(str(tmp_path)) is None

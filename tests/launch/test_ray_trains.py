@@ -1,0 +1,124 @@
+"""Compiled runs on two nodes of a Ray cluster of this machine, which learn what two processes of one node learn."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from emitted import FILES, compiled, put
+from forks import Forks
+from jobs import STEPS, moments, reaches, same, spec, until
+from ray_cluster import Cluster, missing
+from stacks import environment
+
+pytestmark = pytest.mark.slow
+
+STAND_IN = """\
+#!/usr/bin/env bash
+# A line for each start, and what the line of the file `do` says for it.
+trap 'echo "asked $NODE_RANK" >>said; exit 75' TERM
+echo "$NODE_RANK $PWD $MASTER_ADDR $MASTER_PORT $HF_TOKEN" >>"said-$NODE_RANK"
+what=$(sed -n "$(wc -l <"said-$NODE_RANK")p" do)
+case "$what" in
+  wait) for _ in $(seq 600); do sleep 0.1; done ;;
+  fail) if [ "$NODE_RANK" = 1 ]; then exit 3; fi; for _ in $(seq 600); do sleep 0.1; done ;;
+  *) exit "${what:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with a core each."""
+    why = missing()
+    if why:
+        assert not os.environ.get("XPC_EVERY_TEST"), f"every test is asked for: {why}"
+        pytest.skip(why)
+    made = Cluster()
+    yield made
+    made.stop()
+
+
+def text(strategy: str, folder: Path) -> str:
+    return spec(strategy, steps=STEPS, more=f'launch ray(volume="{folder}")')
+
+
+def submit(cluster: Cluster, warm: Forks, place: str, strategy: str, folder: Path) -> subprocess.Popen[bytes]:
+    name = f"ray-{strategy}-{folder.name}"
+    os.symlink(os.path.join(place, "tiny"), folder / "tiny")  # the model comes to the nodes in the shared folder
+    bundle = compiled(text(strategy, folder), place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+    return cluster.submit(bundle, f"{folder}/log", environment(PYTHON=warm.python))
+
+
+def log(folder: Path) -> str:
+    return (folder / "log").read_text(errors="replace")
+
+
+def test_what_is_killed_is_started_again(
+    cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+) -> None:
+    """A process that trains, and then a worker of Ray, each with SIGKILL; the run goes on from the newest checkpoint.
+
+    What it learns is what two processes of one node learn that nobody kills, to the last bit.
+    """
+    started = submit(cluster, warm, place, "zero2", tmp_path)
+    first, second = moments(chance)
+    reaches(tmp_path, first)
+    for one in cluster.ranks(1):
+        os.kill(one, signal.SIGKILL)
+    reaches(tmp_path, second)
+    os.kill(cluster.workers()[0], signal.SIGKILL)
+    assert started.wait(900) == 0, log(tmp_path)
+    same(tmp_path, alone("zero2"))
+    assert log(tmp_path).count("[FailurePolicy] RETRY") == 2, log(tmp_path)
+
+
+@pytest.fixture
+def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Submits a bundle whose launch.sh does on each start what is said, and may fail once."""
+
+    def start(*starts: str) -> subprocess.Popen[bytes]:
+        put(str(tmp_path), FILES)
+        bundle = compiled(text("zero2", tmp_path), str(tmp_path), str(tmp_path / "job.bundle"), "job.xp")
+        (tmp_path / "job.bundle" / "launch.sh").write_text(STAND_IN)
+        numbers = json.loads((tmp_path / "job.bundle" / "ray.json").read_text())
+        (tmp_path / "job.bundle" / "ray.json").write_text(json.dumps({**numbers, "retries": 1}))
+        (tmp_path / "do").write_text("".join(f"{one}\n" for one in starts))
+        return cluster.submit(bundle, f"{tmp_path}/log", environment(HF_TOKEN="a-token"))
+
+    return start
+
+
+def said(folder: Path, node: int) -> list[list[str]]:
+    path = folder / f"said-{node}"
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
+    stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    """Of one failure that is borne, the stop before it counts for nothing. The status of the second comes back."""
+    assert stand_in("75", "fail", "fail", "0").wait(900) == 3, log(tmp_path)
+    one, other = said(tmp_path, 0), said(tmp_path, 1)
+    assert len(one) == len(other) == 3
+    assert [line[1:] for line in one] == [line[1:] for line in other]
+    assert {(line[1], line[4]) for line in one} == {(str(tmp_path), "a-token")}
+    assert log(tmp_path).count("started again, to go on from the newest checkpoint") == 1
+    assert "a-token" not in log(tmp_path)
+
+
+def test_the_end_of_the_job_asks_the_run_to_stop(
+    stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    """`ray job stop` sends SIGTERM to ray_job.py; the workers end with it."""
+    started = stand_in("wait")
+    until(lambda: said(tmp_path, 0) and said(tmp_path, 1), "both nodes start")
+    started.send_signal(signal.SIGTERM)
+    until(lambda: (tmp_path / "said").exists() and len((tmp_path / "said").read_text().splitlines()) == 2, "asked")
+    assert started.wait(60) != 0
