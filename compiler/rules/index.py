@@ -31,6 +31,7 @@ from xpc.compiler.rules.conditions import (
 
 MODULES: tuple[tuple[str, Condition], ...] = (
     ("engines.k8s.rules", chosen("launch", "k8s")),
+    ("engines.ray.rules", chosen("launch", "ray")),
     ("engines.sky.rules", chosen("launch", "sky")),
     ("engines.slurm.rules", chosen("launch", "slurm")),
     ("rules.adapted", adapters),
