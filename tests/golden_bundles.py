@@ -39,6 +39,8 @@ target {stack}
 SPECS = tuple(
     sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
 )
+VERBATIM = ("ray_job.py",)
+"""What an engine ships as it is; bundle.toml has its digest."""
 NAMES = "trainer.txt"
 """In a golden: the names of the trainer's files."""
 
@@ -61,7 +63,7 @@ def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
     trainer = sorted(name for name in files if name.startswith("trainer/"))
     lines = files["bundle.toml"].decode().splitlines(keepends=True)
     kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last one seals the others
-    rest = {name: data for name, data in files.items() if name not in trainer}
+    rest = {name: data for name, data in files.items() if name not in (*trainer, *VERBATIM)}
     return {**rest, "bundle.toml": kept.encode(), NAMES: "".join(f"{name}\n" for name in trainer).encode()}
 
 

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+#
+#   global batch   128 = 8 sequences x 1 accumulation x 16 processes
+#   processes      16 = 2 nodes x 8
+#   strategy       zero2, bf16, on 8 x a100-80gb
+#   target         trl-1.16
+#
+#   ./launch.sh               train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight   check this machine against the bundle, and stop
+#   ./launch.sh --dry-run     print the command, and stop
+#
+# PYTHON names the interpreter (default: python3). Nothing else is accepted.
+if [ -z "${BASH_VERSION:-}" ]; then
+  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
+  exit 2
+fi
+set -euo pipefail
+
+script=$(readlink -f -- "${BASH_SOURCE[0]}")
+here=${script%/*}
+python=${PYTHON:-python3}
+dry_run=false
+only_preflight=false
+
+if [ "$#" -gt 1 ]; then
+  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${1:-}" in
+  "") ;;
+  --dry-run) dry_run=true ;;
+  --preflight) only_preflight=true ;;
+  *)
+    printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\n' "$1" >&2
+    exit 2
+    ;;
+esac
+
+# 2 machines: the same script runs on each, told apart by NODE_RANK.
+: "${NODE_RANK:?this run has 2 nodes: set NODE_RANK (0 to 1), MASTER_ADDR and MASTER_PORT}"
+: "${MASTER_ADDR:?this run has 2 nodes: set MASTER_ADDR to the address of node 0}"
+: "${MASTER_PORT:?this run has 2 nodes: set MASTER_PORT to a free port of node 0}"
+case "$NODE_RANK" in
+  *[!0-9]* | "")
+    printf 'launch.sh: NODE_RANK must be a number, not %q\n' "$NODE_RANK" >&2
+    exit 2
+    ;;
+esac
+case "$MASTER_ADDR" in
+  -* | *[!0-9A-Za-z.:_-]*)
+    printf 'launch.sh: MASTER_ADDR must be a host, not %q\n' "$MASTER_ADDR" >&2
+    exit 2
+    ;;
+esac
+# Seconds that the nodes wait for each other, in the preflight and when the run begins.
+wait=${XPC_NODE_WAIT:-300}
+case "$wait" in
+  *[!0-9]* | "")
+    printf 'launch.sh: XPC_NODE_WAIT must be a number of seconds, not %q\n' "$wait" >&2
+    exit 2
+    ;;
+esac
+
+port=${MASTER_PORT:-}
+case "$port" in
+  *[!0-9]* | "")
+    printf 'launch.sh: MASTER_PORT must be a number, not %q\n' "$port" >&2
+    exit 2
+    ;;
+esac
+
+command=(
+  "$python" "$here/trainer/launcher.py" accelerate.commands.launch
+  --config_file "$here/accelerate.yaml"
+  --main_process_port "$port"
+  --machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"
+  --rdzv_conf "timeout=$wait"
+  "$here/trainer/main.py"
+)
+
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\n'
+  exit 0
+fi
+
+# In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
+# A scheduler that asks it to stop meanwhile is answered at once; later the launcher hears it.
+leave() {
+  trap '' INT TERM USR1
+  kill -TERM "$checking" 2> /dev/null || true
+  printf 'launch.sh: stopped as asked, before training began\n' >&2
+  exit "$1"
+}
+checking=
+trap 'leave 75' TERM USR1
+trap 'leave 130' INT
+"$python" "$here/trainer/main.py" --preflight &
+checking=$!
+wait "$checking"
+trap - INT TERM USR1
+if [ "$only_preflight" = true ]; then
+  exit 0
+fi
+export XPC_PREFLIGHT=passed
+exec "${command[@]}"
