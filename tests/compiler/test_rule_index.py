@@ -21,7 +21,8 @@ READS = {code: set(paths) for found in json.loads(build.table()).values() for co
 
 PRECONDITION = {
     "engines.k8s.rules", "engines.sky.rules", "rules.adapters", "rules.frozen", "rules.method", "rules.online",
-    "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm",
+    "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm", "rules.distill",
+    "rules.sampling",
 }  # fmt: skip
 """Modules whose rules do not ask once more for what their `WHEN` asks for: the engine, the method, the adapters."""
 
