@@ -90,8 +90,9 @@ from transformers import AutoModelForCausalLM as A, AutoTokenizer as T
 a, b = (A.from_pretrained(p) for p in sys.argv[1:])
 n = sum(not torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters()))
 t = T.from_pretrained(sys.argv[2])
-print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, b.generation_config.eos_token_id
-      == t.eos_token_id, bool(t.chat_template))
+ends = b.generation_config.eos_token_id  # transformers 4.57 writes a list
+print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, ends in (t.eos_token_id, [t.eos_token_id]),
+      bool(t.chat_template))
 """
 """What a run has left beside what it began from: all weights moved, their type, the cache, end token, template."""
 
