@@ -37,7 +37,8 @@ def _fitting(spec: Spec) -> str | None:
     known = [one for one in map(registry.find_model, registry.model_names()) if one is not None]
     alike = [one for one in known if (one.vocab, one.model_type) == (facts.vocab, facts.model_type)]
     larger = [one for one in alike if one.params > facts.params]
-    return min(larger, key=lambda one: one.params).alias if larger else None
+    by_size = sorted(larger, key=lambda one: (one.params, one.alias.partition("-")[0] != facts.alias.partition("-")[0]))
+    return by_size[0].alias if by_size else None
 
 
 @rule("XP646", "teacher-of-another-vocabulary")

@@ -69,6 +69,7 @@ MEANT: dict[str, str] = {
     "method.max_prompt": "max prompt length; prompt length; max prompt tokens",
     "method.generations": "num generations; num samples per prompt; rollouts; group size; samples per prompt; num "
     "return sequences; rollout n",
+    "method.teacher": "teacher model; teacher model name or path; teacher model id; teacher name",
     "method.max_completion": "max completion length; max new tokens; response length; max response length; completion "
     "length; max tokens; max generation length",
     "method.temperature": "sampling temperature; rollout temperature; generation temperature",
