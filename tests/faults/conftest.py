@@ -24,13 +24,15 @@ from tiny_runs import lines  # noqa: E402
 def fill(here: Runs) -> None:
     """Puts `tiny` (its attention drops weights at random) and 64 rows of each kind into the folder of the runs."""
     folder = here.place
-    here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, "tiny"))
+    for seed, name in enumerate(("tiny", "teacher")):
+        here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, name), str(seed))
     # The older transformers does not know the class that the newer one writes down for the same tokenizer.
     changes = {"tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"}, "config": {"attention_dropout": 0.1}}
     for name, change in changes.items():
-        with open(os.path.join(folder, "tiny", f"{name}.json"), encoding="utf-8") as handle:
-            stated = json.load(handle)
-        put(folder, {f"tiny/{name}.json": json.dumps({**stated, **change})})
+        for model in ("tiny", "teacher"):
+            with open(os.path.join(folder, model, f"{name}.json"), encoding="utf-8") as handle:
+                stated = json.load(handle)
+            put(folder, {f"{model}/{name}.json": json.dumps({**stated, **change})})
     turns = conversations(64)
     put(folder, {"messages.jsonl": lines([{"messages": row} for row in turns]), **files(turns)})
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from fault_runs import GRPO, Runs, text
-from method_runs import small
+from method_runs import SETTINGS, small
 from moments import killed, killed_launched
 
 from xpc.compiler.stacks import DEFAULT
@@ -20,6 +20,7 @@ KINDS = {
     "zero3": (2, text(strategy="zero3")),
     "one": (3, text(world=1, save="every=epoch")),
     "dpo": (2, small("method dpo", method="dpo", save='save "out" every=1 keep=2')),
+    "distill": (2, small("method distill" + SETTINGS["distill"], method="distill", save='save "out" every=1 keep=2')),
     "grpo": (2, small(GRPO, method="grpo", save='save "out" every=1 keep=2')),
 }
 """Number of kills, and spec: dropout everywhere, ends of epochs, losses that are means over two steps."""
