@@ -168,12 +168,11 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     """Labels are smoothed by a loss of its own, which knows neither `dft` nor the balancing loss of experts.
 
     Today: with `dft` the labels are not smoothed, with a router's loss that loss is not added, both in silence. Alone
-    it is deprecated in trl 1.16, and costs a second forward pass in every step (FutureWarning). trl 0.18 has neither.
-    Source: trl 1.16 `sft_trainer.py` (`compute_loss`); executed.
+    it is deprecated in trl 1.16, and costs a second forward pass in every step (FutureWarning). trl 0.18 has neither,
+    trl 0.24 has `dft`. Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); executed.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
-    twice = spec.stack.facts.label_smoothing == "extra_forward"
-    if not isinstance(value, int | float) or not value or not twice or spec.text("method") != "sft":
+    if not isinstance(value, int | float) or not value or spec.text("method") != "sft":
         return
     place = spec.extra_place("trl", "label_smoothing_factor")
     losses = spec.get("method.loss")
@@ -184,6 +183,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             "leave `label_smoothing_factor` or `loss = dft` out",
             (spec.label("method.loss", "one of the two is lost"),),
         )
+        return
+    if spec.stack.facts.label_smoothing != "extra_forward":
         return
     if spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(

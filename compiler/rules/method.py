@@ -27,7 +27,9 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     trl-0.18 has no rloo of reward functions, one dpo loss at a time, and no choice of loss in sft; trl-1.16 has no
     `rpo` and no `reference_free`, and its dpo warns of `padding_free` and pads all the same. Today: TypeError for the
-    name when the arguments are built, or a value that nothing reads. Source: the configuration classes of trl 0.18 and
+    name when the arguments are built, or a value that nothing reads. transformers 4.57 gathers no weight that it draws
+    anew under ZeRO-3, so that a reward model begins with a score of whatever the memory held (losses of 1e29; executed;
+    `modeling_utils.py` `_initialize_missing_keys`). Source: the configuration classes of trl 0.18 and
     1.16, `dpo_trainer.py` and `grpo_trainer.py`.
     """
     method, target = spec.text("method"), spec.stack
@@ -53,6 +55,13 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
             f"grpo of {target.name} divides by the deviation of the prompt's completions, or not at all",
             f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
+        )
+    if method == "reward" and spec.zero_stage == 3 and not target.facts.zero3_draws_scores:
+        yield Finding(
+            spec.place("strategy", "the new weight stays what memory held"),
+            f"the scores of a reward model are never drawn under zero3 on {target.name}",
+            f"write `strategy zero1`, or `target {able(lambda one: one.facts.zero3_draws_scores)}`",
+            (*related, spec.label("method", "the method")),
         )
     if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(

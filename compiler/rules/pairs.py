@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 WHEN = chosen("method", "dpo")
 
@@ -37,7 +38,7 @@ def ipo_among_others(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.loss", f"`{others[0]}` would get means, too"),
             f"`ipo` beside `{others[0]}` on {spec.stack.name}",
-            "leave `ipo` out of the list, or write `target trl-1.16`",
+            f"leave `ipo` out of the list, or write `target {able(lambda one: not one.facts.ipo_averages_all)}`",
             (spec.label("target", "the target"),),
         )
 

@@ -230,6 +230,26 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP488", "accumulation-lost-by-zero2")
+def accumulation_lost(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed 0.18.2 steps by the last micro-batch of an accumulation under ZeRO-2, and forgets those before it.
+
+    Each backward pass writes its gradients over the last one's until the step is taken. Today, silently: the norm of
+    two micro-batches is half of what it is, of four a quarter. With the optimizer on the host the sum is kept there.
+    Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
+    asked for, and is None until the step); executed. ZeRO-1 and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
+    """
+    lost = not spec.stack.facts.zero2_accumulates and spec.text("strategy.offload") == "none"
+    if spec.zero_stage == 2 and spec.integer("batch.accum") > 1 and lost:
+        steps = spec.integer("batch.accum")
+        yield Finding(
+            spec.place("strategy", f"{steps} micro-batches a step, and {steps - 1} are lost"),
+            f"{spec.text('strategy')} of {spec.stack.name} learns from the last micro-batch alone",
+            "write `strategy zero1`, or a `micro` that makes the accumulation 1",
+            (spec.label("batch.micro"), spec.label("target", "the target")),
+        )
+
+
 @rule("XP409", "strategy-not-in-the-target")
 def strategy_target(spec: Spec) -> Iterator[Finding]:
     """FSDP2 came to accelerate 1.6; trl-0.18 pins accelerate 1.4, which would silently use FSDP1.

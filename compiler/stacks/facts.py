@@ -94,6 +94,10 @@ class Facts:
     """Where a hybrid mesh is written: FSDP1's HYBRID_SHARD, or a block of its own."""
     secondary_shards: bool
     """Whether ZeRO-3's second copy of the weights is written before it is read."""
+    zero2_accumulates: bool
+    """Whether DeepSpeed's ZeRO-2 adds up the gradients of an accumulation, and does not keep the last ones alone."""
+    zero3_draws_scores: bool
+    """Whether a weight that the checkpoint has not is drawn under ZeRO-3."""
     wrapped_optimizer_has_defaults: bool
     """Whether DeepSpeed's wrapper of a torch optimizer still tells its `defaults`."""
 

@@ -96,7 +96,7 @@ ATTENTION: tuple[Case, ...] = (
         spec("target trl-0.18", train=trained("smollm3-3b on alpaca")),
         spec(train=trained("smollm3-3b on alpaca")),
     ),
-    Case("XP343", of(), of("target trl-0.18"), family("llama4_text")),
+    Case("XP343", of(batch="gbs=128 micro=16"), of("target trl-0.18", batch="gbs=128 micro=16"), family("llama4_text")),
     Case(
         "XP343",
         of(),

@@ -59,6 +59,8 @@ PREFERENCE = (
     Case("XP636", pairs("method dpo(precompute, sync_reference)"), pairs("method dpo(sync_reference)")),
     Case("XP637", pairs("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
          pairs("method dpo(precompute)", "target trl-0.18")),
+    Case("XP127", pairs("method reward", MID, strategy="zero3"), pairs("method reward", MID, strategy="zero1"),
+         variant="scores"),
     Case("XP486", pairs("method dpo(loss=[sigmoid, ipo])", MID), pairs("method dpo(loss=[sigmoid, hinge])", MID)),
     Case("XP487", pairs("method dpo(loss=ipo)", MID, FLASH, batch=FLAT), pairs("method dpo", MID, FLASH, batch=FLAT)),
     Case("XP487", pairs("method dpo(loss=[sigmoid, sft])", MID, FLASH, batch=FLAT),

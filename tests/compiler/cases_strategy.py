@@ -80,6 +80,11 @@ SHARDING: tuple[Case, ...] = (
     Case("XP408", spec(strategy="hsdp"), spec("nodes 2", strategy="hsdp", **NODES), variant="one-group"),
     Case("XP408", spec(strategy="hsdp(shard=1)"), spec(strategy="hsdp(shard=2)"), variant="no-shard"),
     Case("XP409", spec("target trl-0.18", strategy="fsdp"), spec("target trl-0.18", strategy="fsdp1")),
+    Case(
+        "XP488",
+        spec("target trl-0.24", strategy="zero2", batch="gbs=256 micro=16 seq=512"),
+        spec("target trl-0.24", strategy="zero1", batch="gbs=256 micro=16 seq=512"),
+    ),
     Case("XP410", spec(strategy="fsdp1"), spec(strategy="fsdp")),
     Case(
         "XP411",

@@ -8,17 +8,17 @@ from functools import partial
 
 import pytest
 from fault_runs import Runs, text
-from interpreters import OTHERS
+from interpreters import OTHERS, sharded
 from moments import killed, killed_launched, stopped, stopped_launched
 
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    "ddp": (killed, 2, text),
-    "zero2": (killed, 3, partial(text, strategy="zero2")),
-    "launcher": (killed_launched, 3, text),
-    "stops": (stopped, 3, partial(text, "data(holdout=8)", "eval(every=3)", strategy="zero2", save="every=epoch")),
-    "stopped launcher": (stopped_launched, 2, partial(text, strategy="zero2")),
+    "ddp": (killed, 2, "ddp", text),
+    "zero2": (killed, 3, "zero2", text),
+    "launcher": (killed_launched, 3, "ddp", text),
+    "stops": (stopped, 3, "zero2", partial(text, "data(holdout=8)", "eval(every=3)", save="every=epoch")),
+    "stopped launcher": (stopped_launched, 2, "zero2", text),
 }
 
 
@@ -27,6 +27,12 @@ KINDS = {
 def test_runs_end_as_one_that_was_left_alone(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, target: str, kind: str
 ) -> None:
-    happens, wanted, source = KINDS[kind]
+    happens, wanted, strategy, source = KINDS[kind]
     here = runs(target)
-    happens(here, here.compiled(source(target=target), kind.replace(" ", "-")), str(tmp_path), chance, wanted)
+    happens(
+        here,
+        here.compiled(source(target=target, strategy=sharded(target, strategy)), kind.replace(" ", "-")),
+        str(tmp_path),
+        chance,
+        wanted,
+    )

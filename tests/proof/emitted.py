@@ -16,7 +16,7 @@ from xpc.compiler.stacks import DEFAULT, load
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 
-from interpreters import OTHERS
+from interpreters import OTHERS, sharded
 
 TEMPLATE = "{% for message in messages %}{% generation %}{{ message['content'] }}{% endgeneration %}{% endfor %}"
 CONFIG = {
@@ -182,8 +182,9 @@ def of_another(target: str) -> Iterator[Emitted]:
     def its(name: str, *lines: str, **around: str) -> Emitted:
         return one(f"{target}-{name}", *lines, **around, target=target)
 
+    two = sharded(target, "zero2")
     yield its("ddp", "schedule linear(warmup=3%)")
-    yield its("zero2", "memory(liger)", "schedule cosine(min_lr=10%, warmup=40)", strategy="zero2")
+    yield its("zero2", "memory(liger)", "schedule cosine(min_lr=10%, warmup=40)", strategy=two)
     yield its("zero3-offload", strategy="zero3 offload")
     yield its("fsdp1", "model(attn=flash2)", strategy="fsdp1", batch="gbs=128 micro=4 packing")
     if stack.facts.fsdp2:
@@ -207,10 +208,10 @@ def of_another(target: str) -> Iterator[Emitted]:
     yield its("grpo-server", f"method grpo({REWARDS}, vllm)", "data(shuffle=false)", train=PROMPTS)
     free = "(reference_free)" if "reference_free" in stack.fields(stack.config("dpo")) else ""
     yield its("lora", "lora", f"method dpo{free}", train=PAIRS)
-    yield its("qlora", "qlora", strategy="zero2")
+    yield its("qlora", "qlora", strategy=two)
     yield cpu(f"{target}-cpu", on="cpu", target=target)
     yield cpu(f"{target}-cpu-ddp", target=target)
-    yield cpu(f"{target}-cpu-zero2", strategy="zero2", target=target)
+    yield cpu(f"{target}-cpu-zero2", strategy=two, target=target)
 
 
 SPECS: tuple[Emitted, ...] = (*DEFAULTS, *(one for target in OTHERS for one in of_another(target)))

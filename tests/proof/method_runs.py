@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 from emitted import compiled, put
-from interpreters import OTHERS, methods_of
+from interpreters import OTHERS, methods_of, sharded
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
@@ -129,8 +129,12 @@ RUNS = (
     *(Small(method, adapter="qlora") for method in METHODS),
     Small("dpo", strategy="zero3", adapter="qlora"),
     *(Small(method, other) for other in OTHERS for method in methods_of(other)),
-    *(Small(method, other, TWO[method][0]) for other in OTHERS for method in methods_of(other)),
-    *(Small(method, other, TWO[method][1], "lora") for other in OTHERS for method in methods_of(other)),
+    *(Small(method, other, sharded(other, TWO[method][0], method)) for other in OTHERS for method in methods_of(other)),
+    *(
+        Small(method, other, sharded(other, TWO[method][1], method), "lora")
+        for other in OTHERS
+        for method in methods_of(other)
+    ),
     *(
         Small(method, other, adapter="qlora")
         for other in OTHERS

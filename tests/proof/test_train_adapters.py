@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 from attrs import frozen
-from interpreters import OTHERS
+from interpreters import OTHERS, sharded
 from method_runs import STEPS, Trained, Warm, finite, small, tensors
 
 from xpc.compiler.stacks import DEFAULT
@@ -69,7 +69,7 @@ RUNS = (
     Kind("parameters"),
     Kind("saved", DEFAULT, "zero3"),
     Kind("freeze", DEFAULT, "zero3"),
-    *(Kind(what, other, "zero2") for other in OTHERS for what in ("saved", "oft", "freeze", "other")),
+    *(Kind(what, other, sharded(other, "zero2")) for other in OTHERS for what in ("saved", "oft", "freeze", "other")),
     *(Kind(what, other, "zero3") for other in OTHERS for what in ("saved", "tokens")),
     *(Kind("dora", other) for other in OTHERS),
 )

@@ -54,7 +54,8 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert min(done.values("grad_norm")) > 0
     if METHODS[small.method].grouped:  # a loss around zero; what rises is the reward, in more steps than these
         assert all(0 < value < 1 for value in done.values("reward"))
-        assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"))
+        taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 takes the divergence off the reward
+        assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"), abs=taken)
     else:
         assert losses[-1] < losses[0]
     assert (done.summary["steps"], done.summary["sequences"]) == (STEPS, STEPS * 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from interpreters import OTHERS
+from interpreters import OTHERS, sharded
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -53,8 +53,12 @@ STRATEGIES = {
     "zero2": ("2 x cpu", "zero2", DEFAULT),
     "zero3": ("2 x cpu", "zero3", DEFAULT),
     **{f"{other}-one": ("cpu", "ddp", other) for other in OTHERS},
-    **{f"{other}-{spread}": ("2 x cpu", spread, other) for other in OTHERS for spread in ("ddp", "zero2")},
+    **{
+        f"{other}-{spread}": ("2 x cpu", spread, other)
+        for other in OTHERS
+        for spread in ("ddp", sharded(other, "zero2"))
+    },
 }
 """The strategies that run on a CPU: name to hardware, strategy and target."""
-COLD = ("ddp", *(f"{other}-zero2" for other in OTHERS))
+COLD = ("ddp", *(f"{other}-sharded" for other in OTHERS))
 """Those whose launch.sh starts interpreters that have imported nothing; for the others they are warm."""

@@ -28,6 +28,17 @@ def methods_of(stack: str) -> tuple[str, ...]:
     return tuple(name for name in METHODS if known.refused(name) is None)
 
 
+def sharded(stack: str, strategy: str, method: str = "sft") -> str:
+    """A strategy, or `zero1` in the place of one that the stack gets wrong and refuses (XP488, XP127)."""
+    known = load(stack)
+    assert known is not None
+    wrong = {
+        "zero2": not known.facts.zero2_accumulates,
+        "zero3": method == "reward" and not known.facts.zero3_draws_scores,
+    }
+    return "zero1" if wrong.get(strategy) else strategy
+
+
 def python_of(stack: str) -> str | None:
     """The interpreter that has the stack's version of TRL, or None where there is none."""
     known, python = load(stack), _named(stack)

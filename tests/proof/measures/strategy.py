@@ -264,3 +264,19 @@ def frozen(scene: Any) -> dict[str, Any]:
     freeze(bundled.bundle(scene), scene.model)
     scene.trainer.train()
     return {"steps": scene.trainer.state.global_step}
+
+
+def forgets(scene: Any) -> dict[str, Any]:
+    """The norm of a step whose last micro-batch has no gradient: that of the others, or nothing where they are lost."""
+    trainer, calls = scene.trainer, []
+    compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        loss = compute(*args, **kwargs)
+        return loss * 0.0 if len(calls) % parts == 0 else loss
+
+    trainer.compute_loss, trainer.args.logging_steps, trainer.args.max_steps = compute_loss, 1, 1
+    trainer.train()
+    norm = next(float(event["grad_norm"]) for event in trainer.state.log_history if "grad_norm" in event)
+    return {"forgets": norm == 0.0, "norm": norm}

@@ -47,7 +47,16 @@ def exported(name: str, value: str, plugin: str) -> Any:
 
 
 AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
+
+
+def summed(strategy: str) -> str:
+    """Two micro-batches a step on two processes of the CPU, for the stack whose ZeRO-2 keeps one of them."""
+    return spec("target trl-0.24", hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=8 micro=2")
+
+
 SHARDED: tuple[Proof, ...] = (
+    Proof("D100", "XP488", at="init", measure="strategy.forgets", expect={"forgets": True},
+          text=summed("zero2"), legal=summed("zero1")),
     Proof("D01", "XP120", case="XP120-fsdp-and-deepspeed", at="init", text=cpu(extra("trl", 'fsdp = "full_shard"')),
           legal=cpu(), arguments={"fsdp": "full_shard"}, raises="ValueError", match="together with --deepspeed"),
     Proof("D02", "XP403", at="init", onto="legal", text=_text(hardware="1 x h100-80gb", strategy="fsdp", precision="bf16"),
