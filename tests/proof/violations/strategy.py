@@ -55,7 +55,7 @@ def summed(strategy: str) -> str:
 
 
 SHARDED: tuple[Proof, ...] = (
-    Proof("D100", "XP488", at="init", measure="strategy.forgets", expect={"forgets": True},
+    Proof("B22", "XP488", at="init", measure="strategy.forgets", expect={"forgets": True},
           text=summed("zero2"), legal=summed("zero1")),
     Proof("D01", "XP120", case="XP120-fsdp-and-deepspeed", at="init", text=cpu(extra("trl", 'fsdp = "full_shard"')),
           legal=cpu(), arguments={"fsdp": "full_shard"}, raises="ValueError", match="together with --deepspeed"),
