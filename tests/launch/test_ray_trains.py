@@ -63,17 +63,19 @@ def log(folder: Path) -> str:
 def test_what_is_killed_is_started_again(
     cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """A process that trains, and then a worker of Ray, each with SIGKILL; the run goes on from the newest checkpoint.
+    """A worker of Ray, and then a process that trains, each with SIGKILL; the run goes on from the newest checkpoint.
 
     What it learns is what two processes of one node learn that nobody kills, to the last bit.
     """
     started = submit(cluster, warm, place, "zero2", tmp_path)
     first, second = moments(chance)
+    reaches(tmp_path, 1)
+    worker = cluster.workers()[0]
     reaches(tmp_path, first)
+    os.kill(worker, signal.SIGKILL)
+    reaches(tmp_path, second)
     for one in cluster.ranks(1):
         os.kill(one, signal.SIGKILL)
-    reaches(tmp_path, second)
-    os.kill(cluster.workers()[0], signal.SIGKILL)
     assert started.wait(900) == 0, log(tmp_path)
     same(tmp_path, alone("zero2"))
     assert log(tmp_path).count("[FailurePolicy] RETRY") == 2, log(tmp_path)

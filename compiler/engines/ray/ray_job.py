@@ -170,8 +170,9 @@ def attend(told: int) -> None:
             until = time.monotonic() + job["grace"]
             while child.poll() is None and time.monotonic() < until:
                 time.sleep(0.2)
-        status = child.poll()
-        os.write(told, str(137 if status is None else status if status >= 0 else 128 - status).encode())
+        status = -signal.SIGKILL if child.returncode is None else child.returncode
+        with suppress(BrokenPipeError):  # the worker may have ended
+            os.write(told, str(128 - status if status < 0 else status).encode())
         os.killpg(0, signal.SIGKILL)  # this process, and whatever the run has left
 
 
