@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 BUNDLE = os.path.dirname(os.path.abspath(__file__))
