@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
+from typing import Any
 
 from attrs import field
 
@@ -146,7 +147,6 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
 def written(table: Manifest) -> str:
     """A manifest as TOML."""
     import toml
-    from cattrs import Converter
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
         """Quotes texts itself: toml 0.10 writes a backslash before an `x` in a way that nothing reads back."""
@@ -156,8 +156,15 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = Converter(omit_if_default=True).unstructure(table)  # TOML has no null: what is not known is left out
+    plain = _converter().unstructure(table)
     return str(toml.dumps(plain, Encoder()))
+
+
+@cache  # writes code for each class that it meets
+def _converter() -> Any:
+    from cattrs import Converter
+
+    return Converter(omit_if_default=True)  # TOML has no null: what is not known is left out
 
 
 def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
