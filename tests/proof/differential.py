@@ -6,7 +6,8 @@ Every accepted spec is lowered, and look.py asks the libraries of its target: th
 JSON, and the configuration class is built from the arguments, without an exception, a mismatch, an ignored or a
 deprecated name. `--steps` of them, spread over strategies and methods, train a step on a tiny model. A spec that is
 refused for one code alone goes past the checker to the same libraries where every proof of the code promises an
-exception at that stage: anything else is a suspected false refusal. The report is DIR/report.json, .md and .txt.
+exception at that stage: anything else is a suspected false refusal. The report is DIR/report.json, .md and .txt; each
+finding is printed when it is found.
 """
 
 from __future__ import annotations
@@ -156,9 +157,14 @@ class Differential:
         problems = [one for one in problems if not (DEPRECATED(one) and any(word in _joined(one) for word in words))]
         if problems:
             found = {"name": name, "target": target, "stage": "construction", "problems": problems, "text": text}
-            self.report.false_accepts.append(found)
+            self._accepted_wrongly(found)
+
+    def _accepted_wrongly(self, found: dict[str, Any]) -> None:
+        self.report.false_accepts.append(found)
+        print(f"FALSE ACCEPT {found['name']}, {found['target']}: {found['problems'][0][:300]}", flush=True)
 
     def _suspect(self, code: str, target: str, text: str, seen: list[str]) -> None:
+        print(f"FALSE REFUSAL? {code}, {target}: {'; '.join(seen)[:300] or 'silence'}", flush=True)
         self.report.false_refusals.append({"code": code, "target": target, "seen": seen[:3], "text": text})
 
     def _train(self) -> None:
@@ -183,7 +189,7 @@ class Differential:
             if raised:
                 problems = [f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"]
             if problems:
-                report.false_accepts.append({
+                self._accepted_wrongly({
                     "name": answer["id"], "target": target, "stage": raised["at"] if raised else "compare",
                     "problems": problems, "text": jobs[answer["id"]], "output": answer.get("output", "")[-1500:],
                 })  # fmt: skip
