@@ -138,12 +138,15 @@ class OnPolicy:
     model: Any
     model_wrapped: Any
     generation_config: Any
+    waiting: Sequence[Mapping[str, Any]] = ()
+    written: list[Mapping[str, Any]]
+    tokens: Any
 
     def settle(self, tokenizer: Any) -> None:
         """To be called once, after the constructor."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # trl generates for a share of the batches: here none
         self.data_collator = Prompts(tokenizer, self.share < 1)
-        self.model_accepts_loss_kwargs = True  # the loss is divided by what get_batch_samples counts
+        self.model_accepts_loss_kwargs = True  # the loss is divided by the tokens of the step
         self.generation_config.use_cache = True
         ends = self.generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
@@ -159,20 +162,26 @@ class OnPolicy:
     ) -> Any:
         """The mean over the tokens of the step; in evaluation, over those of the batch."""
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
-        if num_items_in_batch is None:
+        if num_items_in_batch is None or not self.model.training:
             loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
         else:  # the gradients of the processes are averaged
             loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *given: Any, **named: Any) -> Any:
-        """The micro-batches of a step with their completions, and the number of all processes' tokens in them."""
+        """The micro-batches of a step, and that their tokens will be counted. Nothing is drawn here: a run that goes on
+        gets back the random states of its checkpoint after this, before the first of them."""
         batches, _ = super().get_batch_samples(*given, **named)  # type: ignore[misc]
-        batches = [self._completed(batch) for batch in batches]
-        if not batches:
-            return batches, None
-        tokens = sum((batch["labels"] != IGNORED).sum() for batch in batches)
-        return batches, self.accelerator.gather(tokens).sum()
+        self.waiting = list(batches)
+        return batches, 0
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """trl's, after the first micro-batch of a step has let the student write the completions of all of them."""
+        if self.waiting:
+            self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
+            tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
+            self.tokens = self.accelerator.gather(tokens).sum()
+        return super().training_step(model, self.written.pop(0), self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
         """trl's, of completions that the student has just written."""
