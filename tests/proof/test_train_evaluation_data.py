@@ -8,9 +8,8 @@ import os
 import pytest
 from emitted import put
 from interpreters import OTHERS, methods_of
-from method_runs import DATA, ONLINE_SETTINGS, Trained, Warm, small
+from method_runs import DATA, SETTINGS, Trained, Warm, small
 
-from xpc.compiler.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
@@ -34,7 +33,7 @@ def held(warm: Warm) -> Warm:
 
 
 def trained(warm: Warm, method: str, target: str, cwd: str, name: str, *more: str, strategy: str = "one") -> Trained:
-    settings = f'(rewards="rewards.py:even", {ONLINE_SETTINGS})' if METHODS[method].grouped else ""
+    settings = SETTINGS.get(method, "")
     text = small(f"method {method}{settings}", *more, method=method, target=target, strategy=strategy)
     os.makedirs(cwd, exist_ok=True)
     return warm.train(text, name, target, cwd, 1 if strategy == "one" else 2)
