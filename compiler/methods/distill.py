@@ -31,5 +31,5 @@ DISTILL = Method(
     generates=True,
     head="weight",
     aliases="gkd; distillation; knowledge distillation; kd; generalized knowledge distillation; on policy "
-    "distillation; minillm; teacher; distil",
+    "distillation; minillm; distil",
 )  # fmt: skip

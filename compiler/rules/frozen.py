@@ -88,10 +88,13 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
     from xpc.compiler.rules.modules import HEADS, MODULES, inside, names
+    from xpc.compiler.rules.tuned import absent
 
     family = spec.model.model_type or ""
-    for one in spec.names("freeze.layer_modules") if family in MODULES else ():
-        if one in names() and one not in inside(family):
+    layer_modules = spec.names("freeze.layer_modules") if family in MODULES else ()
+    told = absent(spec, layer_modules)  # XP466 has said so
+    for one in layer_modules:
+        if one in names() and one not in inside(family) and one not in told:
             parts = ", ".join(sorted(inside(family)))
             yield Finding(
                 spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),

@@ -39,7 +39,7 @@ def _known(spec: Spec) -> tuple[str, ...] | None:
     return None if known is None else (*known, *HEADS)
 
 
-def _absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
+def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
     """Names that no module of a known family has; norms have many names, and are believed."""
     known = _known(spec)
     if known is None:
@@ -118,10 +118,10 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
     """
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
         names = spec.names(path)
-        absent = _absent(spec, names)
-        if not absent:
+        missing = absent(spec, names)
+        if not missing:
             continue
-        known, gone = _known(spec) or (), set(absent)
+        known, gone = _known(spec) or (), set(missing)
         outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
         better = [one for one in names if one not in gone] or (
             ["self_attn"] if path.endswith("layer_modules") else [one for one in outside if one != "embed_out"]
@@ -129,7 +129,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         name = path.rpartition(".")[2]
         yield Finding(
             spec.place(path),
-            f"{spec.model.name} has no module `{absent[0][:60]}`",
+            f"{spec.model.name} has no module `{missing[0][:60]}`",
             f"write `{name} = [{', '.join(better)}]`",
             (spec.model.label,),
             f"{name} = [{', '.join(better)}]",

@@ -138,7 +138,13 @@ PACKING: tuple[Case, ...] = (
     Case("XP311", of(batch=MASK), of(), family("jamba"), variant="state"),
     Case("XP311", of(batch=MASK), of(), family("qwen3_next"), variant="short-convolutions"),
     Case("XP311", of(batch=MASK), of("model(attn=flash2)", batch=PACKED), family("afmoe"), variant="unaware"),
-    Case("XP311", of("target trl-0.24", batch=MASK), of(batch=MASK), family("qwen2_moe"), variant="of-the-target"),
+    Case(
+        "XP311",
+        of("target trl-0.24", batch=MASK, strategy="zero1"),
+        of(batch=MASK),
+        family("qwen2_moe"),
+        variant="of-the-target",
+    ),
     Case(
         "XP311",
         spec(batch="gbs=128 micro=8 packing(strategy=wrapped, isolate=mask)"),

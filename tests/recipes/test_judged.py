@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from recipe_support import SPECS, view
+from recipe_support import RECIPES, SPECS, view
 
 from xpc.compiler.stacks import STACKS
 
@@ -125,12 +125,21 @@ def test_the_format_asks_for_cpp(judged: ModuleType) -> None:
     assert judged.cpp_format([answered("x", "cpp"), answered("x", "python")]) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("target", STACKS)
+JUDGED = {
+    "qwen2.5-1.5b-coding-problems-grpo-7xh100": ["code", None],
+    "qwen2.5-1.5b-ioi-grpo-7xh100": ["ioi_code", "cpp_format", None],
+}
+
+
 @pytest.mark.parametrize(
-    ("recipe", "functions"),
-    [("qwen2.5-1.5b-coding-problems-grpo-7xh100", ["code", None]),
-     ("qwen2.5-1.5b-ioi-grpo-7xh100", ["ioi_code", "cpp_format", None])],
-)  # fmt: skip
+    ("recipe", "functions", "target"),
+    [
+        (recipe, functions, target)
+        for recipe, functions in JUDGED.items()
+        for target in STACKS
+        if target not in RECIPES[recipe].get("refused", ())
+    ],
+)
 def test_the_bundle_holds_the_judge(recipe: str, functions: list[str | None], target: str) -> None:
     found = view(recipe, target)
     assert [one["function"] for one in found["method"]["rewards"]] == functions
