@@ -181,7 +181,8 @@ class OnPolicy:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        return super().training_step(model, self.written.pop(0), self.tokens)  # type: ignore[misc]
+        inputs.update(self.written.pop(0))  # the very batch: transformers counts its operations afterwards
+        return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
         """trl's, of completions that the student has just written."""
