@@ -1,0 +1,30 @@
+"""Completions are sampled as the bundle states, whatever generation_config.json the model comes with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from interpreters import interpreter
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sampled_as_stated.py")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
+    command = [interpreter(stack), SCRIPT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert found["after"] == {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
+    assert found["same_file"], "the file of the saved model is as it was"
+
+
+def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):
+    """The defect is there where the mend is needed: else the mend can go."""
+    done = subprocess.run([interpreter("trl-0.18"), SCRIPT, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.strip().splitlines()[-1])["before"]["temperature"] == 0.6
