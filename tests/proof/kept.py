@@ -17,7 +17,7 @@ FLASH = "flash_attention_2"
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """The arguments that stay as they are, or nearly, with their values; and the changes of the plan that go along."""
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
-    for name, most in (("dataloader_num_workers", 2), ("dataloader_prefetch_factor", 4)):
+    for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # each imports the stack anew
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
     lora = plan.get("lora") or {}
