@@ -247,7 +247,8 @@ SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
 
 def same(name: str, stated: Any, seen: Any) -> bool:
     """Whether an argument has the value that was stated, perhaps in the class's own spelling."""
-    return bool(seen == stated or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
+    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 unpacks a list of one
+    return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
 def look(folder: str, brief: bool = False) -> dict[str, Any]:
