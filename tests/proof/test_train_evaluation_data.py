@@ -62,8 +62,8 @@ def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, meth
 
 
 LOSS = """
-import json, sys, torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+import inspect, json, sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
 
 folder, path, only = sys.argv[1:4]
 model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
@@ -78,7 +78,11 @@ for line in open(path):
     each = torch.nn.functional.cross_entropy(logits, made["input_ids"][0, 1:], reduction="none")
     mask = torch.as_tensor(made["assistant_masks"]).reshape(-1)[1:].bool()
     losses.append(each[mask] if only == "answers" else each)
-print(json.dumps({"loss": float(torch.cat(losses).mean())}))
+made = torch.cat(losses)
+# transformers 4.57 divides an evaluation's loss by all labels, with the first of each row, which nothing predicts.
+source = inspect.getsource(Trainer)
+first = "_get_num_items_in_batch([inputs]" in source and "_loss_shifts_labels" not in source
+print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}))
 """
 
 
