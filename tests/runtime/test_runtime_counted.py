@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from xpc.runtime.core import data_sources, template_check, truncation
+from xpc.runtime.core import template_check, truncation
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import local_data
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,14 @@ def stack() -> None:
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
     """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
-    bundle: Any = SimpleNamespace(method=method, arguments={"max_length": most, **arguments})
+    used = {"orpo_lengths": method == "orpo", "masked_rows": bool(arguments.get("assistant_only_loss"))}
+    bundle: Any = SimpleNamespace(
+        method=method,
+        generates=method in ("grpo", "rloo"),
+        scores=method == "reward",
+        arguments={"max_length": most, **arguments},
+        uses=used.__getitem__,
+    )
     rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
     with truncation.watching(bundle) as found:
         made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})
@@ -117,5 +125,5 @@ def test_a_role_is_found_in_whatever_row_it_stands() -> None:
 def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
     place = tmp_path / "rows.jsonl"
     place.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
-    found = data_sources._first_wrong(str(place))
+    found = local_data._first_wrong(str(place))
     assert found is None if words is None else found is not None and words in found

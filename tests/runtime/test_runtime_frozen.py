@@ -27,7 +27,10 @@ def trained(made: Model | None = None, method: str = "sft", arguments: Any = Non
     """The names of the weights that are trained."""
     made = made or model()
     empty = dict.fromkeys(("last", "first", "layer_modules", "modules", "parameters"))
-    frozen_weights.freeze(SimpleNamespace(frozen={**empty, **plan}, method=method, arguments=arguments or {}), made)  # type: ignore[arg-type]
+    bundle = SimpleNamespace(
+        frozen={**empty, **plan}, method=method, scores=method == "reward", arguments=arguments or {}
+    )
+    frozen_weights.freeze(bundle, made)  # type: ignore[arg-type]
     return {name.removesuffix(".weight").removeprefix("model.") for name, one in made.named_parameters()
             if one.requires_grad}  # fmt: skip
 
