@@ -75,6 +75,8 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
+        if not row.args:
+            continue  # the runtime decides it: no class has a default of it
         name = row.args[0]
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue

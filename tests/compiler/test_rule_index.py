@@ -20,7 +20,8 @@ from xpc.grammar.read import decode
 READS = {code: set(paths) for found in json.loads(build.table()).values() for code, paths in found.items()}
 
 PRECONDITION = {
-    "engines.k8s.rules", "engines.sky.rules", "rules.adapters", "rules.frozen", "rules.method", "rules.online",
+    "engines.k8s.rules", "engines.ray.rules", "engines.sky.rules", "rules.adapters", "rules.frozen", "rules.method",
+    "rules.online",
     "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm", "rules.distill",
     "rules.sampling",
 }  # fmt: skip

@@ -29,7 +29,7 @@ from xpc.grammar.read import decode
 SPECS = 500
 NEVER = {
     "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
-    "lora.embedding_lr", "sweep",
+    "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda",
 }  # fmt: skip
 """Settings that the generator leaves alone, or that are never legal."""
 

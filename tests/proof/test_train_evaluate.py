@@ -169,7 +169,7 @@ def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evalu
 
 
 def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
-    folder = os.path.join(REPOSITORY, "compiler", "targets")
+    folder = os.path.join(REPOSITORY, "compiler", "stacks")
     code = "import json, sys; sys.path[0] = sys.argv[1]; import harness_names; print(json.dumps(harness_names.table()))"
     harness(DEFAULT)
     (found,) = warm.program(DEFAULT, code, folder)

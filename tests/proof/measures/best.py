@@ -44,6 +44,7 @@ def resumable(scene: Any) -> dict[str, Any]:
 
     sys.path.append(scenes.REPOSITORY)
     from runtime.core.checkpoints import missing
+    from runtime.features.plain_checkpoints import states
 
     folder = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
-    return {"files": sorted(os.listdir(folder)), "missing": missing(folder, 1, 1)}
+    return {"files": sorted(os.listdir(folder)), "missing": missing(folder, 1, 1, states)}
