@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..library_internals.transformers_trainer import keep_epoch
 from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
 from . import bundle as bundles
 from .bundle import Bundle
@@ -204,6 +205,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         from ..features import hub
 
         hub.attach(bundle, trainer)
+    keep_epoch()
     library_warnings.tied_weights(trainer.model)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)

@@ -72,3 +72,22 @@ def metrics_since(trainer: Any) -> Any:
 def tokens_trained(trainer: Any) -> float:
     """Tokens since this start of the program; not every trainer of trl counts them."""
     return float(getattr(trainer, "_total_train_tokens", 0))
+
+
+def keep_epoch() -> None:
+    """A run that goes on within an epoch gets the rows of that epoch's order.
+
+    accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and shuffles
+    as that does (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions hand the number on.
+    """
+    from transformers import trainer
+
+    skip = trainer.skip_first_batches
+
+    def skipped(loader: Any, num_batches: int = 0) -> Any:
+        made = skip(loader, num_batches)
+        if hasattr(loader, "iteration"):
+            made.iteration = loader.iteration
+        return made
+
+    trainer.skip_first_batches = skipped

@@ -35,6 +35,11 @@ class Drawn:
     kind: tuple[str, ...]
 
 
+def packs(spec: Spec) -> bool:
+    """Whether a quantized base loads here, on a CPU, in the stack of a spec."""
+    return spec.stack.facts.quantized_on_cpu and has(spec.stack.name, "bitsandbytes")
+
+
 def kind(spec: Spec) -> tuple[str, ...]:
     """Strategy, method, adapter, hardware: steps are spread over these.
 
@@ -95,12 +100,12 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "",
         "rows": max(ROWS, min(spec.integer("batch.gbs"), MOST_ROWS)) if own else ROWS,
-        "unpacked": bool(spec.bits) and not has(spec.stack.name, "bitsandbytes"),
+        "unpacked": bool(spec.bits) and not packs(spec),
         "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
-        "bits": has(spec.stack.name, "bitsandbytes"), "flash": packed and spec.text("method") == "sft",
+        "bits": packs(spec), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 
 
