@@ -114,10 +114,10 @@ def test_the_schema_takes_legal_settings_and_refuses_others():
 
 def test_the_script_of_bash_completes(tmp_path):
     script = xpc("completion", "bash", cwd=str(tmp_path)).stdout.decode()
-    asked = script + '\nCOMP_WORDS=(xpc {words}); COMP_CWORD={at}; _xpc 2>/dev/null; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    asked = '\nCOMP_WORDS=(xpc {words}); COMP_CWORD={at}; _xpc 2>/dev/null; printf "%s\\n" "${{COMPREPLY[@]}}"'
 
     def completed(words: str, at: int) -> list[str]:
-        text = script + asked.removeprefix(script).format(words=words, at=at)
+        text = script + asked.format(words=words, at=at)
         return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout.split()
 
     assert completed("''", 1) == [*COMMANDS, "--help", "--version"]

@@ -13,7 +13,10 @@ from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import BY_PATH, REWARDS, TEMPLATES
 
 Row = dict[str, object]
-EPILOG = "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 1 where nothing matches, 2 used wrongly."
+EPILOG = (
+    "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 2 used wrongly, or nothing matches (1 and an "
+    "empty list with --format json)."
+)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -69,8 +69,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     there = [one for one in files if os.path.lexists(os.path.join(folder, one))]
     if there:
         raise UsageError(f"{os.path.join(folder, there[0])} is there already; choose another name or folder")
-    for one in files:
-        os.makedirs(os.path.dirname(os.path.join(folder, one)) or ".", exist_ok=True)
     try:
         replace_files({os.path.join(folder, one): data for one, data in files.items()})
     except OSError as error:
