@@ -15,8 +15,8 @@ from xpc.compiler.stacks import Stack
 
 Entries = Mapping[str, Entry]
 
-PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.PATH, kinds.DURATION,
-               kinds.SHARE)  # fmt: skip
+PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
+               kinds.DURATION, kinds.SHARE)  # fmt: skip
 OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
 """Settings of one argument that are read by a function of this module all the same."""
 QUIET = {
@@ -56,9 +56,10 @@ REFUSED = {
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that one argument decides alone, in the same unit."""
+    """The setting that one argument decides alone, in the same unit. A method's may have a name in each class."""
     for row in TABLE:
-        if row.args == (name,) and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
+        decides = row.args == (name,) or (row.methods and name in row.args)
+        if decides and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
             return row
     return None
 

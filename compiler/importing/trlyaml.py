@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler import stacks
@@ -39,14 +40,16 @@ KEPT = {
 
 
 def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -> str:
-    """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has."""
+    """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has.
+
+    Many a model and recipe is called a distill without one: a path says it only of a file that names a teacher.
+    """
     if asked.method is not None:
         return asked.method
-    parts = file.replace("\\", "/").lower().replace(".", "/").replace("_", "/").replace("-", "/").split("/")
-    for part in reversed(parts):
-        if part in METHODS:
-            return part
     seen = set(names)
+    for part in reversed(re.split(r"[^a-z0-9]+", file.lower())):
+        if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])):
+            return part
     if "sft" not in (entries["loss_type"].value if "loss_type" in entries else "",):
         for method, telling in TELLING:
             if seen & set(telling):

@@ -73,6 +73,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
         "row_filters": data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None,
+        "sampling": method["generates"],
         "shared_folder": nodes,
         "torch_distributed": True,
         "torch_exit_barrier": nodes,

@@ -97,7 +97,10 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
         parts["reward_funcs"] = rewards.functions(bundle)
         rewards.read_tokens_alone(parts["processing_class"], model)
-        rewards.sample_as_stated(model)
+    if bundle.uses("sampling"):
+        from ..features import sampling
+
+        sampling.sample_as_stated(model)
     if bundle.uses("distillation"):
         from ..features import distillation
 

@@ -201,7 +201,6 @@ class OnPolicy:
                 input_ids=prompts,
                 attention_mask=mask,
                 generation_config=self.generation_config,
-                use_model_defaults=False,  # else values of the model's own generation_config.json take the place of 1.0
             )
         answers = ids[:, prompts.shape[1] :]
         ended = torch.isin(answers, torch.tensor(self.ends, device=answers.device)).long()

@@ -243,3 +243,19 @@ def test_processes_are_those_of_one_node(tmp_path):
     assert any("no source names the GPU" in one for one in found.messages)
     cpu = imported(HEAD + "use_cpu: true\n", "--nodes", "1")
     assert "hardware 1 x cpu" in cpu.text
+
+
+def test_a_path_names_a_distillation_only_of_a_file_with_a_teacher():
+    found = trl("max_length: 512\n", name="Qwen-Distill-7B/config_distill.yaml")
+    assert found.draft.method == "sft"
+    assert not found.draft.wrong, found.messages
+    taught = trl("teacher_model_name_or_path: Qwen/Qwen2.5-7B\nmax_new_tokens: 64\n", name="qwen/distill.yaml")
+    assert taught.draft.method == "distill"
+    assert not taught.draft.wrong, taught.messages
+    assert "max_completion = 64" in taught.text
+
+
+def test_the_length_of_a_completion_is_a_setting_of_every_method_that_generates():
+    found = trl("max_completion_length: 1024\nreward_funcs: [accuracy]\n", name="grpo/config_demo.yaml")
+    assert "max_completion = 1024" in found.text
+    assert not found.draft.wrong, found.messages

@@ -14,7 +14,7 @@ sys.path.insert(0, ROOT)
 
 from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
 
-from runtime.features import rewards  # noqa: E402
+from runtime.features import sampling  # noqa: E402
 
 STATED = {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
 OTHER = {"temperature": 0.6, "top_p": 0.5, "repetition_penalty": 1.3}
@@ -34,7 +34,7 @@ def main(folder: str) -> None:
     made.save_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     before = sampled(model)
-    rewards.sample_as_stated(model)
+    sampling.sample_as_stated(model)
     after = sampled(model)
     model.save_pretrained(os.path.join(folder, "again"))
     with open(os.path.join(folder, "again", "generation_config.json"), encoding="utf-8") as handle:
