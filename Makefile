@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-fast check bench golden docs tables format fuzz differential soak mutants clean
+.PHONY: help demo test slow test-fast check bench golden docs tables format fuzz differential soak mutants clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,9 +25,12 @@ help: ## show this list
 demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) ## every test, every stack, real training on the CPU (about 25 minutes)
+test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (about 25 minutes)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
+
+slow: $(VENV)/ready $(OTHERS:=/ready) ## the tests that take minutes each, which make test leaves out
+	$(BIN)/python -m pytest -m nightly -n 2 --dist loadfile
 
 test-fast: $(VENV)/ready ## the tests for daily work (one to two minutes)
 	$(FAST)

@@ -21,14 +21,17 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "suppor
 ALONE = "test_proofs.py"
 """The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
 FAST = "not slow"
-ALL_SLOW = "\npytestmark = pytest.mark.slow"
+ALL_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = pytest.mark.nightly")
+NIGHTLY = "nightly"
+"""Tests that take minutes each: `make slow` (-m nightly) runs them, and no other choice of tests does."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The fast tier does not even import the files that are slow as a whole, and with them the stack."""
     if config.option.markexpr != FAST or collection_path.suffix != ".py":
         return None
-    return True if ALL_SLOW in collection_path.read_text(encoding="utf-8") else None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if any(mark in text for mark in ALL_SLOW) else None
 
 
 EARLY = "tests/launch/"
@@ -51,8 +54,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
     return Shared(config, log)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What is nightly is slow, too: the fast tier leaves it out."""
+    if item.get_closest_marker(NIGHTLY) is not None:
+        item.add_marker("slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the slow ones, those that wait long come first, and the proofs last."""
+    """Nightly tests only where they are asked for. Of the slow ones, those that wait long come first, proofs last."""
+    if NIGHTLY not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker(NIGHTLY) is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker(NIGHTLY) is None]
     if config.option.markexpr != FAST:
         items.sort(key=lambda item: (item.path.name == ALONE, not item.nodeid.startswith(EARLY)))
 

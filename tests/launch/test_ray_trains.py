@@ -102,6 +102,7 @@ def said(folder: Path, node: int) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.nightly  # eight minutes
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
