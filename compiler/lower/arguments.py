@@ -21,9 +21,11 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # What only sft's class has was decided for nothing: a setting that asked for it is refused before (XP126).
+        # What only sft's class has, or this class keeps to warn about it, was decided for nothing: a setting that asked
+        # for it is refused before (XP126), or is one of data, whose rows the runtime reads by itself.
         supervised = spec.stack.fields()
-        decided = {name: value for name, value in decided.items() if name in known or name not in supervised}
+        taken = {name for name, field in known.items() if not field.deprecated}
+        decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
         decided.update(method_arguments(spec))
     decided.update(_extra(spec))
     unknown = sorted(set(decided) - set(known))

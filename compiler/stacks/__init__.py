@@ -163,8 +163,11 @@ class Stack:
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""
-        known = self._records(config)
-        return {name: str(reason) for name, reason in self._policy("omitted").items() if name in known}
+        known, omitted = self._records(config), self._policy("omitted")
+        out = {name: str(reason) for name, reason in omitted.items() if name in known}
+        # An argument of many classes that one of them only keeps to warn about it: rloo's `dataset_num_proc` of trl 0.24.
+        out.update({name: "deprecated by this class" for name in known if "deprecated" in known[name] and name not in out})
+        return out
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
         """Every argument that a bundle states, with the value it has when the spec says nothing.
@@ -175,7 +178,7 @@ class Stack:
         omitted, base = self._policy("omitted"), self._policy("base")
         arguments: dict[str, Json] = {}
         for name, record in self._records(config).items():
-            if name not in omitted:
+            if name not in omitted and "deprecated" not in record:
                 value = base[name] if name in base else record.get("effective", record["default"])
                 arguments[name] = _copy(value)
         return arguments

@@ -152,7 +152,8 @@ def _choices(hint: Any, stated: Any) -> list[Any]:
 
 def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: list[str]) -> bool:
     """Whether the help says so, or the class warns about the field when it is given a value of its type."""
-    if re.match(r"\s*(deprecated|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
+    # "Removed: this parameter was unused": trl 0.24 keeps such a field to warn about it.
+    if re.match(r"\s*(deprecated|removed\b|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
         return True
     trainer = cls.__name__.replace("Config", "Trainer")
     if re.search(rf"deprecated in [^.]*`{trainer}`", str(field.metadata.get("help", "")), re.I):
