@@ -81,6 +81,22 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
 
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
+def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, target: str) -> None:
+    stack = stacks.load(target)
+    assert stack is not None
+    if stack.refused(method):
+        return
+    fields = stack.fields(stack.config(method))
+    text = spec(of(method), "data(workers=4)", f"target {target}", train=ON.get(method, PAIRS))
+    payload = json.loads(compiled(text)["trainer_args.json"])
+    assert payload["data"]["workers"] == 4
+    assert [name for name in payload["arguments"] if fields[name].deprecated] == []
+    taken = "dataset_num_proc" in fields and not fields["dataset_num_proc"].deprecated
+    assert payload["arguments"].get("dataset_num_proc") == (4 if taken else None)
+
+
+@pytest.mark.parametrize("target", stacks.names())
+@pytest.mark.parametrize("method", METHODS)
 def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
     stack = stacks.load(target)
     assert stack is not None
