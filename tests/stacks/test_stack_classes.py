@@ -49,9 +49,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
 
 def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
-    """What a bundle of the method states at least, on a CPU."""
+    """What a bundle of the method states at least, on a CPU, and the workers that any method may be given."""
     base = stack.base_arguments(stack.config(method))
-    return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False}
+    workers = {"dataset_num_proc": 4} if "dataset_num_proc" in base else {}
+    return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False, **workers}
 
 
 @pytest.mark.parametrize("name", stacks.names())
