@@ -165,9 +165,9 @@ class Stack:
         """The arguments of the class that a bundle does not state, each with its reason."""
         known, omitted = self._records(config), self._policy("omitted")
         out = {name: str(reason) for name, reason in omitted.items() if name in known}
-        # An argument of many classes that one of them only keeps to warn about it: rloo's `dataset_num_proc` of trl 0.24.
-        out.update({name: "deprecated by this class" for name in known if "deprecated" in known[name] and name not in out})
-        return out
+        # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
+        deprecated = (name for name, record in known.items() if "deprecated" in record)
+        return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
         """Every argument that a bundle states, with the value it has when the spec says nothing.

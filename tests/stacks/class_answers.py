@@ -54,9 +54,7 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
     kinds = (FutureWarning, DeprecationWarning)
     return {  # trl 0.24 says of some arguments in a plain warning that they are deprecated
         "warnings": [
-            str(one.message)
-            for one in caught
-            if issubclass(one.category, kinds) or "is deprecated" in str(one.message)
+            str(one.message) for one in caught if issubclass(one.category, kinds) or "is deprecated" in str(one.message)
         ],
         "changed": {k: [v, plain(getattr(made, k))] for k, v in stated.items() if plain(getattr(made, k)) != v},
         "unstated": sorted(f for f, d in make.__dataclass_fields__.items() if d.init and f not in stated),
