@@ -13,7 +13,7 @@ from attrs import field
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.methods import METHODS, Method
-from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve, record
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from xpc.compiler.data.survey import Survey
     from xpc.compiler.language.paths import (
         AmountPath,
         FlagPath,
@@ -70,116 +69,6 @@ class Value:
 
     value: object
     origin: Origin
-
-
-@record
-class DataSource:
-    """One source of data: a hub dataset or a local file or folder.
-
-    `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
-    are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
-    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both. `survey` is
-    what is remembered of a file whose content was not read again. `parts` are the files of a folder, of all its splits.
-    """
-
-    id: str | None
-    path: str | None
-    label: Label
-    config: str | None = None
-    split: str = "train"
-    slice: str | None = None
-    revision: str | None = None
-    shape: str = "messages"
-    columns: tuple[str, ...] | None = None
-    only: bool = False
-    take: Amount | None = None
-    sha256: str | None = None
-    bundled: str | None = None
-    content: bytes | None = field(default=None, repr=False)
-    found: tuple[str, ...] | None = None
-    rows: int | None = None
-    context: str | None = None
-    wording: str | None = None
-    survey: Survey | None = field(default=None, repr=False)
-    parts: tuple[DataSource, ...] = field(default=(), repr=False)
-
-    def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split; what is no folder is all of it."""
-        if not self.parts:
-            return (self,)
-        from xpc.compiler.data import folders  # most specs have no data folder
-
-        named = {part.inside(self): part for part in self.parts}
-        return tuple(named[name] for name in folders.of_split(tuple(named), split))
-
-    def inside(self, folder: DataSource) -> str:
-        """The name that a part has in its folder."""
-        return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
-
-    @property
-    def name(self) -> str:
-        """What a person calls the source: its hub id, file or folder."""
-        return self.id or self.path or ""
-
-
-@record
-class EvalSet:
-    """Rows that are evaluated on and not trained on: a name, for metrics, and sources that are joined.
-
-    `prompt` is the prompt's column, where its block names one.
-    """
-
-    name: str
-    label: Label
-    sources: tuple[DataSource, ...]
-    prompt: str | None = None
-
-
-@record
-class Model:
-    """What is trained: a hub id or a local directory, and its architecture when it is known.
-
-    `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
-    template and `vocabulary` the files that name its tokens. `config` is a config.json that was read: it names the
-    family even where its sizes are not counted.
-    """
-
-    label: Label
-    id: str | None
-    path: str | None
-    revision: str | None
-    facts: ModelFacts | None
-    known_from: str
-    chat: bool | None = None
-    template: str | None = field(default=None, repr=False)
-    vocabulary: bytes | None = field(default=None, repr=False)
-    config: Mapping[str, object] = field(factory=dict, repr=False)
-
-    @property
-    def model_type(self) -> str | None:
-        """The family, as transformers names it, or None where nothing is known."""
-        named = self.config.get("model_type") if self.facts is None else self.facts.model_type
-        return named if isinstance(named, str) else None
-
-    @property
-    def name(self) -> str:
-        """What a person calls the model: its alias, hub id or folder."""
-        alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
-        return self.path or alias or self.id or ""
-
-
-@record
-class Hardware:
-    """The machines: `processes` on each of `nodes`; `gpu` is None on the CPU."""
-
-    gpu: Gpu | None
-    processes: int
-    nodes: int
-
-    @property
-    def world(self) -> int:
-        """Processes in all: the world size."""
-        return self.processes * self.nodes
 
 
 @record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.data.rows import columns, survey
 from xpc.compiler.files import MAX_DATA, Workspace
 from xpc.compiler.language.codes import report
-from xpc.compiler.spec import DataSource
+from xpc.compiler.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 

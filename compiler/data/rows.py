@@ -9,7 +9,7 @@ from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files import HEAD
 from xpc.compiler.registry import find_dataset
-from xpc.compiler.spec import DataSource
+from xpc.compiler.resources import DataSource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
 from xpc.compiler.lower import toml_text
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.spec import BASE, SPEC, DataSource, Spec
+from xpc.compiler.resources import DataSource
+from xpc.compiler.spec import BASE, SPEC, Spec
 from xpc.grammar.record import record
 
 FORMAT = 1

@@ -7,7 +7,8 @@ from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.methods import Method
 from xpc.compiler.methods.method import none
-from xpc.compiler.spec import Model, Spec
+from xpc.compiler.resources import Model
+from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False

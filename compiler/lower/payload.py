@@ -7,7 +7,8 @@ from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.resources import DataSource
+from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack
 from xpc.runtime.core.features import FORMAT
 

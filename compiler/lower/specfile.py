@@ -9,7 +9,8 @@ from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting
-from xpc.compiler.spec import SPEC, CheckedSpec, DataSource, EvalSet, Spec, Value
+from xpc.compiler.resources import DataSource, EvalSet
+from xpc.compiler.spec import SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.templates import built_in
 from xpc.grammar.diagnostic import Label
 

@@ -11,7 +11,8 @@ from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.sources import find_source
-from xpc.compiler.spec import DataSource, EvalSet, Value
+from xpc.compiler.resources import DataSource, EvalSet
+from xpc.compiler.spec import Value
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String

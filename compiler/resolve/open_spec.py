@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.spec import DERIVED, Hardware, Model, Origin, Value
+from xpc.compiler.resources import Hardware, Model
+from xpc.compiler.spec import DERIVED, Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import mutable

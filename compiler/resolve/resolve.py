@@ -16,7 +16,8 @@ from xpc.compiler.language.values import Wrong, plain_text, plain_value
 from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
-from xpc.compiler.spec import DEFAULT, SPEC, DataSource, EvalSet, Hardware, Model, Origin, Spec, Value
+from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
+from xpc.compiler.spec import DEFAULT, SPEC, Origin, Spec, Value
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.checks import WORDS

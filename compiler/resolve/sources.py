@@ -16,7 +16,7 @@ from xpc.compiler.language.schema import SOURCE_SETTINGS
 from xpc.compiler.language.values import LARGEST, Wrong, plain_text
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.spec import DataSource, Model
+from xpc.compiler.resources import DataSource, Model
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.resolve.sources import find_model
-from xpc.compiler.spec import Model, Value
+from xpc.compiler.resources import Model
+from xpc.compiler.spec import Value
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String

@@ -11,12 +11,13 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.drift import same_value
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.specfile import ref, show
+from xpc.compiler.resources import DataSource
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.outcome import Change as Change
 from xpc.compiler.review.outcome import outcome
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.tables import PROSE, tables
-from xpc.compiler.spec import BASE, SPEC, CheckedSpec, DataSource, Spec, Value
+from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.grammar.record import evolve, record
 
 UNSET = "unset"

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
 
 TYPE_CHECKING = False

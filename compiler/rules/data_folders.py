@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import folders
+from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.conditions import data_folders
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
 WHEN = data_folders

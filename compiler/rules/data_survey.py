@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.conditions import surveyed
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import DataSource, Spec
+from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve

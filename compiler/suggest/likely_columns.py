@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.methods import METHODS
-from xpc.compiler.spec import DataSource
+from xpc.compiler.resources import DataSource
 
 NAMES = {
     "messages": ("messages", "conversation", "conversations", "chat", "dialog", "dialogue", "turns", "chats"),

@@ -8,14 +8,12 @@ from case_support import Case, on_cpu, spec
 
 ONE_GPU, TWO_GPUS = "1 x h100-80gb", "2 x h100-80gb"
 NODES = {"batch": "gbs=128 micro=8"}
-LINES = "gbs=128 micro=2"
 JETMOE = {
     "config.json": json.dumps(
         {"model_type": "jetmoe", "hidden_size": 64, "num_hidden_layers": 2, "num_local_experts": 8}
     )
 }
 BY_SIZE = 'fsdp_auto_wrap_policy = "SIZE_BASED_WRAP"'
-PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 WEIGHTS_ONLY = 'save "out/run" every=100 full_state=false resume=never'
 BEST = ("extra trl {", "  load_best_model_at_end = true", "}", "data(holdout=5%)", "eval(every=100)")
 
@@ -100,91 +98,6 @@ SHARDING: tuple[Case, ...] = (
         ),
         spec('model(config=file("config.json"))', train="jetmoe/jetmoe-8b on infinity-instruct for 3 epochs"),
         JETMOE,
-    ),
-)
-
-CONTEXT: tuple[Case, ...] = (
-    Case("XP414", spec(strategy="ddp(context_parallel=2)"), spec(strategy="fsdp(context_parallel=2)")),
-    Case(
-        "XP414", spec(strategy="zero2(context_parallel=2)"), spec(strategy="fsdp(context_parallel=8)"), variant="zero"
-    ),
-    Case(
-        "XP414",
-        spec("target trl-0.18", strategy="fsdp1(context_parallel=2)"),
-        spec("target trl-0.18", strategy="fsdp1(context_parallel=1)"),
-        variant="target",
-    ),
-    Case("XP415", spec(strategy="fsdp(context_parallel=3)"), spec(strategy="fsdp(context_parallel=4)")),
-    Case(
-        "XP415",
-        spec("nodes 2", strategy="hsdp(shard=2, context_parallel=2)", batch=LINES),
-        spec("nodes 2", strategy="hsdp(shard=4, context_parallel=2)", batch=LINES),
-        variant="one-shard",
-    ),
-    Case(
-        "XP415",
-        spec("nodes 2", strategy="hsdp(shard=2, context_parallel=4)", batch=LINES),
-        spec("nodes 2", strategy="hsdp(shard=8, context_parallel=4)", batch=LINES),
-        variant="of-a-group",
-    ),
-    Case(
-        "XP107",
-        spec(strategy="fsdp(context_parallel=0)"),
-        spec(strategy="fsdp(context_parallel=1)"),
-        variant="context-parallel",
-    ),
-    Case(
-        "XP416",
-        spec("model(attn=flash2)", strategy="fsdp(context_parallel=2)"),
-        spec("model(attn=sdpa)", strategy="fsdp(context_parallel=2)"),
-    ),
-    Case(
-        "XP417",
-        spec(strategy="fsdp(context_parallel=2)", batch="gbs=128 micro=1 packing(isolate=mask)"),
-        spec(strategy="fsdp", batch="gbs=128 micro=1 packing(isolate=mask)"),
-    ),
-    Case(
-        "XP417",
-        spec(strategy="fsdp(context_parallel=2)", batch="gbs=128 micro=16 padding_free"),
-        spec(strategy="fsdp", batch="gbs=128 micro=16 padding_free"),
-        variant="padding-free",
-    ),
-    Case(
-        "XP418",
-        spec(strategy="fsdp(context_parallel=2)", train="mistral-7b-instruct-v0.1 on infinity-instruct for 3 epochs"),
-        spec(strategy="fsdp(context_parallel=2)", train="mistral-7b-instruct-v0.3 on infinity-instruct for 3 epochs"),
-    ),
-    Case(
-        "XP419",
-        spec("method grpo(rewards=[accuracy])", strategy="fsdp(context_parallel=2)", train=PROMPTS),
-        spec("method grpo(rewards=[accuracy])", strategy="fsdp", train=PROMPTS),
-    ),
-    Case(
-        "XP419",
-        spec(
-            "method dpo",
-            strategy="fsdp(context_parallel=2)",
-            train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs",
-        ),
-        spec("method dpo", strategy="fsdp", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs"),
-        variant="dpo",
-    ),
-    Case(
-        "XP490",
-        spec(extra("trl", "pad_to_multiple_of = 3"), strategy="fsdp(context_parallel=2)"),
-        spec(extra("trl", "pad_to_multiple_of = 8"), strategy="fsdp(context_parallel=2)"),
-    ),
-    Case(
-        "XP490",
-        spec(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
-        spec(extra("trl", "pad_to_multiple_of = 12"), strategy="fsdp(context_parallel=2)"),
-        variant="unbalanced",
-    ),
-    Case(
-        "XP120",
-        spec(extra("accelerate", "parallelism_config_sp_size = 2"), strategy="fsdp(context_parallel=2)"),
-        spec(strategy="fsdp(context_parallel=2)"),
-        variant="cp-and-sp",
     ),
 )
 
@@ -324,162 +237,6 @@ ACCELERATE: tuple[Case, ...] = (
     ),
 )
 
-DEEPSPEED: tuple[Case, ...] = (
-    Case(
-        "XP440", spec(zero("sub_group_size = 1B"), strategy="ddp"), spec(zero("sub_group_size = 1B"), strategy="zero3")
-    ),
-    Case(
-        "XP441",
-        spec(zero("offload_param.pin_memory = true"), strategy="zero2"),
-        spec(zero("offload_param.pin_memory = true"), strategy="zero3 offload"),
-    ),
-    Case(
-        "XP441",
-        spec(zero("parameter_alignment = true"), strategy="zero3"),
-        spec(zero("parameter_alignment = true"), strategy="zero2"),
-        variant="of-1-and-2",
-    ),
-    Case(
-        "XP442",
-        spec(zero("stage3_gather_16bit_weights_on_model_save = false"), strategy="zero3"),
-        spec(zero("stage3_gather_16bit_weights_on_model_save = true"), strategy="zero3"),
-    ),
-    Case(
-        "XP443",
-        spec(zero("offload_optimizer.ratio = 0.5"), strategy="zero2 offload"),
-        spec(zero("offload_optimizer.ratio = 0.5"), strategy="zero3 offload"),
-    ),
-    Case(
-        "XP444",
-        spec(zero('offload_param.device = "nvme"'), strategy="zero3 offload"),
-        spec(
-            zero('offload_param.device = "nvme"', 'offload_param.nvme_path = "/local_nvme"'), strategy="zero3 offload"
-        ),
-    ),
-    Case(
-        "XP444",
-        spec(zero('offload_optimizer.device = "nvme"'), strategy="zero2 offload"),
-        spec(
-            zero('offload_optimizer.device = "nvme"', 'offload_optimizer.nvme_path = "/nvme"'),
-            strategy="zero3(offload=optimizer)",
-        ),
-        variant="of-zero2",
-    ),
-    Case(
-        "XP444",
-        spec(zero('offload_optimizer.device = "cpu"'), strategy="zero2"),
-        spec(strategy="zero2 offload"),
-        variant="cpu",
-    ),
-    Case(
-        "XP441",
-        spec(zero("elastic_checkpoint = true"), strategy="zero3"),
-        spec(zero("elastic_checkpoint = true"), strategy="zero2"),
-        variant="elastic",
-    ),
-    Case(
-        "XP445",
-        spec(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true"), strategy="zero2"),
-        spec(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true"), strategy="zero2 offload"),
-    ),
-    Case(
-        "XP445",
-        spec(extra("deepspeed", "bf16.bf16_optimizer_states = true"), strategy="zero3"),
-        spec(
-            extra("deepspeed", "bf16.bf16_optimizer_states = true", "bf16.bf16_master_weights_and_grads = true"),
-            strategy="zero3",
-        ),
-        variant="states",
-    ),
-    Case(
-        "XP445",
-        spec(
-            extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"),
-            "target trl-0.18",
-            strategy="zero3 offload",
-            precision="fp16",
-        ),
-        spec(
-            extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"),
-            "target trl-0.18",
-            strategy="zero2 offload",
-            precision="fp16",
-        ),
-        variant="fp16",
-    ),
-    Case(
-        "XP446",
-        spec(extra("deepspeed", 'gradient_allreduce_op = "sum"'), strategy="zero3"),
-        spec(extra("deepspeed", 'gradient_allreduce_op = "mean"'), strategy="zero3"),
-    ),
-    Case(
-        "XP446",
-        spec(extra("deepspeed", 'gradient_allreduce_op = "sum"'), strategy="zero2"),
-        spec(extra("deepspeed", 'gradient_allreduce_op = "mean"'), strategy="zero2"),
-        variant="warning",
-    ),
-    Case(
-        "XP447",
-        spec(extra("deepspeed", "gradient_predivide_factor = 8"), strategy="zero2"),
-        spec(extra("deepspeed", "gradient_predivide_factor = 8"), strategy="zero2(reduce_scatter=false)"),
-    ),
-    Case(
-        "XP447",
-        spec(extra("deepspeed", "prescale_gradients = true"), strategy="zero3"),
-        spec(extra("deepspeed", "prescale_gradients = true"), strategy="zero1"),
-        variant="prescale",
-    ),
-    Case(
-        "XP448",
-        spec(zero("compute_grad_norm = false"), strategy="zero2"),
-        spec(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)", strategy="zero2"),
-    ),
-    Case(
-        "XP448",
-        spec(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)", strategy="zero3"),
-        spec(zero("compute_grad_norm = true"), "optimizer adamw(clip=0)", strategy="zero3"),
-        variant="zero3",
-    ),
-    Case(
-        "XP449",
-        spec(zero("legacy_stage1 = true"), strategy="zero1"),
-        spec(zero("legacy_stage1 = false"), strategy="zero1"),
-    ),
-    Case(
-        "XP492",
-        spec(zero("offload_optimizer.pin_memory = false"), strategy="zero2"),
-        spec(zero("offload_optimizer.pin_memory = false"), strategy="zero2 offload"),
-    ),
-    Case(
-        "XP493",
-        spec(extra("deepspeed", "fp16.initial_scale_power = 12"), strategy="zero2"),
-        spec(extra("deepspeed", "fp16.initial_scale_power = 12"), strategy="zero2", precision="fp16"),
-    ),
-    *(
-        Case(code, spec(extra("deepspeed", line)), spec(extra("deepspeed", right)) if right else spec(), variant=name)
-        for code, name, line, right in (
-            (
-                "XP121",
-                "zero-typo",
-                "zero_optimization.algather_partitions = true",
-                "zero_optimization.allgather_partitions = true",
-            ),
-            ("XP121", "deepspeed-typo", "gradient_clip = 1.0", ""),
-            ("XP121", "deepspeed-removed", "elasticity = false", ""),
-            ("XP120", "deepspeed-optimizer", 'optimizer.type = "OneBitAdam"', ""),
-            ("XP120", "max-grad-norm", "optimizer.params.max_grad_norm = 1.0", ""),
-            ("XP120", "no-zero", "zero_optimization = false", ""),
-            ("XP104", "block", "flops_profiler = true", "flops_profiler.enabled = true"),
-            (
-                "XP104",
-                "bounds",
-                "zero_optimization.sub_group_size = -1",
-                "zero_optimization.allgather_partitions = true",
-            ),
-        )
-    ),
-)
-
 CHOICES: tuple[Case, ...] = (
     Case(
         "XP106",
@@ -557,4 +314,4 @@ EXPERTS: tuple[Case, ...] = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*EXPERTS, *MEMORY, *SHARDING, *CONTEXT, *TRL, *ACCELERATE, *DEEPSPEED, *CHOICES, *LAUNCH)
+CASES: tuple[Case, ...] = (*EXPERTS, *MEMORY, *SHARDING, *TRL, *ACCELERATE, *CHOICES, *LAUNCH)

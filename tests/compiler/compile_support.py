@@ -60,6 +60,7 @@ track wandb(name="my-second-sft-exp")
 """
 HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\nhardware 8 x h100-80gb\n"
 """The start of a spec that is complete but for what a test adds."""
+CHATML = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 CONFIG = {
     "model_type": "qwen2",
     "hidden_size": 64,

@@ -6,7 +6,10 @@ import cases_adapted
 import cases_attention
 import cases_best
 import cases_clusters
+import cases_context_parallel
 import cases_data
+import cases_data_loading
+import cases_deepspeed
 import cases_distill
 import cases_evaluation
 import cases_extras
@@ -35,7 +38,10 @@ CASES: tuple[Case, ...] = (
     *cases_numerics.CASES,
     *cases_attention.CASES,
     *cases_strategy.CASES,
+    *cases_context_parallel.CASES,
+    *cases_deepspeed.CASES,
     *cases_data.CASES,
+    *cases_data_loading.CASES,
     *cases_method.CASES,
     *cases_distill.CASES,
     *cases_adapted.CASES,

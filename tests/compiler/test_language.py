@@ -1,12 +1,11 @@
 """LANGUAGE.md as a contract: its examples, its equivalences, and what it says about units, references and bases."""
 
-import json
 import os
 
 import pytest
 from case_support import spec
 from compile_support import (
-    CONFIG,
+    CHATML,
     HEAD,
     REPOSITORY,
     SEED,
@@ -18,20 +17,14 @@ from compile_support import (
     errors,
     of,
     only,
-    placed,
     put,
     shown,
     value,
 )
-from rule_cases import CASES
-from tiers import every_fourth
 
 from xpc.compiler.language import schema
-from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render import render
-from xpc.compiler.spec import BASE, DEFAULT, DERIVED, SPEC
-
-CHATML = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
 def values(text, root=None):
@@ -287,226 +280,6 @@ def test_older_target():
     assert b"trl==0.18.0" in compiled(spec("target trl-0.18"))["requirements.txt"]
 
 
-# -- units ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("clause", "path", "meaning"),
-    [
-        ("schedule cosine(warmup=40)", "schedule.warmup", Amount("count", 40)),
-        ("schedule cosine(warmup=3%)", "schedule.warmup", Amount("share", 0.03)),
-        ("schedule cosine(min_lr=0)", "schedule.min_lr", Amount("absolute", 0)),
-        ("schedule cosine(min_lr=1e-6)", "schedule.min_lr", Amount("absolute", 1e-6)),
-        ("schedule cosine(min_lr=10%)", "schedule.min_lr", Amount("share", 0.1)),
-        ("save(every=100)", "save.every", Amount("count", 100)),
-        ("save(every=5%)", "save.every", Amount("share", 0.05)),
-        ("save(every=epoch)", "save.every", EPOCH),
-        ("save(every=never)", "save.every", NEVER),
-        ("data(holdout=2000)", "data.holdout", Amount("count", 2000)),
-        ("data(holdout=5%)", "data.holdout", Amount("share", 0.05)),
-        ("strategy zero2(allgather_bucket=500M)", "strategy.allgather_bucket", 500_000_000),
-        ("strategy zero2(allgather_bucket=1.005k)", "strategy.allgather_bucket", 1005),
-        ("batch(seq=2Ki)", "batch.seq", 2048),
-        ("batch(seq=2_000)", "batch.seq", 2000),
-        ("launch(nccl_timeout=2h)", "launch.nccl_timeout", 7200),
-        ("launch(nccl_timeout=1.5h)", "launch.nccl_timeout", 5400),
-        ("optimizer adamw(lr=2e-5)", "optimizer.lr", 2e-5),
-        ("optimizer adamw(lr=1)", "optimizer.lr", 1.0),
-    ],
-)
-def test_the_unit_chooses_the_meaning(clause, path, meaning):
-    assert value(HEAD + clause + "\n", path) == meaning
-
-
-@pytest.mark.parametrize(("written", "rows"), [("1000", Amount("count", 1000)), ("50%", Amount("share", 0.5))])
-def test_take(written, rows):
-    text = spec(
-        f"data mix {{\n  infinity-instruct {{\n    take = {written}\n  }}\n}}", train="qwen2.5-3b on mix for 3 epochs"
-    )
-    found = checked(text)
-    assert found.spec is not None, shown(found)
-    assert found.spec.data[0].take == rows
-
-
-@pytest.mark.parametrize(
-    ("clause", "code"),
-    [
-        ("batch(seq=2k)", "XP105"),
-        ("batch(gbs=10%)", "XP105"),
-        ("batch(gbs=8s)", "XP105"),
-        ("optimizer adamw(lr=3%)", "XP105"),
-        ("launch(nccl_timeout=1800)", "XP105"),
-        ("schedule cosine(warmup=0.03)", "XP105"),
-        ("data(holdout=0.1)", "XP105"),
-        ("save(every=5s)", "XP105"),
-        ("batch(gbs=1.5)", "XP104"),
-        ("batch(gbs=0)", "XP107"),
-        ("save(every=0)", "XP107"),
-        ("schedule cosine(warmup=101%)", "XP107"),
-        ("seed 4294967296", "XP107"),
-        ("optimizer adamw(betas=[0.9])", "XP107"),
-        ("optimizer adamw(betas=[0.9, 1])", "XP107"),
-        ("batch(gbs=yes)", "XP104"),
-        ("batch(packing=1)", "XP104"),
-        ("batch(seq=1GiB)", "XP105"),
-        ("batch(gbs=8e18k)", "XP107"),
-        ("launch(nccl_timeout=1e18d)", "XP107"),
-    ],
-)
-def test_a_wrong_unit_or_number_is_an_error(clause, code):
-    found = checked(HEAD + clause + "\n")
-    assert errors(found) == [code], shown(found)
-    assert next(one for one in found.problems if one.code == code).help
-
-
-def test_2k_is_refused_with_its_three_readings():
-    one = only(checked(spec(batch="gbs=128 micro=16 seq=2k")), "XP105")
-    assert one.help == "write 2048, 2Ki or 2000"
-
-
-def test_batch_agrees_or_is_an_error():
-    assert checked(spec(batch="gbs=528 micro=11 accum=6")).spec is not None
-    assert errors(checked(spec(batch="gbs=512 micro=11 accum=6"))) == ["XP201"]
-    assert value(spec(batch="gbs=528 micro=11"), "batch.accum") == 6
-    assert value(spec(batch="gbs=528 accum=6"), "batch.micro") == 11
-    assert value(spec(batch="micro=11 accum=6"), "batch.gbs") == 528
-    assert errors(checked(spec(batch="gbs=512 accum=6"))) == ["XP201"]
-    assert errors(checked(spec(batch="gbs=4"))) == ["XP201"]
-
-
-# -- references -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("infinity-instruct", ("BAAI/Infinity-Instruct", "0625", "train", None, None)),
-        ("infinity-instruct:7M", ("BAAI/Infinity-Instruct", "7M", "train", None, None)),
-        ("BAAI/Infinity-Instruct:0625[train:20%]@main", ("BAAI/Infinity-Instruct", "0625", "train", "20%", "main")),
-        ("org/name", ("org/name", None, "train", None, None)),
-        ("org/name[train]", ("org/name", None, "train", None, None)),
-        ("org/name:c@refs/pr/3", ("org/name", "c", "train", None, "refs/pr/3")),
-    ],
-)
-def test_data_references(written, expected):
-    found = checked(spec(train=f"qwen2.5-3b on {written} for 3 epochs"))
-    assert found.spec is not None, shown(found)
-    one = found.spec.data[0]
-    assert (one.id, one.config, one.split, one.slice, one.revision) == expected
-
-
-@pytest.mark.parametrize(
-    ("written", "id", "revision"),
-    [
-        ("qwen2.5-3b", "Qwen/Qwen2.5-3B", None),
-        ("QWEN2.5-3B", "Qwen/Qwen2.5-3B", None),
-        ("Qwen/Qwen2.5-3B", "Qwen/Qwen2.5-3B", None),
-        ("Qwen/Qwen2.5-3B@3aab1f1", "Qwen/Qwen2.5-3B", "3aab1f1"),
-        ("org/name@v1", "org/name", "v1"),
-    ],
-)
-def test_model_references(written, id, revision):
-    found = checked(spec(train=f"{written} on infinity-instruct for 3 epochs"))
-    assert found.spec is not None, shown(found)
-    assert (found.spec.model.id, found.spec.model.revision) == (id, revision)
-
-
-def test_a_revision_makes_no_hub_id_of_a_name():
-    found = checked(spec(train="qwen2.5-3@main on infinity-instruct for 3 epochs"))
-    assert errors(found) == ["XP108"], shown(found)
-    assert "qwen2.5-3b" in (only(found, "XP108").help or "")
-
-
-def test_a_model_has_no_split():
-    assert "XP108" in errors(checked(spec(train="qwen2.5-3b[train] on infinity-instruct for 3 epochs")))
-
-
-# -- bases ----------------------------------------------------------------------------------------------------------
-
-BASE_TEXT = """\
-train qwen2.5-3b on mix for 3 epochs
-hardware 8 x h100-80gb
-zero2
-bf16
-batch gbs=128 micro=16
-optimizer adamw {
-  lr = 1e-5
-  betas = [0.9, 0.95]
-}
-data mix {
-  infinity-instruct
-  capybara
-}
-seed 7
-"""
-
-
-def test_a_child_replaces_setting_by_setting(tmp_path):
-    root = put(tmp_path, {"base.xp": BASE_TEXT})
-    found = checked('xpc 1\nextends "base.xp"\noptimizer {\n  lr = 2e-5\n}\n', root)
-    assert found.spec is not None, shown(found)
-    lr, betas, seed = (found.spec.values[path] for path in ("optimizer.lr", "optimizer.betas", "seed"))
-    assert (lr.value, lr.origin.kind, lr.origin.describe()) == (2e-5, SPEC, "t.xp:4")
-    assert (betas.value, betas.origin.kind, betas.origin.describe()) == ((0.9, 0.95), BASE, "base.xp:8")
-    assert (seed.value, seed.origin.describe()) == (7, "base.xp:14")
-
-
-def test_lists_replace_whole(tmp_path):
-    root = put(tmp_path, {"base.xp": BASE_TEXT})
-    found = checked('xpc 1\nextends "base.xp"\noptimizer(betas=[0.8, 0.9])\ndata mix {\n  openhermes-2.5\n}\n', root)
-    assert found.spec is not None, shown(found)
-    assert found.spec.get("optimizer.betas") == (0.8, 0.9)
-    assert [source.id for source in found.spec.data] == ["teknium/OpenHermes-2.5"]
-
-
-def test_a_child_may_say_what_is_trained_and_for_how_long(tmp_path):
-    root = put(tmp_path, {"base.xp": BASE_TEXT})
-    found = checked('xpc 1\nextends "base.xp"\ntrain qwen2.5-7b on mix for 100 steps\n', root)
-    assert found.spec is not None, shown(found)
-    assert found.spec.model.id == "Qwen/Qwen2.5-7B"
-    assert found.spec.get("train.steps") == 100
-    assert found.spec.get("train.epochs") is None
-
-
-def chain(length):
-    files = {f"b{n}.xp": f'extends "b{n + 1}.xp"\n' for n in range(1, length)}
-    return {**files, f"b{length}.xp": BASE_TEXT}
-
-
-def test_four_bases_are_enough(tmp_path):
-    four, five = put(tmp_path / "4", chain(4)), put(tmp_path / "5", chain(5))
-    assert checked('xpc 1\nextends "b1.xp"\n', four).spec is not None
-    assert "XP115" in errors(checked('xpc 1\nextends "b1.xp"\n', five))
-
-
-def test_cycles_and_missing_bases(tmp_path):
-    root = put(tmp_path, {"a.xp": 'extends "b.xp"\n', "b.xp": 'extends "a.xp"\n', "t.xp": ""})
-    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "a.xp"\n'), root)) == ["XP115"]
-    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "t.xp"\n'), root)) == ["XP115"]
-    assert errors(checked(spec().replace("xpc 1\n", 'xpc 1\nextends "none.xp"\n'), root)) == ["XP114"]
-
-
-def test_errors_of_a_base_are_shown_in_the_base(tmp_path):
-    root = put(tmp_path, {"bases/base.xp": BASE_TEXT.replace("lr =", "lrr =")})
-    one = only(checked('xpc 1\nextends "bases/base.xp"\n', root), "XP101")
-    assert one.primary is not None
-    assert one.primary.source.name == "bases/base.xp"
-
-
-def test_files_are_relative_to_the_file_that_names_them(tmp_path):
-    root = put(
-        tmp_path,
-        {
-            "bases/base.xp": 'extends "more/deep.xp"\nmodel(chat_template=file("chatml.jinja"))\n',
-            "bases/chatml.jinja": CHATML,
-            "bases/more/deep.xp": BASE_TEXT,
-        },
-    )
-    files = compiled('xpc 1\nextends "bases/base.xp"\n', root)
-    assert [data for name, data in files.items() if name.startswith("files/")] == [CHATML.encode()]
-    assert "XP114" in errors(checked(spec('model(chat_template=file("chatml.jinja"))'), root))
-
-
 # -- extra and comments ---------------------------------------------------------------------------------------------
 
 
@@ -596,48 +369,6 @@ def test_names_of_other_tools_are_understood(written, meant):
     assert f"`{meant}`" in (one.help or ""), shown(found)
 
 
-# -- origins --------------------------------------------------------------------------------------------------------
-
-
-LARGE = {"XP883", "XP888"}
-"""Sweeps of a thousand members, of which the first alone would be looked at."""
-
-
-@pytest.mark.parametrize("case", every_fourth([case for case in CASES if case.title not in LARGE]))
-def test_every_value_has_an_origin(case, tmp_path_factory):
-    found = checked(case.accepted, placed(case.files, lambda: tmp_path_factory.mktemp("case")))
-    assert found.spec is not None
-    lines = case.accepted.split("\n")
-    for path, one in found.spec.values.items():
-        assert one.origin.describe(), path
-        if one.origin.kind == SPEC:
-            assert one.origin.label is not None, path
-            line = one.origin.label.source.position(one.origin.label.span.start)[0]
-            assert one.origin.describe() == f"t.xp:{line}"
-            written = lines[line - 1]
-            row = schema.BY_PATH[path]
-            assert (
-                row.name in written
-                or str(one.value) in written
-                or row.clause.split(".")[0] in written
-                or row.clause == "train"
-            ), (path, written)
-        elif one.origin.kind in (DEFAULT, DERIVED):
-            assert one.origin.label is None
-
-
-def test_every_setting_with_a_default_is_in_the_spec():
-    found = checked(spec())
-    assert found.spec is not None
-    missing = [
-        row.path
-        for row in schema.TABLE
-        if row.default is not None and not row.pending and row.path not in found.spec.values
-        if not row.methods or "sft" in row.methods  # others' defaults are theirs alone
-    ]
-    assert not missing
-
-
 @pytest.mark.parametrize(
     ("method", "batch", "words"),
     [
@@ -659,20 +390,3 @@ def test_a_length_that_is_not_written_is_told(method, batch, words):
     ), shown(checked(text))
     stated = checked(text.replace("gbs=128", "seq=1024 gbs=128"))
     assert not [one for one in of(stated, "XP190") if "longest sequence" in one.message]
-
-
-def test_the_default_length_is_cut_to_a_short_context(tmp_path):
-    folder = put(tmp_path, {"models/tiny/config.json": json.dumps(CONFIG)})
-    found = checked(spec(train='"models/tiny" on infinity-instruct for 3 epochs').replace(" seq=1024", ""), folder)
-    assert found.spec is not None
-    assert only(found, "XP190").help == f"`seq={CONFIG['max_position_embeddings']}` states it"
-    assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024
-    assert found.spec.values["batch.seq"].origin.describe() == "default: the model's context"
-    assert "XP319" not in codes(found)
-
-
-@pytest.mark.parametrize("written", ["memory 8", 'memory "fast"'])
-def test_a_value_without_a_setting_is_told(written):
-    one = only(checked(spec(written)), "XP104")
-    assert "is a value without a setting" in one.message
-    assert one.help == "write `name=value`"

@@ -16,8 +16,8 @@ from compile_support import NOWHERE
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data import rows, survey
+from xpc.compiler.resources import DataSource
 from xpc.compiler.rules import modules, templates
-from xpc.compiler.spec import DataSource
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 from xpc.runtime.core.rows import ROLES

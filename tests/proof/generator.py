@@ -380,9 +380,7 @@ class Draft:
                 self.blocks.append(f"extra {escape}")
 
 
-@cache
-def _children(path: str) -> tuple[schema.Setting, ...]:
-    return tuple(schema.children(path))
+_children = cache(lambda path: tuple(schema.children(path)))
 
 
 def _shape(name: str) -> str:

@@ -6,7 +6,7 @@ import drawn
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, checked, put, xpc
-from test_diff import pairs
+from test_diff_pairs import pairs
 
 from xpc.compiler.review.compare import compare
 from xpc.compiler.review.sides import Run

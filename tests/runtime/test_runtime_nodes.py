@@ -6,10 +6,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,19 +21,10 @@ from xpc.runtime.features import (
     node_all_reduce,
     node_facts,
     node_messages,
-    node_network,
     node_rendezvous,
     shared_folder,
 )
 from xpc.runtime.features.node_messages import Node, Seat
-from xpc.runtime.library_internals import torch_distributed, torch_exit_barrier
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture
@@ -330,136 +319,3 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
     assert all_reduce.bounded(fails) == {"error": "first line"}
     assert all_reduce.bounded(lambda out: out.update(gloo=2.0)) == {"gloo": 2.0}
-
-
-VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-
-
-def test_the_seat_is_read_from_the_environment() -> None:
-    assert node_messages.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
-    assert node_messages.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
-    assert node_messages.seat(1, VARIABLES) is None
-    assert node_messages.seat(2, {}) is None
-    assert node_messages.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"NODE_RANK": "-1"}, "NODE_RANK is '-1', and should be a number"),
-        ({"NODE_RANK": "٣"}, "should be a number"),
-        ({"MASTER_PORT": "70000"}, "a port is 1 to 65535"),
-        ({"MASTER_PORT": ""}, "MASTER_PORT is ''"),
-        ({"MASTER_ADDR": ""}, "set MASTER_ADDR to the address of node 0"),
-        ({"XPC_NODE_WAIT": "long"}, "XPC_NODE_WAIT is 'long'"),
-    ],
-)
-def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
-    with pytest.raises(RunError, match=words.replace("(", "\\(")):
-        node_messages.seat(2, {**VARIABLES, **changes})
-
-
-def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = {"lo0": [], "docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"], "ib0": ["10.1.0.7"]}
-    monkeypatch.setattr(node_network, "_interfaces", lambda: held)
-    monkeypatch.setattr(node_network, "own_address", lambda toward, port: "10.1.0.7")
-    environ = {"MASTER_ADDR": "10.1.0.1", "MASTER_PORT": "29500"}
-    node_network.choose(environ)
-    assert (environ["GLOO_SOCKET_IFNAME"], environ["PET_LOCAL_ADDR"]) == ("ib0", "10.1.0.7")
-    own = {"MASTER_ADDR": "10.1.0.1", "GLOO_SOCKET_IFNAME": "eth0"}
-    node_network.choose(own)
-    assert own["GLOO_SOCKET_IFNAME"] == "eth0"
-    monkeypatch.setattr(node_network, "own_address", lambda toward, port: None)
-    nothing: dict[str, str] = {"MASTER_ADDR": "10.1.0.1"}
-    node_network.choose(nothing)
-    assert nothing == {"MASTER_ADDR": "10.1.0.1"}
-    nowhere: dict[str, str] = {}
-    node_network.choose(nowhere)
-    assert nowhere == {}
-
-
-def test_the_loopback_is_no_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian has the machine's own name at 127.0.1.1: MASTER_ADDR then leads node 0 to its loopback."""
-    found = node_network.own_address("127.0.1.1", 29500)
-    assert found is None or not found.startswith("127.")
-    monkeypatch.setattr(node_network, "resolve", refuse)
-    monkeypatch.setattr(node_network, "NOWHERE", ("127.0.0.1", 9))
-    monkeypatch.setattr(node_network, "_interfaces", lambda: {"docker0": ["172.17.0.1"], "eth0": ["10.0.0.7"]})
-    assert node_network.own_address("nobody.invalid", 29500) == "10.0.0.7"
-
-
-def refuse(*_: object) -> Any:
-    raise socket.gaierror(-2, "Name or service not known")
-
-
-def failing(error: OSError) -> Callable[..., Any]:
-    def fail(*_: object) -> Any:
-        raise error
-
-    return fail
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (socket.gaierror(-2, "Name or service not known"), "MASTER_ADDR is node-a, which this node cannot resolve"),
-        (TimeoutError(), "node-a:29500 does not answer: the machine is down, or a firewall"),
-        (OSError(113, "No route to host"), "node-a:29500 cannot be reached: No route to host"),
-    ],
-)
-def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSError, words: str) -> None:
-    monkeypatch.setattr(node_network, "resolve", failing(error))
-    with pytest.raises(RunError, match="^" + words):
-        node_network.reach("node-a", 29500, time.monotonic())
-
-
-def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSpeed makes its own group, and torch gives that one its own timeout: 10 minutes with NCCL, 30 with gloo."""
-    pytest.importorskip("torch")
-    from torch.distributed import distributed_c10d
-
-    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
-        monkeypatch.setattr(distributed_c10d, name, getattr(distributed_c10d, name))
-    torch_distributed.one_timeout(timedelta(seconds=77))
-    for backend in ("gloo", "nccl"):
-        assert distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend)) == timedelta(seconds=77)
-
-
-def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds the store; what the others still wait for would be gone with it."""
-    pytest.importorskip("torch")
-    from torch.distributed.elastic.agent.server import api
-
-    said: list[str] = []
-
-    class Store:
-        def wait(self, keys: list[str], _: timedelta) -> None:
-            said.append(f"waits for {', '.join(keys)}")
-
-        def set(self, key: str, _: str) -> None:
-            said.append(f"sets {key}")
-            raise RuntimeError("the store is gone")
-
-    agent = SimpleNamespace(_worker_group=SimpleNamespace(group_world_size=3, group_rank=0), _store=Store())
-    for rank in (0, 2):
-        monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
-        torch_exit_barrier.last_to_leave({"NODE_RANK": str(rank)})
-        agent._worker_group.group_rank = rank
-        api.SimpleElasticAgent._exit_barrier(agent)
-    assert said == ["barrier", "waits for xpc/left/1, xpc/left/2", "barrier", "sets xpc/left/2"]
-
-
-def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    from torch.distributed import DistStoreError
-    from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
-
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.missed(RendezvousTimeoutError()) is None  # one node: another matter
-    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", "29500")
-    assert node_rendezvous.missed(ValueError("other")) is None
-    assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        node_rendezvous.missed(RendezvousTimeoutError())
-    )
-    assert "(timed out)" in str(node_rendezvous.missed(DistStoreError("timed out\nstack")))

@@ -1,0 +1,21 @@
+"""`checked` and `compiled` for hostile input: within one second of processor time."""
+
+import os
+import sys
+
+import compile_support
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from cpu import limited
+
+
+def checked(*arguments, **named):
+    """As in compile_support, within one second of processor time."""
+    with limited():
+        return compile_support.checked(*arguments, **named)
+
+
+def compiled(*arguments, **named):
+    """The same."""
+    with limited():
+        return compile_support.compiled(*arguments, **named)

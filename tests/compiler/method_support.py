@@ -1,0 +1,39 @@
+"""Payloads of specs that train by one method or another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from case_support import spec, trained
+from compile_support import compiled
+
+from xpc.compiler.methods import METHODS
+
+PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
+PROMPTS = trained("qwen2.5-3b on deepmath-103k")
+ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS, "distill": PROMPTS}
+NEW = "trl-1.16"
+OLD = "trl-0.18"
+REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
+
+
+def plan(*lines: str, target: str = NEW, root: str = "/no-such-folder", **around: str) -> dict[str, Any]:
+    """The payload of a spec without errors."""
+    files = compiled(spec(*lines, f"target {target}", **around), root)
+    return dict(json.loads(files["trainer_args.json"]))
+
+
+def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **around: str) -> dict[str, Any]:
+    return dict(plan(*lines, target=target, root=root, **around)["arguments"])
+
+
+def of(method: str) -> str:
+    """The clause of a method, with what it cannot do without."""
+    if METHODS[method].grouped:
+        return f"method {method}(rewards=format)"
+    return "method distill(teacher=qwen2.5-3b)" if method == "distill" else f"method {method}"
+
+
+def some(table: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: table[name] for name in names}

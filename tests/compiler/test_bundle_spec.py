@@ -1,0 +1,65 @@
+"""The spec.xp of a bundle compiles to the same run as the spec that it was written from."""
+
+import pytest
+from case_support import spec
+from compile_support import checked, compiled
+from rule_cases import CASES
+from tiers import every_fourth
+
+SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # theirs: test_sweep.py
+
+
+@pytest.mark.parametrize("case", every_fourth(SAME))
+def test_the_spec_of_a_bundle_compiles_to_the_same_run(case):
+    files = compiled(case.accepted)
+    again = compiled(files["spec.xp"])
+    for name in ("trainer_args.json", "accelerate.yaml", "deepspeed.json", "requirements.txt", "launch.sh"):
+        assert again.get(name) == files.get(name), name
+    assert compiled(again["spec.xp"])["spec.xp"].count(b"\n") == again["spec.xp"].count(b"\n")
+
+
+def test_the_spec_of_a_bundle_keeps_extras_and_revisions():
+    text = spec(
+        "extra trl {\n  neftune_noise_alpha = 5\n}",
+        "extra deepspeed {\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
+        'model(revision="v 1 @ #2")',
+    )
+    files = compiled(text)
+    again = compiled(files["spec.xp"])
+    assert again["trainer_args.json"] == files["trainer_args.json"]
+    assert again["deepspeed.json"] == files["deepspeed.json"]
+
+
+TITLED = {case.title: case.accepted for case in CASES}
+KEPT = {
+    "floats of a list": TITLED["XP104-clip-range"],
+    "a float that is whole": TITLED["XP104-entropy"],
+    "a part of a switch that is off": TITLED["XP324-flash"],
+    "names in names": spec(
+        "extra deepspeed {\n  zero_optimization {\n    offload_optimizer {\n      ratio = 1.0\n    }\n  }\n}",
+        strategy="zero3(offload=cpu)",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
+def test_the_spec_of_a_bundle_keeps(text):
+    files = compiled(text)
+    again = compiled(files["spec.xp"])
+    for name in ("trainer_args.json", "deepspeed.json"):
+        assert again.get(name) == files.get(name)
+
+
+def test_every_model_and_dataset_of_the_registry_survives_the_spec_of_a_bundle():
+    from xpc.compiler import registry
+
+    models, data = list(registry.model_names()), list(registry.dataset_names())
+    for number in range(0, max(len(models), len(data)), 3):
+        model, source = models[number % len(models)], data[number % len(data)]
+        if registry.find_dataset(source).shape in ("preference", "prompt"):
+            continue
+        text = spec(train=f"{registry.find_model(model).id} on {source} for 3 epochs", batch="gbs=128 micro=16 seq=64")
+        if checked(text).spec is None:
+            continue  # a base model without a chat template, on conversations
+        files = compiled(text)
+        assert compiled(files["spec.xp"])["trainer_args.json"] == files["trainer_args.json"], (model, source)

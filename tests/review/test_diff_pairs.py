@@ -1,0 +1,134 @@
+"""Drawn pairs of specs that differ in one setting: it is shown, with what follows from it, and nothing else."""
+
+import json
+import random
+from functools import cache
+
+import drawn
+import generator
+import pytest
+from compile_support import put
+from test_bundle_reviews import reordered
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.language import schema
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.review.compare import Change, compare
+from xpc.compiler.review.sides import Run
+
+VALUES = {
+    "optimizer.lr": ("1e-6", "3e-6"), "optimizer.weight_decay": ("0.01", "0.1"), "optimizer.clip": ("0.5", "2"),
+    "schedule.warmup": ("3", "4"), "batch.seq": ("128", "256"), "seed": ("7", "8"), "data.seed": ("3", "4"),
+    "save.every": ("50", "60"), "save.keep": ("2", "3"), "track.every": ("5", "7"), "data.workers": ("2", "3"),
+    "memory.checkpointing": ("true", "false"), "launch.nccl_timeout": ("30m", "2h"), "save": ('"out/x"', '"out/y"'),
+    "optimizer.betas": ("[0.9, 0.95]", "[0.8, 0.95]"), "train.steps": ("100", "200"), "data.shuffle": ("true", "false"),
+    "batch.accum": ("2", "4"), "precision.nan": ("stop", "zero"), "track.name": ('"one"', '"two"'),
+}  # fmt: skip
+ALSO = {
+    "schedule.warmup": {"lr_scheduler_type", "warmup_steps", "warmup_ratio", "lr_scheduler_kwargs", "optim_args"},
+    "seed": {"data_seed"}, "save.every": {"eval_steps"}, "optimizer.clip": {"max_grad_norm"},
+    "optimizer.betas": {"adam_beta1", "adam_beta2", "optim_args"},
+    "optimizer.lr": {"lr_scheduler_kwargs", "optim_args"},
+    "optimizer.weight_decay": {"optim_args"}, "train.steps": {"num_train_epochs"},
+    "save": {"logging_dir", "hub_model_id"},
+    "memory.checkpointing": {"ddp_find_unused_parameters", "activation_checkpointing_kwargs",
+                             "gradient_checkpointing_kwargs"}, "data.shuffle": {"train_sampling_strategy"},
+}  # fmt: skip
+"""Arguments that a setting decides together with others, beside those of its row."""
+
+
+def stating(path, value):
+    """A child of the drawn spec that states one setting."""
+    clause, _, name = path.partition(".")
+    line = {"train": f"train MODEL on DATA for {value} steps"}.get(clause)
+    if line is None:
+        line = f"{clause} {value}" if not name else f"{clause} {{\n  {name} = {value}\n}}"
+    return f'xpc 1\n\nextends "t.xp"\n\n{line}\n'
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+
+
+def checked(text, place):
+    found = check_text(text.encode(), "c.xp", Workspace(place, hashes=True))
+    return found.spec if not found.members else None
+
+
+@cache
+def bases(place, count):
+    out = []
+    for seed in range(count * 8):
+        text = generator.spec(f"diff-{seed}")
+        if len(out) < count and checked(text, place) is not None:
+            out.append(text)
+    return out
+
+
+def flat(value, prefix=""):
+    if isinstance(value, dict) and value:
+        return {
+            key: one
+            for name, inner in value.items()
+            for key, one in flat(inner, f"{prefix}.{name}" if prefix else name).items()
+        }
+    return {prefix: json.dumps(value)}
+
+
+def pairs(place):
+    """Two specs that state another value of one setting, where both compile."""
+    draw = random.Random(4)
+    for text in bases(place, 14):
+        put(place, {"t.xp": text})
+        for path in draw.sample(sorted(VALUES), 6):
+            train = next(line for line in text.split("\n") if line.startswith("train "))
+            model, _, rest = train.removeprefix("train ").partition(" on ")
+            said = [
+                stating(path, value).replace("MODEL", model).replace("DATA", rest.split(" ")[0])
+                for value in VALUES[path]
+            ]
+            specs = [checked(one, place) for one in said]
+            if None not in specs:
+                yield path, specs
+
+
+def test_pairs_that_differ_in_one_setting_show_it_and_what_follows(place):
+    seen = set()
+    for path, (one, other) in pairs(place):
+        before, after = Run("", one), Run("", other)
+        found = compare(before, after)
+        assert [change.name for change in found.settings] == [path]
+        values = [{name: str(each.value) for name, each in spec.values.items()} for spec in (one, other)]
+        differ = {name for name in {*values[0], *values[1]} if values[0].get(name) != values[1].get(name)}
+        follows = {change.name for change in found.follows} & set(schema.BY_PATH)
+        assert differ == {path} | follows
+        assert not any(one.written(name) or other.written(name) for name in follows)
+        emitted = [flat(json.loads(run.files()["trainer_args.json"])) for run in (before, after)]
+        moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
+        shown = {
+            change.name.removeprefix("trainer_args.json ")
+            for change in found.arguments
+            if "trainer_args" in change.name
+        }
+        assert shown == moved, path
+        decided = {name for each in differ for name in (*schema.BY_PATH[each].args, *ALSO.get(each, ()))}
+        renamed = {other.stack.rename(name) for name in decided} | {one.stack.arguments.get(name) for name in decided}
+        arguments = {key.split(".")[1] for key in moved if key.startswith("arguments.")}
+        assert arguments <= decided | renamed, (path, arguments - decided)
+        assert {each.name for each in found.files} >= {"trainer_args.json"} if moved else True
+        back = compare(after, before)
+        assert [Change(each.name, each.after, each.before, "") for each in back.settings] == [
+            Change(each.name, each.before, each.after, "") for each in found.settings
+        ]
+        assert not found.same
+        seen.add(path)
+    assert len(seen) >= 12
+
+
+def test_the_same_spec_in_another_order_is_the_same_run(place):
+    for seed, text in enumerate(bases(place, 14)):
+        other = checked(reordered(text, random.Random(seed)), place)
+        found = compare(Run("", checked(text, place)), Run("", other))
+        assert found.same, text
+        assert [*found.files, *found.new, *found.gone, *found.runs_now, *found.ran_before] == []
