@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from xpc.compiler.atomic import recover, replace_folder
+from xpc.compiler.files import read_toml
 from xpc.compiler.lower import EXECUTABLE
 from xpc.compiler.lower.manifest import sealed
 
@@ -168,14 +169,8 @@ def _files(table: Mapping[str, object]) -> dict[str, str]:
 
 def _table(path: str, head: str) -> dict[str, object] | None:
     """A TOML file of ours, which says in the table `head` what wrote it and has `files`; None where it is not one."""
-    import tomllib
-
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return None
-        with open(path, "rb") as handle:
-            table = tomllib.load(handle)
-    except (OSError, ValueError, RecursionError):
+    table = read_toml(path)
+    if table is None or not isinstance(table.get("files"), dict):
         return None
     said = table.get(head)
-    return table if isinstance(table.get("files"), dict) and isinstance(said, dict) and "xpc" in said else None
+    return table if isinstance(said, dict) and "xpc" in said else None

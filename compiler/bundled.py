@@ -7,13 +7,12 @@ read of it is what its author wrote.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 
 from attrs import field
 
 from xpc.compiler.data.contents import bundle_name
-from xpc.compiler.files import Workspace
+from xpc.compiler.files import Workspace, read_toml
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.written import lines, written
 from xpc.grammar.record import mutable
@@ -56,15 +55,8 @@ class BundleWorkspace(Workspace):
 
 def manifest(folder: str) -> dict[str, dict[str, str]] | None:
     """The `bundle.toml` of a folder, None where it holds none of ours."""
-    import tomllib
-
-    path = os.path.join(folder, MANIFEST)
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return None
-        with open(path, "rb") as handle:
-            table = tomllib.load(handle)
-    except (OSError, ValueError, RecursionError):
+    table = read_toml(os.path.join(folder, MANIFEST))
+    if table is None:
         return None
     parts = [table.get(part) for part in ("bundle", "files", "inputs")]
     if not all(isinstance(part, dict) for part in parts):

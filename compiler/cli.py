@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from xpc.compiler.commands import APART, COMMANDS, LATER
+from xpc.compiler.commands import APART, COMMANDS, FORMATS, LATER
 from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
 from xpc.compiler.streams import Guarded, Unwritable
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic
 
-FORMATS = ("full", "concise", "json", "github", "sarif")
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
 DENIED = "warnings are denied (--deny warnings)"
@@ -103,8 +102,7 @@ def _run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.command in LATER:
         raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this one has "
-            f"{', '.join(COMMANDS[:-1])} and {COMMANDS[-1]}"
+            f"`{options.command}` is reserved and comes with a later version; this one has {', '.join(COMMANDS)}"
         )
     if options.command == "check":
         output, status = _check(options, {})
@@ -134,27 +132,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("xpc", description="Compile training experiments: check a spec, write its bundle.")
     parser.add_argument("--version", action="version", version=f"xpc {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    check = commands.add_parser("check", help="say what is wrong with specs, and write nothing")
+    check = commands.add_parser("check", help=COMMANDS["check"])
     check.add_argument("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
-    compiled = commands.add_parser("compile", help="check a spec and write its bundle")
+    compiled = commands.add_parser("compile", help=COMMANDS["compile"])
     compiled.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     compiled.add_argument("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
     compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
     for one in (check, compiled):
         one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
-    told = commands.add_parser("explain", help="explain a code, a setting, or the values of a spec")
+    told = commands.add_parser("explain", help=COMMANDS["explain"])
     told.add_argument("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
-    commands.add_parser("fmt", help="write specs in the one canonical form", add_help=False)
-    commands.add_parser("diff", help="say what two specs, commits or bundles differ in", add_help=False)
-    commands.add_parser("verify", help="say whether a bundle is what its spec says, and installed", add_help=False)
-    commands.add_parser("upgrade", help="say what moves with a spec to another stack, and move it", add_help=False)
-    commands.add_parser("import", help="write a spec from another tool's configuration", add_help=False)
-    commands.add_parser("new", help="write a spec to begin with, or a copy of a recipe", add_help=False)
-    commands.add_parser("list", help="list models, GPUs, datasets, settings, recipes ...", add_help=False)
-    commands.add_parser("schema", help="print the settings as a JSON Schema", add_help=False)
-    commands.add_parser("completion", help="print a completion script for bash, zsh or fish", add_help=False)
-    commands.add_parser("doctor", help="say whether this machine is ready for runs", add_help=False)
+    for name in [one for one in COMMANDS if one not in commands.choices]:
+        commands.add_parser(name, help=COMMANDS[name], add_help=False)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from hashlib import file_digest, sha256
+from typing import Any
 
 from attrs import field
 
@@ -34,6 +35,13 @@ OURS = (*BASES, ".jinja", ".jinja2", ".j2")
 """Endings of files that are written for a training run and for nothing else."""
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
 """Endings of files that a spec may name out of its own folder: keys and passwords have none of them."""
+
+DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
+"""Endings of files of rows; the first row of each says what its columns are."""
+READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
+"""Endings of those whose rows are all read here (compiler/data/reader.py)."""
+TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
+"""Endings of the rows of a task of lm-evaluation-harness."""
 
 MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
@@ -266,3 +274,16 @@ def suspect(text: str) -> bool:
     return "://" in text and any(
         "@" in part[:400].partition("/")[0].partition("\n")[0] for part in text.split("://")[1:]
     )
+
+
+def read_toml(path: str) -> dict[str, Any] | None:
+    """A TOML file of a bundle; None where it cannot be read, is none, or is no regular file."""
+    import tomllib
+
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(path, "rb") as handle:
+            return tomllib.load(handle)
+    except (OSError, ValueError, RecursionError):
+        return None

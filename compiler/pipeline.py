@@ -43,11 +43,11 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     source, problems = decode(data, name)
     loaded = load(source, workspace)
-    loaded.problems = [*problems, *loaded.problems]
+    loaded.problems[:0] = problems
     if any(one.code in PASTED for one in loaded.problems):
         from xpc.compiler.suggest.pasted import told  # only a spec with lines of other tools pays for it
 
-        loaded.problems = told(loaded.problems)
+        loaded.problems[:] = told(loaded.problems)
     if loaded.sweep is not None:
         from xpc.compiler.resolve.sweep import read  # most specs are one run
 

@@ -7,11 +7,12 @@ it through the typed getters, which fail loudly when a setting has another type 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import field
 
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
+EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
+"""The settings that say which rows are evaluated on."""
 
 
 @record
@@ -69,6 +72,20 @@ class Value:
 
     value: object
     origin: Origin
+
+
+def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
+    """The value of a setting with its origin, or None. Raises KeyError for a path that is no setting."""
+    found = values.get(path)
+    if found is None:
+        BY_PATH[path]  # a misspelt path is a mistake, and not a setting without a value
+    return found
+
+
+def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
+    """The value of a setting as a text, or None where it has none."""
+    found = values.get(path)
+    return None if found is None else str(found.value)
 
 
 @record
@@ -115,27 +132,18 @@ class Spec:
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None when it has none. Raises KeyError for a path that is no setting."""
-        found = self.values.get(path)
-        if found is None:
-            BY_PATH[path]  # a misspelt path is a mistake, and not a setting without a value
-            return None
-        return found.value
+        found = of_path(self.values, path)
+        return None if found is None else found.value
 
     def written(self, path: Path) -> bool:
         """Whether the spec or a base of it states the setting. Raises KeyError for a path that is no setting."""
-        found = self.values.get(path)
-        if found is None:
-            BY_PATH[path]
-            return False
-        return found.origin.kind in (SPEC, BASE)
+        found = of_path(self.values, path)
+        return found is not None and found.origin.kind in (SPEC, BASE)
 
     def label(self, path: Path, text: str = "") -> Label | None:
         """The place where a setting was written, with a text for the diagnostic."""
-        found = self.values.get(path)
-        if found is None or found.origin.label is None:
-            BY_PATH[path]
-            return None
-        return evolve(found.origin.label, text=text)
+        found = of_path(self.values, path)
+        return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
     def place(self, path: Path, text: str = "") -> Label:
         """Like `label`, falling back to the header's model when the setting was not written."""
@@ -213,7 +221,7 @@ class Spec:
     @property
     def evaluates(self) -> bool:
         """Whether there are rows to evaluate on: a holdout, a split, or sets of their own."""
-        return any(self.get(path) is not None for path in ("data.holdout", "eval.split", "eval.data"))
+        return any(self.get(path) is not None for path in EVALUATED)
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -275,6 +283,11 @@ class Spec:
         return value if isinstance(value, tuple) else ()
 
     @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the losses that the method adds up."""
+        return tuple(one.name for one in self.weighted("method.loss"))
+
+    @property
     def on_cpu(self) -> bool:
         """Whether the run has no GPU."""
         return self.hardware.gpu is None
@@ -301,7 +314,7 @@ class Spec:
     @property
     def sharded_by_fsdp(self) -> bool:
         """Whether the strategy is one of FSDP's."""
-        return self.text("strategy") in ("fsdp", "fsdp1", "hsdp")
+        return self.text("strategy") in FSDP
 
 
 class CheckedSpec(Spec):

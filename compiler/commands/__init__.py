@@ -12,19 +12,22 @@ APART = {
     "doctor": "xpc.compiler.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
-COMMANDS = (
-    "check",
-    "compile",
-    "explain",
-    "fmt",
-    "diff",
-    "verify",
-    "upgrade",
-    "import",
-    "new",
-    "list",
-    "schema",
-    "completion",
-    "doctor",
-)
+COMMANDS = {
+    "check": "say what is wrong with specs, and write nothing",
+    "compile": "check a spec and write its bundle",
+    "explain": "explain a code, a setting, or the values of a spec",
+    "fmt": "write specs in the one canonical form",
+    "diff": "say what two specs, commits or bundles differ in",
+    "verify": "say whether a bundle is what its spec says, and installed",
+    "upgrade": "say what moves with a spec to another stack, and move it",
+    "import": "write a spec from another tool's configuration",
+    "new": "write a spec to begin with, or a copy of a recipe",
+    "list": "list models, GPUs, datasets, settings, recipes ...",
+    "schema": "print the settings as a JSON Schema",
+    "completion": "print a completion script for bash, zsh or fish",
+    "doctor": "say whether this machine is ready for runs",
+}
+"""Every command with its line in `xpc --help`."""
 LATER = ("plan", "lock", "sweep", "report")
+FORMATS = ("full", "concise", "json", "github", "sarif")
+"""Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

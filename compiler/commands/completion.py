@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from xpc.compiler.commands import COMMANDS
+from xpc.compiler.commands import COMMANDS, FORMATS
 from xpc.compiler.commands.listing import KINDS
-from xpc.compiler.render import FORMATS
 
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = (

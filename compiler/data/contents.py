@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from xpc.compiler.data.rows import columns, survey
-from xpc.compiler.files import MAX_DATA, Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.files import DATA_FORMATS, MAX_DATA, Workspace
+from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
-
-DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
-"""Endings of data files."""
-
 
 FEW = 64
 """Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
@@ -24,7 +20,7 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
         return _folder(source, workspace)
     if path is None or not path.lower().endswith(DATA_FORMATS) or workspace.kind(path) != "file":
         return source, []
-    problems: list[Diagnostic] = []
+    problems = Problems()
     try:
         if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
             return evolve(source, sha256=workspace.digest(path)), []
@@ -33,7 +29,7 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
     hidden = workspace.astray(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
-        problems.append(report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help))
+        problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
     memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
     key = (*columns(source), source.context or "")
     known = None if memory is None else memory.recall(place, source.shape, key)
@@ -56,7 +52,7 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
     """The folder with the bytes of its files; together they are copied up to the size of one data file."""
     parts: list[DataSource] = []
-    problems: list[Diagnostic] = []
+    problems = Problems()
     names = [part.path or "" for part in source.parts]
     try:
         large = sum(map(workspace.size, names)) > MAX_DATA

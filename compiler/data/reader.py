@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from xpc.grammar.record import record
 
 Row = Mapping[str, object]
-READ = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of files whose rows are read here."""
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",

@@ -7,16 +7,13 @@ from functools import lru_cache
 
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data.shapes import KEPT, SHAPES
-from xpc.compiler.files import HEAD
+from xpc.compiler.files import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
 from xpc.compiler.resources import DataSource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.data.survey import Survey
-
-READ = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of files whose rows are read (compiler/data/reader.py)."""
 
 
 def survey(source: DataSource) -> Survey | None:
@@ -29,7 +26,7 @@ def survey(source: DataSource) -> Survey | None:
 
 def readable(source: DataSource) -> bool:
     """Whether the source's rows are at hand and of a format that is read."""
-    if source.content is None or not (source.path or "").lower().endswith(READ):
+    if source.content is None or not (source.path or "").lower().endswith(READ_ROWS):
         return False
     return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # XP124 speaks of too few
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
@@ -31,7 +31,7 @@ def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
     """The source with the columns of its shape: those of the spec, where it names any."""
-    problems: list[Diagnostic] = []
+    problems = Problems()
     if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
         source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
     if columns is not None:

@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-KINDS = ("trl", "accelerate", "deepspeed", "llamafactory", "axolotl", "command")
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
 

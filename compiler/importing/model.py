@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry
+from xpc.compiler.files import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.values import DTYPES
@@ -20,7 +21,6 @@ WHOLE = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
 """A pattern that takes modules of every layer alike, by their last name."""
-FILES = (".json", ".jsonl", ".csv", ".parquet", ".txt")
 SECRETS = "the language has no environment: name the path itself"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
@@ -44,7 +44,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     if "$" in name:
         draft.error(entry, SECRETS, f"write the {what}'s own name")
         return None
-    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(FILES)
+    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(DATA_FORMATS)
     if HUB.fullmatch(name) and not local:
         return name
     found = registry.find_model(name) if what == "model" else registry.find_dataset(name)

@@ -226,3 +226,20 @@ def report(
     """A diagnostic of the table above, with its slug and severity."""
     slug, severity, _ = CODES[code]
     return Diagnostic(code, slug, severity, message, primary, related, help, edits)
+
+
+class Problems(list[Diagnostic]):
+    """Findings as a stage comes upon them."""
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        primary: Label | None = None,
+        *,
+        related: tuple[Label, ...] = (),
+        help: str | None = None,
+        edits: tuple[Edit, ...] = (),
+    ) -> None:
+        """Add a diagnostic of the table above."""
+        self.append(report(code, message, primary, related=related, help=help, edits=edits))

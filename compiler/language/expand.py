@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.language.codes import report
 from xpc.compiler.language.expand_data import DataBlocks, Operand
 from xpc.compiler.language.items import Item, Swept, Written
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.compiler.suggest.nearest import nearest
-from xpc.grammar.diagnostic import Edit, Label
+from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
@@ -191,7 +190,7 @@ class _Expander(DataBlocks):
         cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
         edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
         label = self.label(name.span, said.text)
-        self.out.problems.append(report(said.code, said.message, label, help=said.help, edits=edits))
+        self.problems.report(said.code, said.message, label, help=said.help, edits=edits)
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
@@ -338,14 +337,4 @@ class _Expander(DataBlocks):
             for inner in block:
                 self.extra_item(table, f"{prefix}{key}.", inner)
             return
-        item = Item(prefix + key, value, self.label(span))
-        first = table.setdefault(item.path, item)
-        if first is not item:
-            self.problem(
-                "XP103",
-                f"`{key}` is written twice",
-                span,
-                "again here",
-                help="keep one of the two",
-                related=(Label(first.label.source, first.label.span, "first here"),),
-            )
+        self.keep(table, prefix + key, value, span)

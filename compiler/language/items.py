@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from attrs import field
 
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.grammar.checks import WORDS
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import mutable, record
+from xpc.grammar.diagnostic import Edit, Label
+from xpc.grammar.record import evolve, mutable, record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
@@ -61,20 +61,23 @@ class Written:
     data_name: Label | None = None
     blocks: dict[str, Evaluated] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
-    problems: list[Diagnostic] = field(factory=list)
+    problems: Problems = field(factory=Problems)
     sweep: Swept | None = None
 
 
-class Collector:
-    """The items and the findings of one file, as `expand` comes upon them."""
+class Reporter:
+    """Reports findings at places of one source: `source` and `problems` are what a reader of it has."""
 
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self.out = Written(file.source, file.train)
+    source: Source
+
+    @property
+    def problems(self) -> Problems:
+        """What is found."""
+        raise NotImplementedError
 
     def label(self, span: Span, text: str = "") -> Label:
-        """A place of this file."""
-        return Label(self.file.source, span, text)
+        """A place of the source."""
+        return Label(self.source, span, text)
 
     def problem(
         self,
@@ -88,28 +91,41 @@ class Collector:
     ) -> None:
         """Report a finding of the compiler's table; `edit` replaces what stands at the place."""
         edits = () if edit is None else (Edit(span, edit),)
-        self.out.problems.append(report(code, message, self.label(span, text), help=help, edits=edits, related=related))
+        self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
-    def add(self, path: str, node: Value | None, span: Span) -> None:
-        """Keep a setting; the second of one path is reported. A number that is none is reported already."""
-        if isinstance(node, Number) and _is_malformed(node):
-            return
-        item = Item(path, node, self.label(span))
-        first = self.out.items.setdefault(path, item)
-        if first is not item:
-            name = path.rpartition(".")[2]
-            self.problem(
-                "XP103",
-                f"`{name}` is written twice",
-                span,
-                "again here",
-                help="keep one of the two",
-                related=(Label(first.label.source, first.label.span, "first here"),),
-            )
+    def again(self, message: str, span: Span, first: Label) -> None:
+        """Report what one file says at two places; both are shown."""
+        related = (evolve(first, text="first here"),)
+        self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 
     def typed(self, span: Span) -> str:
         """What stands at a place, at most 60 characters of it."""
-        return self.file.source.text[span.start : span.end][:60]
+        return self.source.text[span.start : span.end][:60]
+
+
+class Collector(Reporter):
+    """The items and the findings of one file, as `expand` comes upon them."""
+
+    def __init__(self, file: File) -> None:
+        self.file, self.source = file, file.source
+        self.out = Written(file.source, file.train)
+
+    @property
+    def problems(self) -> Problems:
+        """What is found in this file, or in the part of it that is read now."""
+        return self.out.problems
+
+    def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
+        """Keep a setting in a table; the second of one path is reported."""
+        item = Item(path, node, self.label(span))
+        first = table.setdefault(path, item)
+        if first is not item:
+            self.again(f"`{path.rpartition('.')[2]}` is written twice", span, first.label)
+
+    def add(self, path: str, node: Value | None, span: Span) -> None:
+        """Keep a setting of the language. A number that is none is reported already."""
+        if not (isinstance(node, Number) and _is_malformed(node)):
+            self.keep(self.out.items, path, node, span)
 
     def is_reported(self, node: Value) -> bool:
         """Whether the syntax errors speak of a value already."""

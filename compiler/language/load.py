@@ -5,12 +5,12 @@ from __future__ import annotations
 from attrs import field
 
 from xpc.compiler.files import BASES, Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.items import Evaluated, Item, Row, Swept, Written
 from xpc.compiler.language.schema import ADAPTERS, OF_ONE_KIND
 from xpc.compiler.spec import BASE, SPEC
-from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
 from xpc.grammar.record import mutable
@@ -39,7 +39,7 @@ class Loaded:
     data_name: Label | None = None
     blocks: dict[str, Evaluated] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
-    problems: list[Diagnostic] = field(factory=list)
+    problems: Problems = field(factory=Problems)
     broken: bool = False
     files: list[File] = field(factory=list)
     sweep: Swept | None = None
@@ -53,7 +53,7 @@ class Loaded:
 def load(source: Source, workspace: Workspace) -> Loaded:
     """Parse a spec and every base of it; a child replaces setting by setting, lists and source rows replace whole."""
     file, problems = parse(source)
-    out = Loaded(file, problems=list(problems), broken=bool(problems))
+    out = Loaded(file, problems=Problems(problems), broken=bool(problems))
     chain = [file]
     seen = [source.name]
     while chain[-1].extends is not None:
@@ -61,17 +61,17 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         assert last.extends is not None
         label = Label(last.source, last.extends.span)
         if len(chain) > MAX_DEPTH:
-            out.problems.append(
-                report("XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases")
+            out.problems.report(
+                "XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases"
             )
             break
         read = workspace.read_beside(last.extends.value, last.source.name, BASES)
         if isinstance(read, str):
-            out.problems.append(report("XP114", read, label, help="the path is relative to the file that names it"))
+            out.problems.report("XP114", read, label, help="the path is relative to the file that names it")
             out.broken = True  # what the base says, perhaps the header, is not known
             break
         if read.name in seen:
-            out.problems.append(report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle"))
+            out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")
             break
         seen.append(read.name)
         base, decode_problems = decode(read.data, read.name)

@@ -42,6 +42,10 @@ LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Most nodes, and most processes of a node, that a spec may ask for."""
 
+SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
+"""The strategies, by what they spread: 1 the optimizer's states, 2 the gradients too, 3 the weights too."""
+FSDP = ("fsdp", "fsdp1", "hsdp")
+"""Those of PyTorch's FSDP."""
 OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
     "full_shard": ("fsdp", {"strategy.reshard": True}),
     "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
@@ -183,7 +187,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("nodes", k.INT, "number of machines", default=1, head=True, low=1, high=MAX_PROCESSES),
     # strategy
     Setting("strategy", k.CHOICE, "how model states are spread over processes", head=True,
-            choices=("ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", *OLD_STRATEGIES)),
+            choices=(*SPREADS, *OLD_STRATEGIES)),
     Setting("strategy.offload", k.CHOICE, "what is kept in host memory", default="none",
             choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
     Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import field
 
 from xpc.compiler import __version__
+from xpc.compiler.cache import digest as digest_of
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
 from xpc.compiler.lower import toml_text
@@ -18,6 +19,8 @@ from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import BASE, SPEC, Spec
 from xpc.grammar.record import record
 
+digest = lru_cache(maxsize=256)(digest_of)
+"""`sha256:` and the hex digest. The members of a sweep share the trainer and their data."""
 FORMAT = 1
 
 
@@ -189,9 +192,3 @@ def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
 def sealed(table: bytes) -> bytes:
     """A table with the digest of its lines as the last one, so that a note that somebody adds is not lost unseen."""
     return table + f"# The lines above: {digest(table)}\n".encode()
-
-
-@lru_cache(maxsize=256)  # the members of a sweep share the trainer and their data
-def digest(data: bytes) -> str:
-    """`sha256:` and the hex digest."""
-    return "sha256:" + sha256(data).hexdigest()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from xpc.compiler.files import Read
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.load import Loaded
@@ -18,7 +18,7 @@ from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.spec import SPEC, Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Call, List
 from xpc.grammar.tree import Value as Node
@@ -37,7 +37,7 @@ class MethodCheck:
     stack: Stack
     read: Callable[[str, str], Read | str]
     keep: Callable[[Read], str]
-    problems: list[Diagnostic]
+    problems: Problems
 
     def run(self) -> None:
         """Every finding about the method and the adapter."""
@@ -67,34 +67,30 @@ class MethodCheck:
             instead = f"leave `{row.name}` out"
             if path == "batch.seq":
                 instead = f"{method} counts `max_prompt` and `max_completion`"
-            self.problems.append(
-                report(
-                    "XP126",
-                    f"`{row.name}` is not a setting of {method}",
-                    evolve(label, text=f"for {owners}"),
-                    related=related,
-                    help=f"{instead}, or write `method {row.methods[0]}`",
-                )
+            self.problems.report(
+                "XP126",
+                f"`{row.name}` is not a setting of {method}",
+                evolve(label, text=f"for {owners}"),
+                related=related,
+                help=f"{instead}, or write `method {row.methods[0]}`",
             )
             del self.values[path]
 
     def _adapter(self) -> None:
         there = [name for name in ADAPTERS if name in self.values and self.values[name].value is True]
         for one, other in pairwise(there):
-            self.problems.append(
-                report(
-                    "XP103",
-                    f"`{one}` and `{other}` are one adapter",
-                    self.loaded.items[other].label,
-                    related=(self.loaded.items[one].label,),
-                    help="keep one of the two",
-                )
+            self.problems.report(
+                "XP103",
+                f"`{one}` and `{other}` are one adapter",
+                self.loaded.items[other].label,
+                related=(self.loaded.items[one].label,),
+                help="keep one of the two",
             )
             del self.values[one]
         bits = self.values.get("lora.bits")
         if bits is not None and bits.value not in (4, 8):
-            self.problems.append(
-                report("XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help="write `bits = 4`")
+            self.problems.report(
+                "XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help="write `bits = 4`"
             )
             del self.values["lora.bits"]
 
@@ -107,14 +103,12 @@ class MethodCheck:
         near = nearest(name, known)
         typed = at.source.text[at.span.start : at.span.end]
         edits = (Edit(at.span, near),) if near and typed == name else ()
-        self.problems.append(
-            report(
-                "XP106",
-                f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
-                evolve(at, text=f"did you mean `{near}`?" if near else ""),
-                help=(f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
-                edits=edits,
-            )
+        self.problems.report(
+            "XP106",
+            f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
+            evolve(at, text=f"did you mean `{near}`?" if near else ""),
+            help=(f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
+            edits=edits,
         )
 
     def _losses(self, method: str, value: Value) -> None:
@@ -128,13 +122,11 @@ class MethodCheck:
                 self._unknown("method.loss", _place(item, node), one.name, known)
                 self.values.pop("method.loss", None)
         if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
-            self.problems.append(
-                report(
-                    "XP104",
-                    f"{method} takes one loss, without a weight",
-                    value.origin.label,
-                    help=f"write `loss = {written[0].name[:60]}`",
-                )
+            self.problems.report(
+                "XP104",
+                f"{method} takes one loss, without a weight",
+                value.origin.label,
+                help=f"write `loss = {written[0].name[:60]}`",
             )
             self.values.pop("method.loss", None)
 
@@ -158,28 +150,26 @@ class MethodCheck:
         """The file's bytes in the bundle, once it is seen that it defines the function; nothing of it is executed."""
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
-            self.problems.append(
-                report(
-                    "XP107",
-                    f"`{one.name[:80]}` names no function of a file",
-                    label,
-                    help='write `"rewards.py:tag_count"`: a file beside the spec and a function that it defines',
-                )
+            self.problems.report(
+                "XP107",
+                f"`{one.name[:80]}` names no function of a file",
+                label,
+                help='write `"rewards.py:tag_count"`: a file beside the spec and a function that it defines',
             )
             return None
         base = label.source.name if self.loaded.kinds["method.rewards"] != SPEC else ""
         read = self.read(name, base)
         if isinstance(read, str):
-            self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
+            self.problems.report("XP114", read, label, help="the path is relative to the spec")
             return None
         defined = _defined(read.data)
         if isinstance(defined, str):
-            self.problems.append(report("XP114", f"`{read.name}` is not Python: {defined}", label))
+            self.problems.report("XP114", f"`{read.name}` is not Python: {defined}", label)
             return None
         if function not in defined:
             near = nearest(function, defined)
             help = f"write `{name}:{near}`" if near else f"define `{function}` at the top level of `{name[:80]}`"
-            self.problems.append(report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help))
+            self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
             return None
         return evolve(one, file=self.keep(read), function=function, sha256=read.digest)
 

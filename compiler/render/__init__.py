@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xpc.compiler.commands import FORMATS
 from xpc.compiler.render.place import ordered
 from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.silenced import Silenced
-
-FORMATS = ("full", "concise", "json", "github", "sarif")
 
 
 def render(
@@ -26,6 +25,8 @@ def render(
 
     `color` adds ANSI codes to `full` and `concise` and changes nothing else. Raises ValueError for an unknown format.
     """
+    if format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if format == "full":
         from xpc.compiler.render import full
@@ -43,8 +44,6 @@ def render(
         from xpc.compiler.render import github
 
         return github.render(found)
-    if format == "sarif":
-        from xpc.compiler.render import sarif
+    from xpc.compiler.render import sarif
 
-        return sarif.render(found, silenced)
-    raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
+    return sarif.render(found, silenced)

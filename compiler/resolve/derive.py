@@ -6,7 +6,7 @@ from math import lcm
 
 from xpc.compiler import plan
 from xpc.compiler.language.kinds import EPOCH
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, OLD_STRATEGIES, TABLE, path_of
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP, OLD_STRATEGIES, SPREADS, TABLE, path_of
 from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.resolve.open_spec import OpenSpec
@@ -111,7 +111,7 @@ class Derivation(OpenSpec):
                     "`with zero2`, `zero3` or `fsdp` shards the model states",
                 )
 
-        if self.get("strategy") in ("fsdp", "fsdp1", "hsdp"):
+        if self.get("strategy") in FSDP:
             if "strategy.reshard" not in self.values:
                 self.set("strategy.reshard", True, "", DEFAULT)
             if "strategy.state_dict" not in self.values:
@@ -203,7 +203,7 @@ class Derivation(OpenSpec):
 
     def _derive_micro(self, gbs: int, world: int) -> int:
         strategy = str(self.get("strategy"))
-        stage = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}.get(strategy, 0)
+        stage = SPREADS.get(strategy, 0)
         seq = -(-(self.whole("batch.seq") or 1024) // (self.whole("strategy.context_parallel") or 1))
         need = plan.Need(
             self.model.facts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.files import Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Evaluated, Row
 from xpc.compiler.language.load import Loaded
@@ -12,8 +12,8 @@ from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.sources import find_source
 from xpc.compiler.resources import DataSource, EvalSet
-from xpc.compiler.spec import Value
-from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.compiler.spec import Value, text_of
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String
 
@@ -33,7 +33,7 @@ class Sets:
     values: dict[Path, Value]
     workspace: Workspace
     trained: tuple[DataSource, ...]
-    problems: list[Diagnostic]
+    problems: Problems
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
@@ -46,14 +46,12 @@ class Sets:
         for one in sets:
             first = seen.setdefault(one.name, one)
             if first is not one:
-                self.problems.append(
-                    report(
-                        "XP103",
-                        f"two evaluation sets would be called `{one.name}`",
-                        one.label,
-                        related=(first.label,),
-                        help=f"put one of them into a block, `data {one.name}_2 {{`, and name the block here",
-                    )
+                self.problems.report(
+                    "XP103",
+                    f"two evaluation sets would be called `{one.name}`",
+                    one.label,
+                    related=(first.label,),
+                    help=f"put one of them into a block, `data {one.name}_2 {{`, and name the block here",
                 )
         names = tuple(one.name for one in sets)
         self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)
@@ -71,13 +69,11 @@ class Sets:
             return EvalSet(_title(node), place, (self._source(Row(node, place), None, None, None),))
         assert isinstance(node, Ref)
         if not block.rows:
-            self.problems.append(
-                report(
-                    "XP110",
-                    f"the data block `{node.name[:60]}` names no source",
-                    block.label,
-                    help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-                )
+            self.problems.report(
+                "XP110",
+                f"the data block `{node.name[:60]}` names no source",
+                block.label,
+                help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
             )
         shape, prompt, context = (self._said(block, path) for path in OF_A_BLOCK)
         sources = tuple(self._source(row, shape, prompt, context) for row in block.rows)
@@ -100,10 +96,10 @@ class Sets:
 
     def _source(self, row: Row, shape: str | None, prompt: str | None, context: str | None) -> DataSource:
         """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
-        method = self._text("method") or "sft"
+        method = text_of(self.values, "method") or "sft"
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if prompt is None and not known and not row.items:
-            prompt, context = self._text("data.prompt"), context or self._text("data.context")
+            prompt, context = text_of(self.values, "data.prompt"), context or text_of(self.values, "data.context")
         source, found = find_source(row, shape, self.workspace, method, prompt, context)
         first = self.trained[0]
         if shape is None and not known and source.found is None:
@@ -118,10 +114,6 @@ class Sets:
         self.problems += found
         held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(held, source.split))
-
-    def _text(self, path: Path) -> str | None:
-        value = self.values.get(path)
-        return None if value is None else str(value.value)
 
 
 def _title(node: Ref | String) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.resources import Hardware, Model
-from xpc.compiler.spec import DERIVED, Origin, Value
+from xpc.compiler.spec import DERIVED, Origin, Value, of_path
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import mutable
@@ -31,11 +30,8 @@ class OpenSpec:
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None when it has none yet. Raises KeyError for a path that is no setting."""
-        found = self.values.get(path)
-        if found is None:
-            BY_PATH[path]
-            return None
-        return found.value
+        found = of_path(self.values, path)
+        return None if found is None else found.value
 
     def whole(self, path: Path) -> int | None:
         """The value of a setting that is a whole number, or None."""

@@ -8,7 +8,7 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item, Row
 from xpc.compiler.language.load import Loaded
@@ -17,7 +17,7 @@ from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
-from xpc.compiler.spec import DEFAULT, SPEC, Origin, Spec, Value
+from xpc.compiler.spec import DEFAULT, SPEC, Origin, Spec, Value, text_of
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.checks import WORDS
@@ -43,7 +43,7 @@ class _Resolver:
     loaded: Loaded
     workspace: Workspace
     values: dict[Path, Value] = field(factory=dict)
-    problems: list[Diagnostic] = field(factory=list)
+    problems: Problems = field(factory=Problems)
     bundled: dict[str, bytes] = field(factory=dict)
 
     def run(self) -> tuple[Spec | None, list[Diagnostic]]:
@@ -53,7 +53,7 @@ class _Resolver:
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
                 help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
-                self.problems.append(report("XP117", why, self._top(), help=help))
+                self.problems.report("XP117", why, self._top(), help=help)
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
@@ -113,7 +113,7 @@ class _Resolver:
                     if schema.BY_PATH[other].pending
                 ):
                     later = f"`{row.name}` is not compiled yet"
-                    self.problems.append(report("XP116", later, item.label, help=row.pending))
+                    self.problems.report("XP116", later, item.label, help=row.pending)
                 continue
             value = convert(row, item)
             if isinstance(value, Wrong):
@@ -135,14 +135,12 @@ class _Resolver:
         loaded = self.loaded
         if loaded.file.edition is None and (loaded.file.statements or loaded.file.extends is not None):
             edit = Edit(self._top().span, "xpc 1\n\n")
-            self.problems.append(
-                report(
-                    "XP125",
-                    "the spec does not say its edition",
-                    self._top(),
-                    help="write `xpc 1` on the first line",
-                    edits=(edit,),
-                )
+            self.problems.report(
+                "XP125",
+                "the spec does not say its edition",
+                self._top(),
+                help="write `xpc 1` on the first line",
+                edits=(edit,),
             )
 
     def _target(self) -> Stack:
@@ -153,13 +151,11 @@ class _Resolver:
             assert written is not None
             near = nearest(name, stacks.names())
             label = written.origin.label
-            self.problems.append(
-                report(
-                    "XP113",
-                    f"`{name[:60]}` is no target of this version",
-                    label,
-                    help="write " + (f"`target {near}`" if near else " or ".join(stacks.names())),
-                )
+            self.problems.report(
+                "XP113",
+                f"`{name[:60]}` is no target of this version",
+                label,
+                help="write " + (f"`target {near}`" if near else " or ".join(stacks.names())),
             )
             stack = stacks.load(stacks.DEFAULT)
         if stack is None:
@@ -190,13 +186,13 @@ class _Resolver:
             try:
                 text = read.data.decode("utf-8-sig")
             except UnicodeDecodeError:
-                self.problems.append(report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label))
+                self.problems.report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label)
                 continue
             if path == "data.system":  # it stands in the bundle's spec.xp, as if it had been written in the spec
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"
-                    self.problems.append(report("XP114", wrong, value.origin.label, help="delete the character"))
+                    self.problems.report("XP114", wrong, value.origin.label, help="delete the character")
                 self.values[path] = Value(text, value.origin)
                 continue
             self.values[path] = Value(self._bundle(read), value.origin)
@@ -211,7 +207,7 @@ class _Resolver:
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.workspace.read_beside(node.value, base)
         if isinstance(read, str):
-            self.problems.append(report("XP114", read, label, help="the path is relative to the spec"))
+            self.problems.report("XP114", read, label, help="the path is relative to the spec")
             return None
         return read
 
@@ -243,13 +239,11 @@ class _Resolver:
         value = self.values.pop("hardware", None)
         if value is None:
             if "hardware" not in self.loaded.items:
-                self.problems.append(
-                    report(
-                        "XP190",
-                        f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
-                        model.label,
-                        help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
-                    )
+                self.problems.report(
+                    "XP190",
+                    f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
+                    model.label,
+                    help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
                 )
             self.values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
             return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
@@ -258,13 +252,11 @@ class _Resolver:
         if isinstance(node, Count):
             count, name = self._count(node.n, label), node.what
         if not (isinstance(name, Ref) and name.is_name):
-            self.problems.append(
-                report(
-                    "XP104",
-                    "`hardware` takes a count and a GPU, or cpu",
-                    label,
-                    help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`",
-                )
+            self.problems.report(
+                "XP104",
+                "`hardware` takes a count and a GPU, or cpu",
+                label,
+                help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`",
             )
             return Hardware(None, 1, nodes)
         if name.name == "cpu":
@@ -283,13 +275,11 @@ class _Resolver:
     def _count(self, node: Number, label: Label | None) -> int:
         if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= schema.MAX_PROCESSES:
             place = None if label is None else Label(label.source, node.span)
-            self.problems.append(
-                report(
-                    "XP107",
-                    "the number of processes is out of range",
-                    place,
-                    help=f"write a whole number from 1 to {schema.MAX_PROCESSES}",
-                )
+            self.problems.report(
+                "XP107",
+                "the number of processes is out of range",
+                place,
+                help=f"write a whole number from 1 to {schema.MAX_PROCESSES}",
             )
             return 1
         return node.value
@@ -310,31 +300,27 @@ class _Resolver:
                 pass  # a child's header names other data than its base
             elif title != "data" and not named:
                 written = loaded.train_source.text[node.span.start : node.span.end]
-                self.problems.append(
-                    report(
-                        "XP119",
-                        f"nothing reads the data block `{title[:60]}`",
-                        loaded.data_name,
-                        related=(label,),
-                        help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
-                    )
+                self.problems.report(
+                    "XP119",
+                    f"nothing reads the data block `{title[:60]}`",
+                    loaded.data_name,
+                    related=(label,),
+                    help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
                 )
                 explained = True
             elif loaded.rows:
                 rows = loaded.rows
             elif self._is_unknown(node) and not loaded.broken:
                 explained = True
-                self.problems.append(
-                    report(
-                        "XP110",
-                        f"the data block `{title[:60]}` names no source",
-                        loaded.data_name,
-                        help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-                    )
+                self.problems.report(
+                    "XP110",
+                    f"the data block `{title[:60]}` names no source",
+                    loaded.data_name,
+                    help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
                 )
         explained = explained or (loaded.broken and self._begins_block(node))
         shape, column, method, context = (
-            self._text(path) for path in ("data.format", "data.prompt", "method", "data.context")
+            text_of(self.values, path) for path in ("data.format", "data.prompt", "method", "data.context")
         )
         sources: list[DataSource] = []
         for row in rows:
@@ -350,12 +336,8 @@ class _Resolver:
         prompt = self.values.get("data.system")
         if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
             empty = "the system prompt is empty"
-            self.problems.append(report("XP107", empty, prompt.origin.label, help="leave `system` out"))
+            self.problems.report("XP107", empty, prompt.origin.label, help="leave `system` out")
         return tuple(sources)
-
-    def _text(self, path: Path) -> str | None:
-        value = self.values.get(path)
-        return None if value is None else str(value.value)
 
     def _is_unknown(self, data: Ref | String) -> bool:
         return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
@@ -377,7 +359,7 @@ class _Resolver:
         return {name: dict(sorted(out[name].items())) for name in sorted(out)}  # their order means nothing
 
     def _extra_value(self, stack: Stack, name: str, path: str, item: Item) -> Value | None:
-        method = self._text("method") or "sft"
+        method = text_of(self.values, "method") or "sft"
         owner = extras.owner(name, path, method)
         if owner is not None or path not in extras.legal_names(stack, name, method):
             from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
@@ -389,13 +371,11 @@ class _Resolver:
         value = plain_value(item.node)
         wrong = plain_text(value) if isinstance(value, str) else None
         if value is None or wrong:
-            self.problems.append(
-                report(
-                    "XP104",
-                    f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
-                    item.label,
-                    help="write a number, a quoted text, true, false or a list",
-                )
+            self.problems.report(
+                "XP104",
+                f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
+                item.label,
+                help="write a number, a quoted text, true, false or a list",
             )
             return None
         expected = extras.wrong_value(stack, name, path, value, method)

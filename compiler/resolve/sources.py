@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from xpc.compiler import registry
-from xpc.compiler.data.contents import DATA_FORMATS, contents
+from xpc.compiler.data.contents import contents
 from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words
-from xpc.compiler.files import Read, Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.files import DATA_FORMATS, Read, Workspace
+from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Row
 from xpc.compiler.language.kinds import Amount
@@ -26,7 +26,7 @@ def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
     """The model that the header names. `config` is what `model { config = file(...) }` names."""
-    problems: list[Diagnostic] = []
+    problems = Problems()
     facts: ModelFacts | None = None
     known = ""
     said: dict[str, object] = {}
@@ -41,20 +41,18 @@ def find_model(
     if isinstance(node, String):
         wrong = plain_text(node.value)
         if wrong:
-            problems.append(report("XP108", f"the model's path cannot be used: {wrong}", label))
+            problems.report("XP108", f"the model's path cannot be used: {wrong}", label)
         elif facts is None and not problems:
             read = workspace.read(node.value.rstrip("/") + "/config.json")
             if isinstance(read, str):
-                problems.append(
-                    report(
-                        "XP118",
-                        f"{read}, so the architecture is not known",
-                        label,
-                        help=f"write `{node.value}` without quotes for a model of the hub, or beside a folder that "
-                        'is to come `model(config=file("config.json"))`'
-                        if _is_hub_id(node.value)
-                        else 'a local model is a folder with config.json; or write `config = file("config.json")`',
-                    )
+                problems.report(
+                    "XP118",
+                    f"{read}, so the architecture is not known",
+                    label,
+                    help=f"write `{node.value}` without quotes for a model of the hub, or beside a folder that "
+                    'is to come `model(config=file("config.json"))`'
+                    if _is_hub_id(node.value)
+                    else 'a local model is a folder with config.json; or write `config = file("config.json")`',
                 )
             else:
                 facts, said, problem = _facts(read.name, read.data, label)
@@ -63,22 +61,18 @@ def find_model(
         chat, template = (None, None) if wrong else _template(node.value, workspace)
         return Model(label, None, node.value, revision, facts, known, chat, template, config=said), problems
     if node.config is not None or node.split is not None:
-        problems.append(
-            report(
-                "XP108",
-                "a model has no configuration and no split",
-                label,
-                help=f"write `{node.name}`, with `@revision` if one is meant",
-            )
+        problems.report(
+            "XP108",
+            "a model has no configuration and no split",
+            label,
+            help=f"write `{node.name}`, with `@revision` if one is meant",
         )
     if node.revision is not None and revision is not None and node.revision != revision:
-        problems.append(
-            report(
-                "XP122",
-                f"the model is asked for at `{node.revision}` and at `{revision}`",
-                label,
-                help="keep one of the two",
-            )
+        problems.report(
+            "XP122",
+            f"the model is asked for at `{node.revision}` and at `{revision}`",
+            label,
+            help="keep one of the two",
         )
     entry = registry.find_model(node.name)
     if entry is not None:
@@ -93,13 +87,11 @@ def find_model(
     elif (path := _unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
         problems.append(path)
     elif facts is None and not said:
-        problems.append(
-            report(
-                "XP109",
-                f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
-                label,
-                help='`config = file("config.json")` gives the architecture',
-            )
+        problems.report(
+            "XP109",
+            f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
+            label,
+            help='`config = file("config.json")` gives the architecture',
         )
     return Model(label, node.name, None, node.revision or revision, facts, known, config=said), problems
 
@@ -210,7 +202,7 @@ def find_source(
     """
     if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
         shape = "prompt"
-    problems: list[Diagnostic] = []
+    problems = Problems()
     settings: dict[str, object] = {}
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
@@ -221,10 +213,10 @@ def find_source(
         elif item.path in settings:
             first = next(one for one in row.items if one.path == item.path).label
             twice = f"`{item.path}` is written twice"
-            problems.append(report("XP103", twice, item.label, related=(first,), help="keep one of the two"))
+            problems.report("XP103", twice, item.label, related=(first,), help="keep one of the two")
         elif isinstance(value, Amount) and value.value == 0:
             nothing = f"`{item.path}` keeps no rows"
-            problems.append(report("XP107", nothing, item.label, help="write `take = 50%`, or leave the source out"))
+            problems.report("XP107", nothing, item.label, help="write `take = 50%`, or leave the source out")
         else:
             settings[item.path] = value
     node = row.ref
@@ -323,7 +315,7 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, workspace, method)
-    problems: list[Diagnostic] = []
+    problems = Problems()
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
     try:
@@ -340,14 +332,12 @@ def _local(
             from xpc.compiler.suggest.likely_columns import wanted  # only a wrong spec pays for it
 
             listed = ", ".join(columns[:8]) or "none"
-            problems.append(
-                report(
-                    "XP124",
-                    f"the columns of `{path[:80]}` are of no known shape",
-                    label,
-                    related=(),
-                    help=f"its columns are {listed}; {wanted(method, columns)}",
-                )
+            problems.report(
+                "XP124",
+                f"the columns of `{path[:80]}` are of no known shape",
+                label,
+                related=(),
+                help=f"its columns are {listed}; {wanted(method, columns)}",
             )
             columns = None
         else:

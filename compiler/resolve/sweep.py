@@ -11,10 +11,10 @@ from hashlib import sha256
 from attrs import field
 
 from xpc.compiler.language import schema
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import _Expander
-from xpc.compiler.language.items import Item, Written
+from xpc.compiler.language.items import Item, Reporter, Written
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.values import Wrong
@@ -71,7 +71,7 @@ class Grid:
     label: Label
     groups: list[list[Pick]] = field(factory=list)
     places: dict[str, Label] = field(factory=dict)
-    problems: list[Diagnostic] = field(factory=list)
+    problems: Problems = field(factory=Problems)
 
     @property
     def size(self) -> int:
@@ -87,12 +87,13 @@ def read(loaded: Loaded) -> Grid:
     return _Reader(loaded).run()
 
 
-class _Reader:
+class _Reader(Reporter):
     def __init__(self, loaded: Loaded) -> None:
         assert loaded.sweep is not None
         self.loaded, self.swept = loaded, loaded.sweep
         self.expander = _Expander(self.swept.file)
-        self.out = Grid(self.swept.file.source, self.swept.label)
+        self.source = self.swept.file.source
+        self.out = Grid(self.source, self.swept.label)
 
     def run(self) -> Grid:
         if not self.swept.body:
@@ -104,7 +105,7 @@ class _Reader:
             elif self.is_zip(node):
                 self.zip(node)
             else:
-                self.problem("XP880", f"`{self.expander.typed(node.span)}` is no list of values", node.span,
+                self.problem("XP880", f"`{self.typed(node.span)}` is no list of values", node.span,
                              help=BATCHES)  # fmt: skip
         self.turn_on()
         if self.out.size > MOST:
@@ -128,13 +129,9 @@ class _Reader:
                         pick.items.setdefault(parent, Item(parent, None, item.label))
                     parent = parent.rpartition(".")[0]
 
-    def problem(
-        self, code: str, message: str, span: Span, text: str = "", help: str = "", edit: str | None = None,
-        related: tuple[Label, ...] = (),
-    ) -> None:  # fmt: skip
-        label = Label(self.out.source, span, text)
-        edits = () if edit is None else (Edit(span, edit),)
-        self.out.problems.append(report(code, message, label, help=help, edits=edits, related=related))
+    @property
+    def problems(self) -> Problems:
+        return self.out.problems
 
     # -- axes -------------------------------------------------------------------------------------------------------
 
@@ -158,7 +155,7 @@ class _Reader:
                 if found is not None:
                     axes.append((one, found))
             else:
-                self.problem("XP880", f"`{self.expander.typed(one.span)}` is no list of values", one.span,
+                self.problem("XP880", f"`{self.typed(one.span)}` is no list of values", one.span,
                              help="a zip holds `gbs = [128, 256]` lines")  # fmt: skip
         if not body:
             self.problem("XP880", "the zip varies nothing", head.span, help="a zip holds `gbs = [128, 256]` lines")
@@ -171,7 +168,7 @@ class _Reader:
                 other.value.span,
                 _values(len(shorter)),
                 f"give `{other.name.text}` {_values(len(longer))}, as `{first.name.text}` has",
-                related=(Label(self.out.source, first.value.span, _values(len(longer))),),
+                related=(self.label(first.value.span, _values(len(longer))),),
             )
             return
         self.group([found for _, found in axes])
@@ -204,14 +201,13 @@ class _Reader:
         path = self.path(node.name)
         if path is None:
             return None
-        name = Label(self.out.source, node.name.span)
+        name = self.label(node.name.span)
         first = self.out.places.setdefault(path, name)
         if first is not name:
-            self.problem("XP103", f"`{node.name.text}` is swept twice", node.name.span, "again here",
-                         "keep one of the two", related=(evolve(first, text="first here"),))  # fmt: skip
+            self.again(f"`{node.name.text}` is swept twice", node.name.span, first)
             return None
         if not isinstance(node.value, List):
-            typed = self.expander.typed(node.value.span)
+            typed = self.typed(node.value.span)
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
                          f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
             return None
@@ -282,11 +278,11 @@ class _Reader:
 
     def pick(self, path: str, node: Value) -> Pick | None:
         """What a value of a list stands for, read as the setting itself would be."""
-        label = Label(self.out.source, node.span)
+        label = self.label(node.span)
         if path == "model":
             if isinstance(node, Ref | String):
                 return Pick(((path, _safe(self.source_text(node))),), {}, (label,), node)
-            self.problem("XP104", f"`{self.expander.typed(node.span)}` is no model", node.span,
+            self.problem("XP104", f"`{self.typed(node.span)}` is no model", node.span,
                          help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
             return None
         row = schema.BY_PATH[path]

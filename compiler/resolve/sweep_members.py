@@ -13,7 +13,7 @@ from attrs import field
 
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.files import Read, Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import Written
 from xpc.compiler.language.load import Loaded, overlay
 from xpc.compiler.resolve.resolve import resolve
@@ -88,7 +88,9 @@ def members(
 
 def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
     """The spec with the values of one member in the place of its own."""
-    one = evolve(loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=[], member=name, sweep=None)
+    one = evolve(
+        loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
+    )
     for pick in picks:
         overlay(one, Written(grid.source, items=dict(pick.items)), loaded.sweep_kind)
         if pick.model is not None and one.train is not None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from xpc.compiler import harness
 from xpc.compiler.data.contents import bundle_name
-from xpc.compiler.files import MAX_DATA, Read, Workspace
-from xpc.compiler.language.codes import report
+from xpc.compiler.files import MAX_DATA, TASK_ROWS, Read, Workspace
+from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import Item
 from xpc.compiler.spec import SPEC, Value
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
 """What `dataset_path` says where the rows are files of one's own."""
-DATA = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
 UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
@@ -49,7 +48,7 @@ def resolve_tasks(
     values: MutableMapping[Path, Value],
     workspace: Workspace,
     bundled: MutableMapping[str, bytes],
-    problems: list[Diagnostic],
+    problems: Problems,
 ) -> None:
     """Check every task, and put the bundle's copy in the place of a file's name. `kind` tells a base's item."""
     value = values[PATH]
@@ -102,7 +101,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
     reader = READER.search(everything)
     wanted = [f"{module}.py" for module in FUNCTION.findall(everything)]
     if reader is not None and reader.group(1) in READERS:
-        wanted += [one for text in texts.values() for one in _listed(text, "data_files") if one.endswith(DATA)]
+        wanted += [one for text in texts.values() for one in _listed(text, "data_files") if one.endswith(TASK_ROWS)]
     for one in dict.fromkeys(wanted):
         inside = _inside(one, name)
         files[inside] = _read(one, main.name, workspace, f"`{name[:60]}` names it, from its own folder")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from xpc.compiler.files import Workspace
+from xpc.compiler.language.codes import Problems
 from xpc.compiler.resolve.sources import find_model
 from xpc.compiler.resources import Model
 from xpc.compiler.spec import Value
-from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
@@ -21,7 +21,7 @@ HELP = {
 """What to do about a teacher of which little is known: it has no `config` of its own."""
 
 
-def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: list[Diagnostic]) -> Model | None:
+def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
     """The teacher that `values` name, which get its name as it is typed. Nothing where its value is in error."""
     value = values["method.teacher"]
     node, label = value.value, value.origin.label

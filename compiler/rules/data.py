@@ -8,7 +8,7 @@ from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.rule import Finding, rule
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import EVALUATED, Spec
 from xpc.compiler.stacks import Stack, able
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
     Today: ValueError after the training data is tokenized. Source: transformers 5.23 `trainer.py`; executed.
     """
-    wrong = {"data.holdout", "eval.split", "eval.data"} & spec.wrong
+    wrong = spec.wrong.intersection(EVALUATED)
     if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
         yield Finding(
             spec.place("eval.every", "on which rows?"),
@@ -41,7 +41,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     """
     never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
     never = never and spec.extra_value("trl", "eval_on_start") is not True
-    for path in ("data.holdout", "eval.split", "eval.data"):
+    for path in EVALUATED:
         if spec.written(path) and never:
             yield Finding(
                 spec.place(path, "never read"),

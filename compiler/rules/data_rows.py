@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.data import rows
-from xpc.compiler.data.contents import DATA_FORMATS
+from xpc.compiler.files import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.rules.conditions import counted_rows, either, written
 from xpc.compiler.rules.rule import Finding, rule

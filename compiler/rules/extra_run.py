@@ -1,4 +1,4 @@
-"""`extra trl`: evaluation, columns and fused losses (XP274, XP275, XP277, XP690, XP693, XP694)."""
+"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277, XP690, XP694)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """`jit_mode_eval` traces the model for an evaluation, and a traced model answers with a plain dict.
 
     sft's loss reads `logits` from the answer. Today: AttributeError at the first evaluation, after the steps before it.
-    transformers 5 has dropped the argument. Source: transformers 4.52.3 `trainer.py` `torch_jit_model_eval`, trl 0.18
+    transformers 4.57 cannot trace the mask of any model: it warns, and evaluates as without the argument. transformers
+    5 has dropped it. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18
     `sft_trainer.py` `compute_loss`; executed.
     """
-    asked = spec.extra_value("trl", "jit_mode_eval") is True
+    asked = spec.extra_value("trl", "jit_mode_eval") is True and spec.stack.facts.traced_evaluation
     if asked and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
         yield Finding(
             spec.extra_place("trl", "jit_mode_eval", "a traced model has no `logits`"),
@@ -94,40 +95,6 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
             f"{name} = false",
             severity="error" if reads else "warning",
         )
-
-
-@rule("XP693", "fused-loss-past-the-wrapper")
-def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """kto's fused loss of trl 0.18 takes the decoder and the output head out of the model and runs them by themselves.
-
-    What wraps the model sees no forward pass: DDP has no such part, and ZeRO-3 has not gathered the head's weights.
-    Adapters, a reference that is computed beforehand and other losses than `kto` are refused by the trainer. Today:
-    AttributeError or RuntimeError at the first step, or ValueError in the trainer's constructor. grpo's fused loss goes
-    through the wrapper. Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; executed with ddp, zero1, zero2 and
-    zero3 on two processes.
-    """
-    name = "use_liger_loss"
-    if spec.get("method") != "kto" or spec.extra_value("trl", name) is not True:
-        return
-    losses = [one.name for one in spec.weighted("method.loss") if one.name != "kto"]
-    strategy, several = spec.text("strategy"), spec.hardware.world > 1
-    if spec.lora:
-        why, label = "adapters are trained", spec.label(spec.adapter, "the adapters")
-    elif losses:
-        why, label = f"the loss is `{losses[0]}`", spec.label("method.loss", "the loss")
-    elif spec.flag("method.precompute"):
-        why, label = "the reference is computed beforehand", spec.label("method.precompute", "the reference")
-    elif spec.zero_stage == 3 or (several and not spec.zero_stage):
-        why, label = f"{strategy} wraps the model", spec.label("strategy", "the strategy")
-    else:
-        return
-    yield Finding(
-        spec.extra_place("trl", name, "runs parts of the model by themselves"),
-        f"kto's fused loss, and {why}",
-        f"write `{name} = false`",
-        (label,),
-        f"{name} = false",
-    )
 
 
 @rule("XP694", "words-counted-from-the-prompt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.plan import GIB
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.rules.rule import Finding, rule
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 """Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""
-STAGES = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""What a strategy spreads: 1 the optimizer's states, 2 the gradients too, 3 the weights too."""
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 WAYS = (
     ("zero1", 0), ("zero2", 0), ("zero3", 0), ("zero2", 1), ("zero3", 1), ("zero3", 2),
@@ -32,7 +31,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     themselves are in half precision. A frozen copy, the reference of some methods, counts as weights; so
     does a teacher.
     """
-    stage, world = STAGES.get(strategy, 0), max(1, spec.hardware.world)
+    stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     half = spec.text("precision") != "fp32"
     deepspeed = strategy.startswith("zero")

@@ -36,7 +36,9 @@ MODULES: dict[str, tuple[str, ...]] = {
 HEADS = ("lm_head", "embed_out")
 """The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
 
-EMBEDDINGS = frozenset(("embed_tokens", "embed_positions", "word_embeddings", "wte", "wpe", "embed_in"))
+TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
+"""Modules of a row a token."""
+EMBEDDINGS = frozenset((*TOKEN_EMBEDDINGS, "wpe", "embed_positions"))
 """Modules that stand outside of the layers."""
 BLOCKS = {
     **dict.fromkeys(MODULES, ("self_attn", "mlp")),

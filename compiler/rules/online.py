@@ -199,7 +199,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
     """
     mode = spec.extra_value("trl", "vllm_importance_sampling_mode")
     off = spec.extra_value("trl", "vllm_importance_sampling_correction") is False
-    named = any(one.name == "vespo" for one in spec.weighted("method.loss"))
+    named = "vespo" in spec.losses
     if named and spec.flag("method.vllm") and not off and mode not in ("token_truncate", "token_mask"):
         place = spec.place("method.loss", "weighs sequences itself")
         yield Finding(
@@ -254,7 +254,7 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     if spec.get("method") != "grpo" or not spec.stack.facts.dapo_counts_a_round:
         return
     round_, step = spec.integer("method.steps_per_generation"), spec.integer("batch.accum")
-    if [one.name for one in spec.weighted("method.loss")] == ["dapo"] and round_ != step:
+    if spec.losses == ("dapo",) and round_ != step:
         yield Finding(
             spec.place("method.steps_per_generation", f"{round_} micro-batches a round, {step} a step"),
             f"`dapo` of {spec.stack.name} makes gradients {step / round_:g} times as large",

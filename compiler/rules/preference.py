@@ -22,10 +22,6 @@ SORTED = ("aot", "aot_pair", "aot_unpaired")
 DIVIDED_BY_BETA = ("ipo", "sppo_hard")
 
 
-def _losses(spec: Spec) -> tuple[str, ...]:
-    return tuple(one.name for one in spec.weighted("method.loss"))
-
-
 def _method(spec: Spec, *names: str) -> bool:
     return spec.get("method") in names
 
@@ -40,7 +36,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
     kind = spec.extra_value("trl", "f_divergence_type")
     if not _method(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
         return
-    others = [name for name in _losses(spec) if name not in spec.stack.facts.dpo_losses_divergent]
+    others = [name for name in spec.losses if name not in spec.stack.facts.dpo_losses_divergent]
     if others:
         yield Finding(
             spec.extra_place("trl", "f_divergence_type", "not of this loss"),
@@ -74,7 +70,7 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
     Today: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 multiplies each loss by the weight
     of another row, in silence. Source: `dpo_trainer.py` of both; executed.
     """
-    for name in _losses(spec):
+    for name in spec.losses:
         if _method(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
             yield Finding(
                 spec.extra_place("trl", "use_weighting", "of rows that are sorted"),
@@ -100,7 +96,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
         ("exo_pair", value >= 1, "log(1 - 1)", 0.001),
         ("robust", value >= 0.5, f"1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
     ):
-        if wrong and name in _losses(spec):
+        if wrong and name in spec.losses:
             written = spec.label("method.label_smoothing", text)
             yield Finding(
                 written or spec.place("method.loss", text),
@@ -118,7 +114,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
     Today: trl 0.18 warns, trl 1.16 says nothing; the preferences are taken as certain in both. Source: `dpo_trainer.py`
     of both; executed (the same losses with and without it).
     """
-    value, losses = spec.get("method.label_smoothing"), _losses(spec)
+    value, losses = spec.get("method.label_smoothing"), spec.losses
     reads = spec.stack.facts.dpo_losses_smoothed
     if _method(spec, "dpo") and value and losses and not set(losses) & set(reads):
         yield Finding(
@@ -136,7 +132,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     Today, silently: the loss stays where it was and the weights are not moved; `ipo` and `sppo_hard` raise
     ZeroDivisionError in the first step. Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; executed.
     """
-    losses = _losses(spec)
+    losses = spec.losses
     if not _method(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
         return
     divides = any(name in DIVIDED_BY_BETA for name in losses)
@@ -208,7 +204,7 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
     Accumulation does not help. Today: ValueError, after the data is tokenized. `apo_zero_unpaired` has no KL term.
     Source: `kto_trainer.py` of both targets; executed.
     """
-    if _method(spec, "kto") and spec.integer("batch.micro") == 1 and _losses(spec) == ("kto",):
+    if _method(spec, "kto") and spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
         path: Path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
         yield Finding(
@@ -227,7 +223,7 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
     before. Source: trl 1.16 `kto_trainer.py`; executed.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
-    if _method(spec, "kto") and _losses(spec) == ("kto",) and strategy not in (None, "sequential"):
+    if _method(spec, "kto") and spec.losses == ("kto",) and strategy not in (None, "sequential"):
         yield Finding(
             spec.extra_place("trl", "train_sampling_strategy", "another order"),
             "kto's rows must keep their order",
@@ -307,7 +303,7 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     grouped = strategy == "group_by_length"
     name = "train_sampling_strategy" if strategy is not None else "group_by_length"
     if _method(spec, "kto"):
-        wrong = grouped and _losses(spec) != ("kto",)
+        wrong = grouped and spec.losses != ("kto",)
     else:
         wrong = grouped or strategy == "batch_rebalance" or spec.extra_value("trl", "group_by_length") is True
     if wrong:

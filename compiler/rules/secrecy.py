@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.files import TASK_ROWS
 from xpc.compiler.rules.conditions import either, secrets, written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.secrets import HEX, find, masked, pinned
@@ -21,8 +22,6 @@ WHEN = either(written("model.pickle", "data.system"), secrets)
 HELP = (
     "take it out, and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
 )
-ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
-"""Endings of a task's own data, which is not looked through."""
 TRACKED: Final = ("track.name", "track.project")
 
 
@@ -63,7 +62,7 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     named: tuple[Path, ...] = ("model.chat_template", "model.config")
     places = {str(spec.get(path)): path for path in named}
     for name, data in spec.bundled.items():
-        if name.startswith("data/") or (name not in places and name.endswith(ROWS)):
+        if name.startswith("data/") or (name not in places and name.endswith(TASK_ROWS)):
             continue
         path = places.get(name) or ("method.rewards" if name.endswith(".py") and spec.online else "eval.tasks")
         yield path, data.decode("utf-8", "replace")

@@ -9,7 +9,7 @@ from xpc.compiler.fused_experts import FAMILIES
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import either, on, written
-from xpc.compiler.rules.modules import HEADS, MODULES
+from xpc.compiler.rules.modules import EMBEDDINGS, HEADS, MODULES, TOKEN_EMBEDDINGS
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -27,7 +27,6 @@ WHEN = either(
 )  # fmt: skip
 
 OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
-EMBEDDINGS = ("embed_tokens", "wte", "wpe", "word_embeddings", "embed_in", "embed_positions")
 BLOCKS = ("self_attn", "attention", "attn", "mlp", "layers", "h", "model", "transformer", "score")
 """Modules that hold others, in one family or another."""
 
@@ -146,7 +145,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     """
     facts = spec.model.facts
     names = spec.names("lora.modules_to_save")
-    tied = [one for one in names if one.rpartition(".")[2] in (*EMBEDDINGS[:2], *EMBEDDINGS[3:5], *HEADS)]
+    tied = [one for one in names if one.rpartition(".")[2] in (*TOKEN_EMBEDDINGS, *HEADS)]
     if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
         yield Finding(
             spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),

@@ -141,6 +141,8 @@ class Facts:
     """dpo's losses that are made of the difference that an f-divergence changes."""
     exo_pair_needs_smoothing: bool
     """Whether exo_pair takes the logarithm of a smoothing of 0; else the trainer puts 0.001 in its place."""
+    traced_evaluation: bool
+    """Whether `jit_mode_eval` traces the model; else transformers fails to, warns, and evaluates the model as it is."""
     precompute_of_sets: bool
     """Whether the reference can be computed beforehand for several sets of evaluation."""
     precompute_under_zero3: bool

@@ -44,6 +44,8 @@ RANGES: tuple[Case, ...] = (
 MEETING: tuple[Case, ...] = (
     Case("XP274", spec(OLD, *EVALUATED, extra("jit_mode_eval = true")),
          spec(OLD, *EVALUATED, extra("jit_mode_eval = false"))),
+    Case("XP274", spec(OLD, *EVALUATED, extra("jit_mode_eval = true")),
+         spec("target trl-0.24", *EVALUATED, extra("jit_mode_eval = true")), variant="not-traced"),
     Case("XP277", pairs("method dpo", OLD, extra("padding_value = 151936")),
          pairs("method dpo", OLD, extra("padding_value = 151935"))),
     Case("XP319", spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 seq=1025"),
