@@ -59,6 +59,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.extra_run", extra("trl")),
     ("rules.extra_strategy", extra("trl")),
     ("rules.frozen", on("freeze")),
+    ("rules.fused", both(chosen("method", "dpo", "kto"), extra("trl"))),
     ("rules.kernels", always),
     ("rules.launch", always),
     ("rules.memory", always),
