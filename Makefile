@@ -54,6 +54,8 @@ docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md, the type of the p
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
+	$(BIN)/python -m xpc.compiler.language.build
+	$(BIN)/python -m xpc.compiler.rules.build
 	$(BIN)/python tests/golden_bundles.py
 	$(BIN)/python tests/golden_diagnostics.py
 

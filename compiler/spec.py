@@ -13,6 +13,17 @@ from attrs import field
 
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP
+from xpc.compiler.language.setting import (
+    AmountPath,
+    FlagPath,
+    IntegerPath,
+    NamesPath,
+    Path,
+    RealPath,
+    RealsPath,
+    TextPath,
+    WeightedPath,
+)
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
@@ -24,17 +35,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from xpc.compiler.language.paths import (
-        AmountPath,
-        FlagPath,
-        IntegerPath,
-        NamesPath,
-        Path,
-        RealPath,
-        RealsPath,
-        TextPath,
-        WeightedPath,
-    )
     from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic
 

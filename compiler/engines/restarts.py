@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 TEMPFAIL = 75
 """The status of a run that was asked to stop, and that goes on when it is started again."""

@@ -14,12 +14,9 @@ from typing import Any, Final
 from xpc.compiler.engines import ENGINES
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
+from xpc.compiler.language.setting import Path
 from xpc.compiler.language.setting import Setting as Setting
 from xpc.compiler.methods import DEFAULT, METHODS, readers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings have one home, `lora`."""

@@ -7,7 +7,17 @@ from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
+    from xpc.compiler.language.paths import AmountPath as AmountPath
+    from xpc.compiler.language.paths import FlagPath as FlagPath
+    from xpc.compiler.language.paths import IntegerPath as IntegerPath
+    from xpc.compiler.language.paths import NamesPath as NamesPath
+    from xpc.compiler.language.paths import Path as Path
+    from xpc.compiler.language.paths import RealPath as RealPath
+    from xpc.compiler.language.paths import RealsPath as RealsPath
+    from xpc.compiler.language.paths import TextPath as TextPath
+    from xpc.compiler.language.paths import WeightedPath as WeightedPath
+else:  # thousands of names that only a type checker reads
+    AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 
 @record

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, WARM_UP
+from xpc.compiler.language.setting import AmountPath
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import AmountPath
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 """Schedules that step with an evaluation's metric instead of with the run."""

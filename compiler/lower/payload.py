@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.setting import Path
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.dtypes import DTYPES
@@ -14,7 +15,6 @@ from xpc.runtime.core.features import FORMAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
     from xpc.runtime.core.payload import Data, Evaluation, Hub, Model, Payload, Rows, Run, Source
     from xpc.runtime.core.payload import Stack as StackSection
 

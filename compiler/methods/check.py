@@ -14,6 +14,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
+from xpc.compiler.language.setting import Path
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.spec import SPEC, Origin, Value
 from xpc.compiler.stacks import Stack
@@ -22,10 +23,6 @@ from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Call, List
 from xpc.grammar.tree import Value as Node
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 
 @mutable

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.setting import Setting
+from xpc.compiler.language.setting import Path, Setting
 from xpc.compiler.methods.method import Get, Method
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 REINFORCEMENT: tuple[Path, ...] = (
     "method.beta", "method.max_prompt", "method.sync_reference", "method.sync_reference.every",

@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 
 from attrs import field
 
-from xpc.compiler.language.setting import Setting
+from xpc.compiler.language.setting import Path, Setting
 from xpc.compiler.stacks import Json
 from xpc.grammar.record import record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 Get = Callable[["Path"], object]
 """Reads the value of a setting by its path; None where it has none."""

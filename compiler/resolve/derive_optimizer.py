@@ -5,12 +5,9 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10

@@ -9,6 +9,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Evaluated, Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
+from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.sources import find_source
 from xpc.compiler.resources import DataSource, EvalSet
@@ -16,10 +17,6 @@ from xpc.compiler.spec import Value, text_of
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 
 @mutable

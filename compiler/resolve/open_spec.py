@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from xpc.compiler.language.codes import report
+from xpc.compiler.language.setting import Path
 from xpc.compiler.resources import Hardware, Model
 from xpc.compiler.spec import DERIVED, Origin, Value, of_path
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import mutable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 
 @mutable

@@ -12,6 +12,7 @@ from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item, Row
 from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong, plain_text, plain_value
 from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
@@ -25,10 +26,6 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 

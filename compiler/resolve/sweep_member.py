@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import DERIVED, CheckedSpec, Origin, Value
 from xpc.grammar.record import record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 APART = ("save", "track.name", "save.hub.revision")
 """What is another in every member, so that it does not tell two runs apart."""

@@ -13,15 +13,12 @@ from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import MAX_DATA, TASK_ROWS, Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import Item
+from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import SPEC, Value
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import List
 from xpc.grammar.tree import Value as Node
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")

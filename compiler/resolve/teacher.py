@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.sources import find_model
 from xpc.compiler.resources import Model
 from xpc.compiler.spec import Value
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 HELP = {
     "XP109": "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here",

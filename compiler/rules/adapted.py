@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.fused_experts import adapted, names
 from xpc.compiler.rules.conditions import adapters
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = adapters
@@ -39,9 +39,8 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.dropout", f"{what} a stack of experts"),
             f"an adapter of the experts of {kind} has no dropout",
-            "write `dropout = 0`",
+            write("dropout = 0"),
             (spec.label("lora.targets", "the modules"), spec.model.label),
-            "dropout = 0",
         )
 
 
@@ -81,9 +80,8 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
             f"an adapter of `{there[0]}` without `{other}`",
-            f"write `targets = [{every}]`",
+            write(f"targets = [{every}]"),
             (spec.model.label,),
-            f"targets = [{every}]",
         )
 
 

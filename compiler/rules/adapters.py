@@ -8,7 +8,7 @@ from typing import Final
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import adapters
 from xpc.compiler.rules.modules import HEADS, MODULES
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = adapters
@@ -34,9 +34,8 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
             f"{name} cannot shard a base of 8 bits"
             if spec.sharded_by_fsdp
             else f"{name} keeps a base of 8 bits whole in every process",
-            "write `bits = 4`",
+            write("bits = 4"),
             (spec.label("strategy", "the strategy"),),
-            replace="bits = 4",
             severity=None if spec.sharded_by_fsdp else "warning",
         )
 
@@ -106,8 +105,7 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place(path, "nothing of the adapter is left"),
                 f"`{name} = {wrong}` trains nothing",
-                f"write `{name} = {better}`",
-                replace=f"{name} = {better}",
+                write(f"{name} = {better}"),
             )
 
 
@@ -139,8 +137,7 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
             f"adapters of rank {rank:,} are larger than the layers under them",
-            "write `rank = 16`, or leave `lora` out",
-            replace="rank = 16",
+            write("rank = 16", ", or leave `lora` out"),
         )
 
 

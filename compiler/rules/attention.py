@@ -7,7 +7,7 @@ from math import gcd
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.families import FLASH, by_name, has_attention, supposed
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -152,9 +152,8 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "pad_to_multiple_of", context),
             f"sequences of {seq} tokens are padded to {padded}, past the model's context",
-            f"write `pad_to_multiple_of = {gcd(facts.context, 8)}`",
+            write(f"pad_to_multiple_of = {gcd(facts.context, 8)}"),
             (spec.label("batch.seq", "the longest sequence"),),
-            f"pad_to_multiple_of = {gcd(facts.context, 8)}",
             severity="error",
         )
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import reads
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
@@ -93,8 +93,7 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("train.epochs", "no step is taken"),
             "the run lasts 0 epochs",
-            "write `for 3 epochs`",
-            replace="for 3 epochs",
+            write("for 3 epochs"),
         )
 
 
@@ -140,16 +139,14 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.warmup", f"the run has {steps} step{'' if steps == 1 else 's'}"),
             f"the warm-up of {long} step{'' if long == 1 else 's'} {relation}",
-            f"write `warmup = {better}`",
-            replace=f"warmup = {better}",
+            write(f"warmup = {better}"),
             severity="error" if exact else None,
         )
     elif steps is None and warmup.unit == "share" and warmup.value >= 1:
         yield Finding(
             spec.place("schedule.warmup", "all of the run"),
             "the warm-up is the whole run",
-            "write `warmup = 3%`",
-            replace="warmup = 3%",
+            write("warmup = 3%"),
             severity="error" if spec.text("schedule") == "polynomial" else None,
         )
 
@@ -182,9 +179,8 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
             f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
-            f"write `min_lr = {meant}` for a share of the peak, or a rate of at most {lr:g}",
+            write(f"min_lr = {meant}", f" for a share of the peak, or a rate of at most {lr:g}"),
             (spec.label("optimizer.lr", "the peak"),),
-            f"min_lr = {meant}",
         )
 
 
@@ -211,8 +207,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.decay", "a share of an unknown number of steps"),
             "`decay` as a share needs a run counted in steps",
-            "write `decay = 100`, or `for 1000 steps`",
-            replace="decay = 100",
+            write("decay = 100", ", or `for 1000 steps`"),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
@@ -56,9 +56,8 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("save.every"),
             "without checkpoints none is the best",
-            f"write `every = {every}`",
+            write(f"every = {every}"),
             (evolve(best, text="loads the best of them"),),
-            f"every = {every}",
         )
         return
     help = f"leave `{LOAD}` out"
@@ -101,10 +100,9 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("save.every", text),
         message,
-        f"write `every = {nearest}` in `save`",
+        write(f"every = {nearest}", " in `save`"),
         (spec.label("eval.every", "the evaluation"), spec.extra_place("trl", LOAD, "loads the best of them")),
-        f"every = {nearest}",
-        severity,
+        severity=severity,
     )
 
 
@@ -127,9 +125,8 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", METRIC, f"it answers {shown}"),
             f"an evaluation of {method} has no metric `{metric[:60]}`",
-            f'write `{METRIC} = "loss"`',
+            write(f'{METRIC} = "loss"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
-            f'{METRIC} = "loss"',
         )
 
 
@@ -144,9 +141,8 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("save.keep", "and the best"),
             "one checkpoint and the best one are two",
-            "write `keep = 2`",
+            write("keep = 2"),
             (spec.extra_place("trl", LOAD, "keeps the best"),),
-            "keep = 2",
         )
 
 
@@ -179,6 +175,5 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "eval_on_start", "on which rows?"),
             "the evaluation before training has no data",
-            "write `eval_on_start = false`, or `data(holdout=5%)` beside the block",
-            replace="eval_on_start = false",
+            write("eval_on_start = false", ", or `data(holdout=5%)` beside the block"),
         )

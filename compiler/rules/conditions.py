@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xpc.compiler.files import suspect
+from xpc.compiler.language.setting import FlagPath, Path, TextPath
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import FlagPath, Path, TextPath
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16

@@ -7,7 +7,7 @@ from typing import Final
 
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.conditions import given
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -62,9 +62,8 @@ def sizes(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(SETTING, f"{world} / {size} = {world / size:.2f}"),
             f"groups of {size} do not divide {world} processes",
-            f"write `context_parallel = {fitting}`",
+            write(f"context_parallel = {fitting}"),
             (spec.label("hardware", "the hardware"),),
-            f"context_parallel = {fitting}",
         )
         return
     shard = spec.integer("strategy.shard") if strategy == "hsdp" else world
@@ -176,8 +175,7 @@ def padding(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.extra_place("trl", "pad_to_multiple_of", f"two pieces for each of {size} ranks"),
         f"sequences of a multiple of {multiple} tokens {'balance' if even else 'divide'} badly over {size} ranks",
-        f"write `pad_to_multiple_of = {fitting}`, or leave it out",
+        write(f"pad_to_multiple_of = {fitting}", ", or leave it out"),
         (spec.label(SETTING, "the sequence is shared"),),
-        f"pad_to_multiple_of = {fitting}",
-        "warning" if even else "error",
+        severity="warning" if even else "error",
     )

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.setting import Path
 from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import EVALUATED, Spec
 from xpc.compiler.stacks import Stack, able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 CONVERSATIONS = ("messages", "conversations")
 

@@ -9,7 +9,7 @@ from xpc.compiler.data import rows
 from xpc.compiler.files import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.rules.conditions import counted_rows, either, written
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = either(counted_rows, written("data.holdout"))
@@ -111,9 +111,8 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout holds no row" if nothing else "the holdout leaves nothing to train on",
-            "write `holdout = 5%`",
+            write("holdout = 5%"),
             severity=None if nothing or local else "warning",
-            replace="holdout = 5%",
         )
 
 

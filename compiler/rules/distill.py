@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler import registry
 from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = chosen("method", "distill")
@@ -76,9 +76,8 @@ def completions_of_nobody(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.lmbda", f"{1 - share:.0%} of the batches"),
             "rows of prompts alone have no completions to learn from",
-            "write `lmbda = 1`, or `data(format=prompt_completion)` for rows that have them",
+            write("lmbda = 1", ", or `data(format=prompt_completion)` for rows that have them"),
             (alone.label,),
-            replace="lmbda = 1",
         )
 
 
@@ -93,9 +92,8 @@ def no_share(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.lmbda", "the share of the student's own completions"),
             f"distillation of {spec.stack.name} learns from the student's completions alone",
-            "write `lmbda = 1`",
+            write("lmbda = 1"),
             (spec.label("target", "the target"),),
-            replace="lmbda = 1",
         )
 
 
@@ -111,8 +109,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.beta", "from 0 (forward KL) to 1 (reverse KL)"),
             f"`beta = {beta:g}` is no divergence",
-            "write `beta = 1`",
-            replace="beta = 1",
+            write("beta = 1"),
         )
 
 

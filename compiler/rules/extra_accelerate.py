@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.suggest.nearest import nearest
 
@@ -83,9 +83,8 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("accelerate", "fsdp_forward_prefetch", "not read for FSDP2"),
             f"{strategy} does not prefetch in the forward pass",
-            "write `fsdp_forward_prefetch = false`",
+            write("fsdp_forward_prefetch = false"),
             related,
-            "fsdp_forward_prefetch = false",
         )
     for name, why in ONLY_FSDP1.items():
         if spec.extra_value("accelerate", name) is not None:
@@ -114,9 +113,8 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("accelerate", "fsdp_sync_module_states", "the other ranks would keep empty weights"),
             "only rank 0 loads the weights, and they would not be handed on",
-            "write `fsdp_sync_module_states = true`, or `fsdp_cpu_ram_efficient_loading = false` beside it",
+            write("fsdp_sync_module_states = true", ", or `fsdp_cpu_ram_efficient_loading = false` beside it"),
             (other,),
-            "fsdp_sync_module_states = true",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -63,10 +63,8 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
         value = spec.extra_value("trl", name)
         if isinstance(value, int) and value < low:
             better = f"{name} = {max(2, low)}"
-            yield Finding(
-                spec.extra_place("trl", name, f"at least {low}"), f"`{name}` is out of range", f"write `{better}`",
-                replace=better,
-            )  # fmt: skip
+            place = spec.extra_place("trl", name, f"at least {low}")
+            yield Finding(place, f"`{name}` is out of range", write(better))
 
 
 @rule("XP563", "order-decided-twice")
@@ -81,9 +79,8 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "train_sampling_strategy", "another order"),
             f"`{strategy}` and `shuffle = false`",
-            "write `train_sampling_strategy = sequential`, or leave one of the two out",
+            write("train_sampling_strategy = sequential", ", or leave one of the two out"),
             (spec.label("data.shuffle", "the order of the rows"),),
-            replace="train_sampling_strategy = sequential",
         )
 
 
@@ -157,9 +154,8 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "truncation_mode", "deprecated"),
             "rows are cut from the left, and questions are lost",
-            "write `truncation_mode = keep_start`, or a longer `seq`",
+            write("truncation_mode = keep_start", ", or a longer `seq`"),
             (spec.label("batch.seq", "the longest row"),),
-            replace="truncation_mode = keep_start",
         )
 
 
@@ -229,6 +225,5 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "logging_nan_inf_filter", "a mean is logged in its place"),
             "losses that are not numbers are hidden",
-            "write `logging_nan_inf_filter = false`",
-            replace="logging_nan_inf_filter = false",
+            write("logging_nan_inf_filter = false"),
         )

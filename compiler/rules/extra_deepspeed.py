@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = extra("deepspeed")
@@ -207,9 +207,8 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_place("deepspeed", name, "a GPU's kernels"),
                 f"`{short}` needs a GPU",
-                f"write `{name} = false`",
+                write(f"{name} = false"),
                 (spec.label("hardware", "the hardware"),),
-                f"{name} = false",
             )
 
 
@@ -224,9 +223,8 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("deepspeed", "aio.use_gds", "a disk and a GPU"),
             "there is no GPU to read a disk into",
-            "write `aio.use_gds = false`",
+            write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),
-            "aio.use_gds = false",
         )
 
 
@@ -245,9 +243,8 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("deepspeed", name, f"{world} / {size} is no whole number"),
             f"copies over {size} processes do not fill {world}",
-            f"write `{name} = {better}`",
+            write(f"{name} = {better}"),
             (spec.label("hardware", f"{world} processes"),),
-            f"{name} = {better}",
         )
 
 
@@ -265,7 +262,6 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
             "the second copy of the weights is read before it is written",
-            f"write `{HPZ} = 1`",
+            write(f"{HPZ} = 1"),
             (spec.label("target", "the target"),),
-            f"{HPZ} = 1",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.extra_deepspeed import ZERO, is_on, named
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = extra("deepspeed")
@@ -67,16 +67,14 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             place,
             "zero3 cannot sum gradients",
-            'write `gradient_allreduce_op = "mean"`, or `strategy zero2`',
+            write('gradient_allreduce_op = "mean"', ", or `strategy zero2`"),
             (spec.label("strategy", "the strategy"),),
-            'gradient_allreduce_op = "mean"',
         )
     elif spec.hardware.world > 1:
         yield Finding(
             place,
             f"gradients are {spec.hardware.world} times those of the mean",
-            'write `gradient_allreduce_op = "mean"`',
-            replace='gradient_allreduce_op = "mean"',
+            write('gradient_allreduce_op = "mean"'),
             severity="warning",
         )
 
@@ -100,9 +98,8 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_place("deepspeed", name),
                 f"zero{spec.zero_stage} scatters gradients without scaling them first",
-                f"write `{name} = {neutral}`, or `reduce_scatter = false` in `strategy`",
+                write(f"{name} = {neutral}", ", or `reduce_scatter = false` in `strategy`"),
                 (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
-                f"{name} = {neutral}",
             )
 
 
@@ -137,9 +134,8 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         place,
         f"the gradient's norm cannot be left out: {why}",
-        f"write `{name} = true`, or {help}",
+        write(f"{name} = true", f", or {help}"),
         (label,),
-        f"{name} = true",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -206,8 +206,7 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),
                 f"`{value[:60]}` is no {name.rpartition('_')[2]} of the compiler",
-                f'write `{name} = "{usual}"`',
-                replace=f'{name} = "{usual}"',
+                write(f'{name} = "{usual}"'),
             )
 
 

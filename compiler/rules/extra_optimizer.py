@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import PACKAGES
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = extra("trl")
@@ -110,17 +110,15 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.extra_place("trl", "auto_find_batch_size", f"less than {micro} x {accum} x {spec.replicas}"),
         f"a smaller micro-batch makes another global batch than {spec.integer('batch.gbs')}",
-        "write `auto_find_batch_size = false`",
+        write("auto_find_batch_size = false"),
         (spec.label("batch.gbs", "the global batch"),),
-        "auto_find_batch_size = false",
     )
     if spec.get("eval.every") != NEVER:
         yield Finding(
             spec.extra_place("trl", "auto_find_batch_size", "of training alone"),
             f"the micro-batch of evaluation stays {spec.integer('eval.micro')}, whatever fits",
-            "write `auto_find_batch_size = false`",
+            write("auto_find_batch_size = false"),
             (spec.label("eval.micro") or spec.label("eval.every", "evaluated here"),),
-            "auto_find_batch_size = false",
         )
 
 
@@ -136,8 +134,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "neftune_noise_alpha", f"from {-strength:g} to {strength:g}"),
             "noise of a negative strength",
-            "write `neftune_noise_alpha = 5`",
-            replace="neftune_noise_alpha = 5",
+            write("neftune_noise_alpha = 5"),
         )
 
 
@@ -152,7 +149,6 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "train_sampling_strategy", f"dealt out to {spec.hardware.world} processes"),
             f"{spec.context_parallel} processes share a sequence, and would read different rows",
-            'write `train_sampling_strategy = "group_by_length"`',
+            write('train_sampling_strategy = "group_by_length"'),
             (spec.label("strategy.context_parallel", "shared here"),),
-            'train_sampling_strategy = "group_by_length"',
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.schema import MATH
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -28,9 +28,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "jit_mode_eval", "a traced model has no `logits`"),
             "sft cannot evaluate a traced model",
-            "write `jit_mode_eval = false`",
+            write("jit_mode_eval = false"),
             (spec.label("eval.every", "the evaluation"),),
-            "jit_mode_eval = false",
         )
 
 
@@ -47,9 +46,8 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", name, "from a GPU to the host"),
             f"the cache `{value}` on the CPU",
-            f'write `{name} = "dynamic"`',
+            write(f'{name} = "dynamic"'),
             (spec.label("hardware", "the hardware"),),
-            f'{name} = "dynamic"',
         )
 
 
@@ -90,9 +88,8 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
             f"the reward `{reads}` reads the solution of a row"
             if reads
             else f"the reward `{own}` is given no column but the prompt",
-            f"write `{name} = false`",
+            write(f"{name} = false"),
             (spec.label("method.rewards", "the rewards"),),
-            f"{name} = false",
             severity="error" if reads else "warning",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = extra("trl")
@@ -26,9 +26,8 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             place,
             "DDP cannot look for unused parameters under reentrant checkpointing",
-            "write `ddp_find_unused_parameters = false`, or `checkpointing(reentrant=false)`",
+            write("ddp_find_unused_parameters = false", ", or `checkpointing(reentrant=false)`"),
             (spec.label("memory.checkpointing.reentrant", "reentrant"),),
-            "ddp_find_unused_parameters = false",
         )
 
 
@@ -60,9 +59,8 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "auto_find_batch_size"),
             "zero3 cannot look for a micro-batch that fits",
-            "write `auto_find_batch_size = false`, and `micro` in `batch`",
+            write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("strategy", "the strategy"),),
-            "auto_find_batch_size = false",
         )
 
 
@@ -79,7 +77,6 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "ddp_static_graph", f"{accum} backward passes a step"),
             "DDP's static graph cannot accumulate gradients",
-            "write `ddp_static_graph = false`",
+            write("ddp_static_graph = false"),
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),
-            "ddp_static_graph = false",
         )

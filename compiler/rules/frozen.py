@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.language.setting import IntegerPath
 from xpc.compiler.rules.conditions import on
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import IntegerPath
 
 WHEN = on("freeze")
 
@@ -46,16 +43,14 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("freeze.layer_modules", "of which layers?"),
             "`layer_modules` without `except_last` or `except_first` chooses among nothing",
-            "write `except_last = 2`",
+            write("except_last = 2"),
             (spec.label("freeze"),),
-            "except_last = 2",
         )
     elif not layers and not spec.names("freeze.except_modules") and not spec.names("freeze.except_parameters"):
         yield Finding(
             spec.place("freeze", "everything"),
             "`freeze` leaves nothing that is trained",
-            "write `freeze(except_last=2)`",
-            replace="freeze(except_last=2)",
+            write("freeze(except_last=2)"),
         )
 
 
@@ -73,9 +68,8 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
             f"{count} excepted layers leave none of {facts.layers} frozen",
-            f"write `{name} = 2`",
+            write(f"{name} = 2"),
             (spec.model.label,),
-            f"{name} = 2",
         )
 
 
@@ -158,7 +152,6 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("freeze.except_parameters", wrong),
                 f"`{one[:60]}` is no pattern of a name",
-                'write `except_parameters = ["model.embed_tokens"]`',
+                write('except_parameters = ["model.embed_tokens"]'),
                 (spec.label("freeze"),),
-                'except_parameters = ["model.embed_tokens"]',
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import both, chosen, extra
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -25,9 +25,8 @@ def _fused(spec: Spec, why: str, label: Label | None) -> Finding:
     return Finding(
         spec.extra_place("trl", FUSED, "runs parts of the model by themselves"),
         f"{spec.text('method')}'s fused loss, and {why}",
-        f"write `{FUSED} = false`",
+        write(f"{FUSED} = false"),
         (label,),
-        f"{FUSED} = false",
     )
 
 

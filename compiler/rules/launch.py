@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 FASTEST = 2000
@@ -38,9 +38,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("launch.launcher", "does not read accelerate.yaml"),
             f"{spec.text('strategy')} cannot be started by torchrun",
-            "write `launcher = accelerate`",
+            write("launcher = accelerate"),
             (spec.label("strategy", "the strategy"),),
-            "launcher = accelerate",
         )
 
 

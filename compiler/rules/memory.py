@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import SPREADS
+from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import GIB
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 """Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""

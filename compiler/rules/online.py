@@ -7,7 +7,7 @@ from math import gcd
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.conditions import both, given, grouped
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = both(grouped, given("method.generations"))
@@ -138,8 +138,7 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_place("trl", name, "one of " + ", ".join(known)),
                 f"`{str(value)[:40]}` is no `{name}`",
-                f"write `{name} = {known[0]}`",
-                replace=f"{name} = {known[0]}",
+                write(f"{name} = {known[0]}"),
             )
 
 
@@ -184,9 +183,8 @@ def correction(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "vllm_importance_sampling_clip_min", f"{low:g} is not below {top:g}"),
             "the bounds of the correction cross",
-            f"write `vllm_importance_sampling_clip_min = {top / 2:g}`",
+            write(f"vllm_importance_sampling_clip_min = {top / 2:g}"),
             (None if high is None else spec.extra_place("trl", "vllm_importance_sampling_clip_max"),),
-            replace=f"vllm_importance_sampling_clip_min = {top / 2:g}",
         )
 
 
@@ -237,9 +235,8 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "auto_find_batch_size", "groups would be cut"),
             f"{spec.text('method')} cannot look for a micro-batch that fits",
-            "write `auto_find_batch_size = false`, and `micro` in `batch`",
+            write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("method", "the method"),),
-            replace="auto_find_batch_size = false",
         )
 
 
@@ -258,7 +255,6 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.steps_per_generation", f"{round_} micro-batches a round, {step} a step"),
             f"`dapo` of {spec.stack.name} makes gradients {step / round_:g} times as large",
-            f"write `steps_per_generation = {step}`, or `loss = bnpo`",
+            write(f"steps_per_generation = {step}", ", or `loss = bnpo`"),
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
-            f"steps_per_generation = {step}",
         )

@@ -9,7 +9,7 @@ from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
 from xpc.compiler.rules.conditions import either, other, written
 from xpc.compiler.rules.modules import HEADS, MODULES
-from xpc.compiler.rules.rule import Finding, lacking, rule
+from xpc.compiler.rules.rule import Finding, lacking, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -98,9 +98,8 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("optimizer.targets"),
         f"{spec.model.model_type} has no linear module of {'this name' if len(targets) == 1 else 'these names'}",
-        f"write `targets = {better}`",
+        write(f"targets = {better}"),
         (spec.model.label,),
-        f"targets = {better}",
     )
 
 
@@ -230,9 +229,8 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.warmup", "a share of an unknown number of steps"),
             f"`optimizer {spec.text('optimizer')}` warms up in steps",
-            "write `warmup = 100`, or `for 1000 steps`",
+            write("warmup = 100", ", or `for 1000 steps`"),
             (spec.label("optimizer", "the optimizer"),),
-            "warmup = 100",
         )
 
 

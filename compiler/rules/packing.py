@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.families import (
     FLASH,
@@ -18,13 +19,9 @@ from xpc.compiler.rules.families import (
     runs_flash,
     supposed,
 )
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Family
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
 
@@ -93,9 +90,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("batch.packing.strategy", "cuts a stream, and forgets where documents end"),
             "`isolate = mask` has nothing to tell documents apart by",
-            f"write `strategy = {best}`",
+            write(f"strategy = {best}"),
             (place,),
-            f"strategy = {best}",
         )
     elif not mask_is_exact(spec):
         known = family(spec)
@@ -184,9 +180,8 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("batch.packing.strategy", f"{spec.stack.name} has " + ", ".join(legal)),
             f"{spec.stack.name} does not pack by `{name}`",
-            f"write `strategy = {legal[0]}`",
+            write(f"strategy = {legal[0]}"),
             (spec.label("target", "the target"),),
-            f"strategy = {legal[0]}",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
@@ -41,9 +41,8 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.dtype", fact),
             f"bf16 weights on {gpu.name}, which is older than Ampere",
-            "write `dtype = fp32`",
+            write("dtype = fp32"),
             related,
-            "dtype = fp32",
         )
     for name in SUMMED_IN:
         if spec.zero_stage and str(spec.extra_value("deepspeed", name)).lower() in BF16:
@@ -135,9 +134,8 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
             f"fp16 weights under {strategy}",
-            "write `dtype = fp32`",
+            write("dtype = fp32"),
             (spec.label("precision"), spec.label("strategy")),
-            "dtype = fp32",
         )
 
 
@@ -153,10 +151,9 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
             f"bf16 weights under {strategy} lose updates at a learning rate of {lr:g}",
-            "write `dtype = fp32`",
+            write("dtype = fp32"),
             (spec.label("optimizer.lr", "the learning rate"),),
-            "dtype = fp32",
-            "error" if lr <= 1e-5 else "warning",
+            severity="error" if lr <= 1e-5 else "warning",
         )
 
 
@@ -173,9 +170,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.dtype", f"layers compute in {dtype}"),
             f"{dtype} weights under `precision fp32` compute in {dtype}",
-            "write `dtype = fp32`",
+            write("dtype = fp32"),
             (spec.label("precision", "no layer would do so"),),
-            "dtype = fp32",
         )
 
 
@@ -192,9 +188,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.dtype", "becomes fp32"),
             f"{dtype} weights are fp32 under zero3 and `precision fp32`",
-            "write `dtype = fp32`",
+            write("dtype = fp32"),
             (spec.label("strategy"), spec.label("precision")),
-            "dtype = fp32",
         )
 
 

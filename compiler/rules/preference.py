@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import preferences
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 WHEN = preferences
 
@@ -139,8 +136,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("method.beta", "the loss divides by it" if divides else "nothing is learned"),
         f"`beta = 0` in {spec.text('method')}",
-        "write `beta = 0.1`",
-        replace="beta = 0.1",
+        write("beta = 0.1"),
     )
 
 
@@ -227,9 +223,8 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "train_sampling_strategy", "another order"),
             "kto's rows must keep their order",
-            "write `train_sampling_strategy = sequential`, or leave it out",
+            write("train_sampling_strategy = sequential", ", or leave it out"),
             (spec.label("method", "the method"),),
-            replace="train_sampling_strategy = sequential",
         )
 
 
@@ -311,9 +306,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", name, "no `input_ids`"),
             f"rows of {spec.text('method')} have no length to be grouped by",
-            f"write `{better}`",
+            write(better),
             (spec.label("method", "the method"),),
-            better,
         )
 
 
@@ -332,7 +326,6 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(path, "each gradient comes twice"),
             f"{spec.text('strategy')} takes a gradient once a step",
-            "write `reentrant = false`",
+            write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
-            "reentrant = false",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.rules.conditions import on
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 
 WHEN = on("save.hub")
@@ -96,7 +96,6 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("strategy.state_dict", "shards, and no model.safetensors"),
             "checkpoints of shards leave their branches without weights",
-            "write `state_dict = full`",
+            write("state_dict = full"),
             (spec.label("save.hub.checkpoint_branches", "a branch of each"),),
-            "state_dict = full",
         )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import quantized
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 WHEN = quantized
 

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from xpc.compiler.language.setting import Path, TextPath
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path, TextPath
-
 Check = Callable[[Spec], Iterator["Finding"]]
+
+
+class write(str):  # noqa: N801
+    """A help that says what to write, which an edit can put in the place: `write("seq = 512", ", or leave it out")`."""
+
+    typed: str
+
+    def __new__(cls, typed: str, more: str = "") -> write:
+        """The text of the help."""
+        self = super().__new__(cls, f"write `{typed}`{more}")
+        self.typed = typed
+        return self
 
 
 @record
 class Finding:
-    """A violation: the place, one clause, the fact or arithmetic beside it, and what to write instead."""
+    """A violation: the place, one clause, the fact or arithmetic beside it, and what to write instead.
+
+    `replace` takes the place's text where the help does not say what to `write`.
+    """
 
     primary: Label
     message: str
@@ -45,7 +57,8 @@ class Rule:
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
         for found in self.check(spec):
-            edits = () if found.replace is None else (Edit(found.primary.span, found.replace),)
+            typed = found.help.typed if isinstance(found.help, write) else found.replace
+            edits = () if typed is None else (Edit(found.primary.span, typed),)
             related = tuple(label for label in found.related if label is not None)
             yield Diagnostic(
                 self.code,

@@ -7,7 +7,7 @@ from math import prod
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import generates
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = generates
@@ -53,8 +53,7 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place(path, text),
                 f"`{name} = {value:g}` leaves nothing to sample",
-                f"write `{name} = {better}`",
-                replace=f"{name} = {better}",
+                write(f"{name} = {better}"),
             )
 
 

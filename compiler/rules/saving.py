@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from xpc.compiler import registry
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 
@@ -77,9 +77,8 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "full_determinism", "debugging"),
             "every kernel launch waits for the one before",
-            "write `full_determinism = false`; `seed` fixes the order of the rows",
+            write("full_determinism = false", "; `seed` fixes the order of the rows"),
             (spec.label("seed"),),
-            "full_determinism = false",
         )
 
 

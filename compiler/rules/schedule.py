@@ -8,15 +8,12 @@ from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.optimizers import WARM_UP
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.batch import total_steps
 from xpc.compiler.rules.conditions import chosen, either, written
-from xpc.compiler.rules.rule import Finding, lacking, rule
+from xpc.compiler.rules.rule import Finding, lacking, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 WHEN = either(
     chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"),
@@ -132,9 +129,8 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
             f"`schedule {name}` would step with `{metric[:40]}`",
-            'write `metric_for_best_model = "eval_loss"`',
+            write('metric_for_best_model = "eval_loss"'),
             (spec.label("schedule", "the schedule"),),
-            'metric_for_best_model = "eval_loss"',
         )
 
 
@@ -150,8 +146,7 @@ def factor(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.factor", "it would change nothing" if value else "nothing would be left"),
             f"a rate multiplied by {value:g}",
-            "write `factor = 0.5`",
-            replace="factor = 0.5",
+            write("factor = 0.5"),
         )
 
 
@@ -185,9 +180,8 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.warmup", "the first step is taken at the peak"),
             f"`schedule {name}` does not warm up",
-            "write `warmup = 0`, or `schedule cosine`",
+            write("warmup = 0", ", or `schedule cosine`"),
             (spec.label("schedule", "the schedule"),),
-            "warmup = 0",
         )
 
 
@@ -208,7 +202,6 @@ def stages(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("schedule.decay", f"{first} + {last} > {steps}"),
             f"the warm-up and the decay are longer than the run of {steps} steps",
-            f"write `decay = {fitting}`",
+            write(f"decay = {fitting}"),
             (spec.label("schedule.warmup", f"{first} steps"),),
-            f"decay = {fitting}",
         )

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.files import TASK_ROWS
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import either, secrets, written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.secrets import HEX, find, masked, pinned
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import Path
 
 WHEN = either(written("model.pickle", "data.system"), secrets)
 

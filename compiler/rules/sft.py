@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import FlagPath
 
 WHEN = chosen("method", "sft")
 
@@ -222,6 +219,5 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("batch.seq", "a next token is needed"),
             "sequences of one token have nothing to predict",
-            "write `seq = 1024`",
-            replace="seq = 1024",
+            write("seq = 1024"),
         )

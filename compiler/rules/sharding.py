@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 
 ZERO_ONLY = (
@@ -43,9 +43,8 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("accelerate", name),
             "FSDP's own activation checkpointing is never used",
-            "write `fsdp_activation_checkpointing = false`, or leave it out; `memory(checkpointing)` is the one way",
+            write("fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` is the one way"),
             (spec.label("memory.checkpointing", "the one way to ask"),),
-            "fsdp_activation_checkpointing = false",
         )
 
 
@@ -137,7 +136,10 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
         )
     elif spec.sharded_by_fsdp and where == "optimizer":
         yield Finding(
-            place, "FSDP does not offload the optimizer alone", "write `offload = cpu`", related, "offload = cpu"
+            place,
+            "FSDP does not offload the optimizer alone",
+            write("offload = cpu"),
+            related,
         )
 
 
@@ -214,8 +216,7 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
             f"groups of {shard} do not divide {world} processes",
-            f"write `shard = {fitting}`",
-            replace=f"shard = {fitting}",
+            write(f"shard = {fitting}"),
         )
     elif shard == world:
         yield Finding(
@@ -287,9 +288,8 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("strategy.state_dict"),
             "sharded checkpoints need the full state",
-            "write `state_dict = full`",
+            write("state_dict = full"),
             (spec.label("save.full_state", "asked for here"),),
-            "state_dict = full",
         )
 
 

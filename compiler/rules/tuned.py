@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from xpc.compiler.fused_experts import FAMILIES
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.rules.conditions import either, on, written
 from xpc.compiler.rules.modules import EMBEDDINGS, HEADS, MODULES, TOKEN_EMBEDDINGS
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import FlagPath, NamesPath
 
 WHEN = either(
     on("freeze", "oft"),
@@ -101,9 +98,8 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
             f"oft rotates no embedding on {spec.stack.name}",
-            "write `targets = all-linear`",
+            write("targets = all-linear"),
             (spec.label("target", "the target"),),
-            "targets = all-linear",
         )
 
 
@@ -129,9 +125,8 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(path),
             f"{spec.model.name} has no module `{missing[0][:60]}`",
-            f"write `{name} = [{', '.join(better)}]`",
+            write(f"{name} = [{', '.join(better)}]"),
             (spec.model.label,),
-            f"{name} = [{', '.join(better)}]",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import both, generates, on
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = both(generates, on("method.vllm"))
@@ -64,9 +64,8 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
             f"{world} processes do not make groups of {size}",
-            f"write `tensor_parallel = {nearest}`",
+            write(f"tensor_parallel = {nearest}"),
             (spec.label("hardware", f"{world} processes"),),
-            replace=f"tensor_parallel = {nearest}",
         )
 
 
@@ -80,9 +79,8 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.bits", "not by vLLM"),
             "a colocated vLLM cannot load a base of 8 bits",
-            "write `bits = 4`, or leave `bits` out",
+            write("bits = 4", ", or leave `bits` out"),
             (spec.label("method.vllm", "colocated"),),
-            replace="bits = 4",
         )
 
 
@@ -102,9 +100,8 @@ def too_short(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.vllm.max_length", f"{prompt or 'a prompt'} + {completion:,} tokens do not fit"),
             "vLLM's context is too short for prompt and completion",
-            f"write `max_length = {need}`",
+            write(f"max_length = {need}"),
             (spec.label("method.max_completion"), spec.label("method.max_prompt")),
-            replace=f"max_length = {need}",
             severity=None if longest <= completion else "warning",
         )
 

@@ -8,13 +8,13 @@ from typing import Any
 from case_support import spec, trained
 from compile_support import compiled
 
+from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
 ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS, "distill": PROMPTS}
-NEW = "trl-1.16"
-OLD = "trl-0.18"
+NEW = stacks.DEFAULT
 REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
 
 

@@ -10,12 +10,14 @@ from hashlib import sha256
 import pytest
 from case_support import spec
 from compile_support import HEAD, REPOSITORY, checked, compiled, errors, only, put, shown, value
-from method_support import OLD, ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
+from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.methods import METHODS
+
+OLD = "trl-0.18"
 
 # -- every method, on both targets ------------------------------------------------------------------------------------
 

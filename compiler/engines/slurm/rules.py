@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.engines.restarts import grace
+from xpc.compiler.language.setting import TextPath
 from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.paths import TextPath
 
 WHEN = chosen("launch", "slurm")
 
@@ -40,8 +37,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(path, "begins or ends with a mark" if wrong is None else f"{wrong!r} is not of a name"),
             f"Slurm has no {name} of this name",
-            f"write `{legal}`",
-            replace=legal,
+            write(legal),
         )
 
 
@@ -61,8 +57,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("launch.time", f"{time} s, and {needed} s may go to the last checkpoint"),
         "the limit leaves no time to train" if short else "the limit leaves little time to train",
-        f"write `time = {longer}m`, or more",
-        replace=f"time = {longer}m",
+        write(f"time = {longer}m", ", or more"),
         severity="error" if short else None,
     )
 
