@@ -60,6 +60,9 @@ class MethodCheck:
             row, label = BY_PATH[path], self.loaded.items[path].label
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
+            if place is None and "method" in self.loaded.items:
+                del self.values[path]  # the method's name is misspelt, which is reported
+                continue
             owners = ", ".join(row.methods)
             instead = f"leave `{row.name}` out"
             if path == "batch.seq":

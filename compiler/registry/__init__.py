@@ -70,14 +70,17 @@ def find_gpu(name: str) -> Gpu | None:
     return Gpu(**{**row, "capability": (major, minor), "device_names": tuple(row["device_names"])})
 
 
-def family_named(id: str) -> str | None:
+def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
     """Return the `model_type` that the last part of a hub id spells, `Falcon-H1-7B` for one; None where none does.
 
     The words of the name are compared with those of the family, joined: `gpt-oss-20b` is gpt_oss. The longest wins.
+    `among` are families other than those of the registry.
     """
     words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
     spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
-    found = [one for one in families() if one.removesuffix("_text").replace("_", "") in spelled]
+    known = families() if among is None else among
+    found = [one for one in known if one.removesuffix("_text").replace("_", "") in spelled]
+    found += [family for name, family in _table("families")["called"].items() if name in spelled]
     return max(found, key=len, default=None)
 
 

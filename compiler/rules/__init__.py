@@ -11,6 +11,9 @@ from xpc.grammar.diagnostic import Diagnostic
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
+CHOSEN = ("launch", "method", "optimizer", "precision", "schedule", "strategy", "track")
+"""Choices of which each has settings and rules of its own."""
+
 
 def rules(module: str) -> list[Rule]:
     """The rules of a module; importing it is what costs."""
@@ -22,6 +25,10 @@ def check(spec: Spec) -> list[Diagnostic]:
     from xpc.compiler.rules.index import MODULES  # generated: its generator imports rules without it
 
     found = [one for module, speaks in MODULES if speaks(spec) for rule in rules(module) for one in rule.run(spec)]
+    misspelt = spec.wrong.intersection(CHOSEN)
+    if misspelt:
+        read = codes()  # what such a rule says is of a default that stands nowhere in the spec
+        found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.data.folders import fewer
 

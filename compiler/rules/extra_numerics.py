@@ -233,10 +233,10 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
     From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and
     fp16 ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its
     float32 copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
-    `rloo_trainer.py` (`use_transformers_continuous_batching`); executed.
+    `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise (`use_transformers_paged`); executed.
     """
-    name, precision = "use_transformers_continuous_batching", spec.text("precision")
-    if _trl(spec, name) is not True or spec.flag("method.vllm") or precision == "fp32":
+    name, precision = spec.stack.facts.continuous_batching, spec.text("precision")
+    if not _batches_continuously(spec) or precision == "fp32":
         return
     yield Finding(
         spec.extra_place("trl", name, f"casts the weights to {precision}"),
@@ -244,3 +244,32 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
         f"leave `{name}` out, or write `precision fp32`",
         (spec.label("precision", "the precision"), spec.label("model.dtype", "what the weights should be")),
     )
+
+
+@rule("XP575", "continuous-batching-out-of-reach")
+def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
+    """Continuous batching of trl 0.24 generates in one process on a GPU, without DeepSpeed.
+
+    Today, in the first round of generation: AttributeError, because the configuration is read off what DDP or DeepSpeed
+    wraps around the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no
+    attribute '_attn_implementation'"). On a CPU the memory for its cache cannot be counted: no completion comes back
+    and RuntimeError in the first mean. trl 1.16 generates everywhere. Source: trl 0.24 `grpo_trainer.py:1240`,
+    `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`; executed.
+    """
+    facts = spec.stack.facts
+    wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
+    if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
+        where = "strategy" if wrapped else "hardware"
+        yield Finding(
+            spec.extra_place("trl", facts.continuous_batching, "one process on a GPU"),
+            "continuous batching cannot reach a model that is wrapped"
+            if wrapped
+            else "continuous batching cannot generate on a CPU",
+            f"leave `{facts.continuous_batching}` out",
+            (spec.label(where, "what wraps the model" if wrapped else "a CPU"),),
+        )
+
+
+def _batches_continuously(spec: Spec) -> bool:
+    name = spec.stack.facts.continuous_batching
+    return bool(name) and _trl(spec, name) is True and not spec.flag("method.vllm")

@@ -28,7 +28,7 @@ def supposed(spec: Spec) -> Family | None:
 
 def by_name(spec: Spec) -> str:
     """What a help adds where the family was read off a name: how to say what the model really is."""
-    if family(spec) is not None:
+    if spec.model.model_type is not None:
         return ""
     return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
 
@@ -47,9 +47,20 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention keeps documents of this model apart; unknown families get the benefit of the doubt."""
+    """Whether flash attention keeps documents of this model apart; an unknown family does unless its source has a state
+    beside the attention."""
     known = supposed(spec)
-    return known is None or not (mixes(spec, known) or known.packing in OWN_STATE)
+    if known is None:
+        return carrying(spec) is None
+    return not (mixes(spec, known) or known.packing in OWN_STATE)
+
+
+def carrying(spec: Spec) -> str | None:
+    """The family beyond the registry whose source in transformers has a state that runs from token to token."""
+    if spec.model.model_type is not None or spec.model.id is None:
+        return spec.model.model_type if spec.stack.carries(spec.model.model_type) else None
+    named = registry.family_named(spec.model.id, spec.stack.carrying)
+    return named if spec.stack.carries(named) else None
 
 
 def mixes(spec: Spec, known: Family) -> bool:

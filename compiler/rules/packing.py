@@ -11,6 +11,7 @@ from xpc.compiler.rules.families import (
     FLASH,
     OWN_STATE,
     by_name,
+    carrying,
     family,
     flash_is_exact,
     mask_is_exact,
@@ -249,15 +250,23 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     recurrent layers run on into the next document (jamba, recurrent_gemma), both silently. Hybrids with short
     convolutions (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16,
     because no bundle installs causal-conv1d. Of a model that is not in the registry the family is read off its name
-    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). Source: transformers 5.23 and 4.52.3; executed with the arithmetic
-    of the kernel written in torch.
+    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`), and of a family that is not there either (zamba2, lfm2_moe,
+    minimax) it is refused where its source in transformers has such layers. Source: transformers 5.23, 4.57.6 and
+    4.52.3; executed with the arithmetic of the kernel written in torch.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
         return
-    known = supposed(spec)
-    assert known is not None
     name: Path = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
+    known, other = supposed(spec), carrying(spec)
+    if known is None:
+        yield Finding(
+            spec.place(name, f"the family is {other}"),
+            f"{attn} does not keep documents apart: {other} has a state that runs from token to token",
+            f"leave `{name.rpartition('.')[2]}` out" + by_name(spec),
+            (spec.model.label, spec.label("model.attn", "the attention")),
+        )
+        return
     plain = mixes(spec, known) and known.packing not in OWN_STATE
     why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []

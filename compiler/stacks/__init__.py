@@ -206,6 +206,15 @@ class Stack:
             ),
         )
 
+    def carries(self, model_type: str | None) -> bool:
+        """Whether it is a causal language model whose source has a state that runs from token to token."""
+        return model_type in _strings(self.table["library"]["carrying"])
+
+    @property
+    def carrying(self) -> tuple[str, ...]:
+        """Every `model_type` that `carries` is true of."""
+        return _strings(self.table["library"]["carrying"])
+
     def lacks_family(self, model_type: str | None) -> bool:
         """Whether it is a family of the registry that the stack's transformers does not know."""
         return _mapping(self.table["library"]["families"]).get(model_type or "", {}) is None

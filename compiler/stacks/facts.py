@@ -125,6 +125,10 @@ class Facts:
     """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
     dapo_counts_a_round: bool
     """Whether grpo's dapo divides by the tokens of a round of generation, and not by those of a step."""
+    continuous_batching: str
+    """The argument by which grpo and rloo generate with transformers' continuous batching; empty where none does."""
+    continuous_batching_anywhere: bool
+    """Whether it generates under DDP, under DeepSpeed and on a CPU, too."""
     ipo_averages_all: bool
     """Whether an ipo in a list of dpo's losses makes means of what the others sum."""
     distill_gathers: bool

@@ -40,6 +40,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
             "configs": _configs(classes),
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
+            "carrying": _load("introspect_families.carrying")(),
             # Beside this script; the compiler's own tree is not installed where this runs.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),

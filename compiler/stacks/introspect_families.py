@@ -5,11 +5,39 @@ compiler claims nothing.
 """
 
 import os
+import re
 import sys
 import tomllib
 from typing import Any
 
 REGISTRY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "registry", "families.toml")
+
+STATE = re.compile(
+    r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
+    r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
+)
+"""What the source of a model with layers of a state says: mamba and its like, short convolutions, linear attention."""
+
+
+def carrying() -> list[str]:
+    """Every `model_type` whose causal language model carries a state from token to token, in the registry or not.
+
+    Read off the sources, without importing them: packed documents run on into each other there, or need kernels that
+    no bundle installs.
+    """
+    from transformers.models.auto import modeling_auto as auto
+
+    models = os.path.dirname(os.path.dirname(auto.__file__))
+    sources: dict[str, str] = {}
+    for folder in sorted(os.scandir(models), key=lambda one: one.name):
+        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+            if name.startswith("modeling_") and name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    text = file.read()
+                sources.update(dict.fromkeys(re.findall(r"^class (\w+)", text, re.M), text))
+    found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
+    real = {kind: one if isinstance(one, str) else one[0] for kind, one in found}
+    return sorted(kind for kind, one in real.items() if STATE.search(sources.get(one, "")))
 
 
 def families() -> dict[str, Any]:

@@ -126,7 +126,8 @@ def gpu(name: str) -> tuple[Guess, str]:
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        return Guess(tuple(like[:MOST])), ""
+        called = [one for one in like if one.partition("-")[0] in name.lower()]  # h100s is no a100
+        return Guess(tuple((called or like)[:MOST])), ""
     return Guess(()), "it is no GPU of the registry, of which `xpc explain hardware` has the list"
 
 

@@ -15,12 +15,12 @@ CHOICES: dict[str, dict[str, str]] = {
         "flex": "flex attention; flexattention; flex attn",
     },
     "model.dtype": {
-        "bf16": "bfloat16; torch bfloat16; brain",
+        "bf16": "bfloat16; bfloat; torch bfloat16; brain; brain float",
         "fp16": "float16; half",
         "fp32": "float32; float; full",
     },
     "precision": {
-        "bf16": "bfloat16; bf16 mixed; mixed bf16; bf16 true; auto; bf 16; amp bf16",
+        "bf16": "bfloat16; bfloat; brain float; bf16 mixed; mixed bf16; bf16 true; auto; bf 16; amp bf16",
         "fp16": "float16; half; fp16 mixed; 16; 16 mixed; mixed; fp 16; amp fp16; mixed fp16",
         "fp32": "float32; full; no; none; 32; float; single; fp 32; 32 true",
         "fp8": "float8; fp8 mixed; e4m3; transformer engine; fp 8",

@@ -12,11 +12,25 @@ FEW = '{"prompt": "2 + 2?"}\n'
 def grpo(
     settings: str = "", *more: str, method: str = "grpo", batch: str = "gbs=128 micro=16",
     hardware: str = "8 x h100-80gb", on: str = PROMPTS, precision: str = "bf16",
+    strategy: str = "zero2",
 ) -> str:  # fmt: skip
     inner = ", ".join(one for one in ("rewards=[accuracy]", settings) if one)
     return spec(
-        f"method {method}({inner})", *more, train=trained(on), batch=batch, hardware=hardware, precision=precision
+        f"method {method}({inner})",
+        *more,
+        train=trained(on),
+        batch=batch,
+        hardware=hardware,
+        precision=precision,
+        strategy=strategy,
     )
+
+
+def paged(hardware: str = "8 x h100-80gb", *, batch: str = "gbs=128 micro=16", precision: str = "fp32",
+          strategy: str = "ddp") -> str:  # fmt: skip
+    """Continuous batching as trl 0.24 calls it."""
+    return grpo("", "target trl-0.24", extra("use_transformers_paged = true"), hardware=hardware, batch=batch,
+                precision=precision, strategy=strategy)  # fmt: skip
 
 
 ONLINE = (
@@ -59,6 +73,10 @@ ONLINE = (
     Case("XP673", grpo("", "seed 4294967295"), grpo("", "seed 4294967288")),
     Case("XP325", grpo("", extra("use_transformers_continuous_batching = true")),
          grpo("", extra("use_transformers_continuous_batching = true"), precision="fp32")),
+    Case("XP325", paged("1 x h100-80gb", precision="bf16"), paged("1 x h100-80gb"), variant="paged"),
+    Case("XP575", paged(), paged("1 x h100-80gb")),
+    Case("XP575", paged(strategy="zero1"), paged("1 x h100-80gb"), variant="deepspeed"),
+    Case("XP575", paged("cpu", batch="gbs=16 micro=4"), paged("1 x h100-80gb"), variant="cpu"),
     Case("XP337", grpo("vllm", hardware="8 x v100-32gb  # xpc: allow XP801 the wheels are installed", precision="fp32"),
          grpo("vllm", hardware="8 x t4", precision="fp32", on="qwen2.5-0.5b on deepmath-103k")),
     Case("XP680", grpo("vllm", batch="gbs=16 micro=4", hardware="2 x cpu", precision="fp32"),

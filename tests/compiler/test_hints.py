@@ -175,3 +175,32 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
     assert found.primary.text == "a number above 0"
     help = one(f"{LINE} with evals_per_epoch=4\n", "XP101").help
     assert help.endswith("`every = 25%` for one epoch, and `every = 8.333%` for three")
+
+
+@pytest.mark.parametrize(
+    ("clause", "meant"),
+    [
+        ("schedule cosine_with_min_lr(min_lr=0.1)", "cosine"),
+        ("schedule wsdd(decay=10%)", "wsd"),
+        ("method dop(beta=0.1)", "dpo"),
+        ("method grpoo(rewards=[accuracy], generations=8)", "grpo"),
+        ('launch slurmm(partition="a", time=24h)', "slurm"),
+        ('launch k8ss(image="a")', "k8s"),
+        ('track wandbb(project="x")', "wandb"),
+        ("strategy zer3(offload=optimizer)", "zero3"),
+        ("strategy fsdp3(context_parallel=2)", "fsdp"),
+        ("precision bfloat", "bf16"),
+    ],
+)
+def test_nothing_is_said_of_a_default_that_a_misspelt_choice_left(clause: str, meant: str) -> None:
+    """`method dop(beta=0.1)` was told to leave `beta` out, which is no setting of sft."""
+    text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
+    wrong = [one for one in checked(text).problems if one.severity == ERROR]
+    assert [one.code for one in wrong] == ["XP106"]
+    assert f"write `{meant}`" in wrong[0].help
+    assert [one.text for one in wrong[0].edits] == [meant]
+
+
+def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
+    found = one(f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100s\n", "XP112")
+    assert found.help == "write `h100-80gb`, `h100-nvl-94gb` or `h100-pcie-80gb`"

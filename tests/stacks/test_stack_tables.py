@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from xpc.compiler import stacks
+from xpc.compiler import registry, stacks
 from xpc.compiler.methods import METHODS
 from xpc.compiler.stacks import generate
 
@@ -227,3 +227,13 @@ def test_loading_a_target_parses_no_toml() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
+    """Of families beyond the registry only the source is read; of those that were measured, it says the same."""
+    stack = load(name)
+    there = {family for family in registry.families() if not stack.lacks_family(family)}
+    state = {*stack.facts.families_stateful, *stack.facts.families_convolving} & there
+    assert set(stack.carrying) & there == state
+    assert set(stack.carrying) - there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import tiny_models
@@ -116,7 +117,8 @@ def kept(scene: Any) -> dict[str, Any]:
     trainer.model_wrapped = trainer.model
     trainer.model.generate_batch = lambda *_, **__: {}
     before = types()
-    trainer._generate_single_turn([[3, 4, 5]], None, {}, 2)
+    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes there itself
+    trainer._generate_single_turn(*([["a b c"], None] if texts else [[[3, 4, 5]], None, {}, 2]))
     return {"before": before, "after": types(), "narrowed": types() != before}
 
 

@@ -32,6 +32,8 @@ def more(*lines: str) -> str:
     return "\n".join(extra(*lines))
 
 
+PAGED = more("use_transformers_paged = true")
+
 PRECISION: tuple[Proof, ...] = (
     Proof("P01", "XP301", needs="a GPU of compute capability 7.x, which computes bf16 emulated and says nothing"),
     Proof("P01", "XP301", case="XP301-messages", measure="precision.messages", expect={"bf16": True}, variant="messages"),
@@ -41,6 +43,19 @@ PRECISION: tuple[Proof, ...] = (
           text=cpu(more("use_transformers_continuous_batching = true"), GRPO, precision="bf16", train=PROMPTS),
           legal=cpu(more("use_transformers_continuous_batching = true"), GRPO, train=PROMPTS),
           expect={"narrowed": True}),
+    Proof("P28", "XP325", at="init", shape="prompt", measure="precision.kept", target="trl-0.24",
+          text=cpu(PAGED, GRPO, precision="bf16", train=PROMPTS),
+          legal=cpu(PAGED, GRPO, hardware="1 x h100-80gb", train=PROMPTS),
+          expect={"narrowed": True}, variant="paged"),
+    Proof("P35", "XP575", at="train", shape="prompt", target="trl-0.24", steps=1,
+          text=cpu(PAGED, GRPO, hardware="2 x cpu", train=PROMPTS), legal=cpu(GRPO, hardware="2 x cpu", train=PROMPTS),
+          raises="AttributeError", match="no attribute 'config'"),
+    Proof("P35", "XP575", at="train", shape="prompt", target="trl-0.24", steps=1,
+          text=cpu(PAGED, GRPO, strategy="zero1", train=PROMPTS), legal=cpu(GRPO, strategy="zero1", train=PROMPTS),
+          raises="AttributeError", match="_attn_implementation", variant="deepspeed"),
+    Proof("P35", "XP575", at="train", shape="prompt", target="trl-0.24", steps=1,
+          text=cpu(PAGED, GRPO, train=PROMPTS), legal=cpu(GRPO, train=PROMPTS),
+          raises="RuntimeError", match=r"min\(\)", variant="cpu"),
     Proof("P02", "XP306", text=cpu(strategy="zero2", precision="bf16"), legal=cpu(precision="bf16"), raises="ValueError",
           match="support bf16/gpu"),
     Proof("P04", "XP350", case="XP350-both", raises="ValueError", match="for full eval, but not both"),
