@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from emitted import compiled, put
@@ -175,3 +176,22 @@ def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
     (found,) = warm.program(DEFAULT, code, folder)
     with open(os.path.join(folder, "lm-eval.json"), encoding="utf-8") as handle:
         assert found == json.load(handle)
+
+
+def test_the_harness_runs_no_code_that_nobody_allowed(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
+    """XP520: with the word the task runs; without it the harness raises once the model is loaded."""
+    put(colours, {"tasks/executes.yaml": TASK.replace("task: colours", "task: executes\nunsafe_code: true")})
+    shutil.copytree(os.path.join(colours, "tiny"), tmp_path / "out")
+    text = spec('eval(tasks=["tasks/executes.yaml"], allow_code_execution)')
+    bundle = compiled(text, colours, str(tmp_path / "executes.bundle"))
+    done = evaluate(bundle, str(tmp_path), DEFAULT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = os.path.join(bundle, "evaluation.json")
+    with open(path, encoding="utf-8") as handle:
+        plan = json.load(handle)
+    assert plan["allow_code_execution"] is True
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump({**plan, "allow_code_execution": False}, handle)
+    done = evaluate(bundle, str(tmp_path), DEFAULT)
+    assert done.returncode != 0
+    assert "ValueError: Attempted to run task: executes which is marked as unsafe" in done.stdout + done.stderr
