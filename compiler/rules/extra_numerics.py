@@ -259,14 +259,13 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     facts = spec.stack.facts
     wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
-        where = "strategy" if wrapped else "hardware"
         yield Finding(
             spec.extra_place("trl", facts.continuous_batching, "one process on a GPU"),
             "continuous batching cannot reach a model that is wrapped"
             if wrapped
             else "continuous batching cannot generate on a CPU",
             f"leave `{facts.continuous_batching}` out",
-            (spec.label(where, "what wraps the model" if wrapped else "a CPU"),),
+            (spec.label("strategy", "what wraps the model") if wrapped else spec.label("hardware", "a CPU"),),
         )
 
 
