@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test slow test-fast check bench golden docs tables format fuzz differential soak mutants clean
+.PHONY: help demo test slow test-fast check bench golden docs site tables format fuzz differential soak mutants clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,12 +46,17 @@ check: $(VENV)/ready ## linter, formatters and strict types
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md, docs/rules.md, the type of the paths of settings and the index of the rules anew
+docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, the type of the paths of settings and the index of the rules anew
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
 	$(BIN)/python tests/evidence/evidence.py
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
+	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
+
+site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fails it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(BIN)/python -m xpc.compiler.language.build
@@ -82,7 +87,7 @@ mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(OTHERS) $(DEMO) $(MYPY_ROOT) build *.egg-info specs/quickstart/model
+	rm -rf $(VENV) $(OTHERS) $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

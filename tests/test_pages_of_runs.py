@@ -48,3 +48,15 @@ def test_the_counts_of_rows_are_those_that_are_written():
     page = read("docs", "outputs.md")
     for name in re.findall(r'"(\w+)"', found[1]):
         assert f"`{name}`" in page[page.index("`data` counts") :], name
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
+    cells = [line.split("|")[1] for line in read("docs", "troubleshooting.md").splitlines() if line.startswith("| ")]
+    quoted = [one for cell in cells for one in re.findall(r"`([^`]+)`", cell)]
+    messages = [one for one in quoted if not re.match(r"(error\[)?XP\d|did you mean", one)]
+    said = re.sub(r'"\s*\n\s*f?"', "", sources("compiler", "runtime"))
+    said = re.sub(
+        r"\{(loss|bad|word|name|used)\}", lambda found: {"word": "nan", "name": "SIGKILL"}.get(found[1], ""), said
+    )
+    assert len(messages) > 25
+    assert [one for one in messages if one not in said] == []

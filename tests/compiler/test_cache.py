@@ -75,11 +75,12 @@ def test_a_large_file_that_changed_a_moment_ago_is_looked_at_again(check, tmp_pa
     """Size and time cannot tell two writes within one tick apart, so such an answer is kept only for an older file."""
     root = put(tmp_path / "work", {"t.xp": spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs')})
     put(root, {"rows.jsonl": ROW * (cache.LARGE // len(ROW) + 2)})
-    assert check().returncode == 0
-    assert tree(tmp_path / "cache") == {}
-    later = os.stat(tmp_path / "work" / "rows.jsonl").st_mtime + 60
+    written = os.stat(tmp_path / "work" / "rows.jsonl").st_mtime
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cache.time, "time", lambda: later)
+        patched.setattr(cache.time, "time", lambda: written)
+        assert check().returncode == 0
+        assert tree(tmp_path / "cache") == {}
+        patched.setattr(cache.time, "time", lambda: written + 60)
         first = check()
     (entry,) = entries(tmp_path).iterdir()
     entry.write_text(json.dumps({**json.loads(entry.read_text()), "output": "kept\n"}))

@@ -1,0 +1,140 @@
+"""`python tests/recipes/recipes_page.py docs/recipes.md`: each published recipe, its spec, and what differs and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+if __name__ == "__main__":
+    import conftest  # noqa: F401, the folders of the helpers
+
+from copy_published import SOURCES
+from recipe_support import NOTHING, RECIPES, allowed, bundle, native_of, published, unlike
+
+from xpc.compiler.stacks import DEFAULT, STACKS
+
+HEAD = """\
+# Published recipes
+
+Written by `make docs` from `specs/` and `tests/recipes/`; do not edit.
+
+Each recipe here is a spec in `specs/` that says what its publisher's own files say. A test reads the published file,
+compiles the spec, and compares every value that the recipe states, and the default of its versions for every one that
+it leaves open. To look at one and to compile it:
+
+```
+xpc check specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
+xpc compile specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
+```
+
+Two stacks matter for a recipe: the one that its spec names, which is nearest to what the publisher used, and today's,
+`{default}`. `xpc upgrade SPEC --target {default}` shows the same move with every name and default on the way.
+"""
+COMMON = """\
+## What differs in most of them
+
+Most recipes have these; they are left out of the tables below.
+
+| Published | What the bundle does instead |
+|---|---|
+"""
+FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
+LONGEST = 60
+"""Characters of a value in a table; longer ones are cut."""
+
+
+def value(found: Any) -> str:
+    """A published or stated value as it stands in a table."""
+    if found == NOTHING:
+        return "not stated"
+    text = found if isinstance(found, str) and found else json.dumps(found, sort_keys=True)
+    cut = text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+    return "`" + cut.replace("|", "\\|") + "`"
+
+
+def name(key: str) -> str:
+    """A published key; one that a recipe leaves open is named as such."""
+    left_open = key.removeprefix("unset:")
+    return f"`{key}`" if left_open == key else f"`{left_open}`, left open"
+
+
+def common() -> dict[str, str]:
+    """The differences that most recipes have, for one and the same reason: key to reason."""
+    seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
+    return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}
+
+
+def reasons(recipe: str, target: str) -> dict[str, str]:
+    """What differs on a stack, with its reason."""
+    listed = allowed(recipe, target)
+    return {key: listed[key] for key in unlike(recipe, target)}
+
+
+def targets(recipe: str) -> list[str]:
+    """The spec's own stack and today's, without those that refuse the recipe."""
+    wanted = dict.fromkeys((native_of(recipe), DEFAULT))
+    return [one for one in wanted if one not in RECIPES[recipe].get("refused", ())]
+
+
+def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
+    """The table of one recipe: where each stack says otherwise than the published file."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for target in targets(recipe):
+        unlikes = unlike(recipe, target)
+        for key, why in reasons(recipe, target).items():
+            if apart.get(key) != why:
+                rows.setdefault((key, why), {})[target] = unlikes[key]
+    if not rows:
+        yield "Nothing else differs.\n"
+        return
+    yield "| Published | Value | In the bundle | Where | Why |\n|---|---|---|---|---|\n"
+    for (key, why), found in rows.items():
+        stacks = "both stacks" if len(found) == len(targets(recipe)) > 1 else ", ".join(f"`{one}`" for one in found)
+        wanted, stated = next(iter(found.values()))
+        yield f"| {name(key)} | {value(wanted)} | {value(stated)} | {stacks} | {why} |\n"
+
+
+def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
+    """One recipe: source, machines, stacks and differences."""
+    entry = RECIPES[recipe]
+    repository, commit, _ = SOURCES[entry["family"]]
+    in_file = "/" in entry["file"]
+    source = f"[{entry['file']}]({repository}/blob/{commit}/{entry['file']})" if in_file else (
+        f"`{entry['file']}`, a command of [{repository.rpartition('/')[2]}]({repository}/tree/{commit})"
+    )  # fmt: skip
+    arguments = json.loads(bundle(recipe, native_of(recipe))["trainer_args.json"])
+    of = f"{entry['nodes']} x {entry['gpus']} GPUs" if entry["nodes"] > 1 else (
+        f"{entry['gpus']} GPU{'s' if entry['gpus'] > 1 else ''}"
+    )  # fmt: skip
+    yield f"\n### {recipe}\n\n"
+    yield f"- Spec: [specs/{recipe}.xp](../specs/{recipe}.xp), `target {native_of(recipe)}`\n"
+    yield f"- Published: {source} at `{commit}`, {len(published(recipe))} values\n"
+    yield f"- Trains {arguments['model']['id']} with {arguments['method']['name']} on {of}\n"
+    for target in STACKS:
+        if target in entry.get("refused", ()):
+            codes = " and ".join(f"`xpc explain {code}`" for code in entry["refused"][target])
+            yield f"- Refused on `{target}`: {codes} says why\n"
+    yield "\n"
+    yield from differences(recipe, apart)
+
+
+def page() -> str:
+    """The whole page."""
+    apart = common()
+    parts = [HEAD.format(default=DEFAULT), "\n", COMMON]
+    parts += [f"| {name(key)} | {why} |\n" for key, why in apart.items()]
+    for family, title in FAMILIES.items():
+        parts.append(f"\n## {title}\n")
+        for recipe in RECIPES:
+            if RECIPES[recipe]["family"] == family:
+                parts.extend(recipe_text(recipe, apart))
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    with open(os.path.abspath(sys.argv[1]), "w", encoding="utf-8") as handle:
+        handle.write(page())
