@@ -53,6 +53,7 @@ docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, the type o
 	$(BIN)/python tests/evidence/evidence.py
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
 	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
+	$(BIN)/python editors/textmate.py
 
 site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fails it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[site]'

@@ -9,6 +9,7 @@ APART = {
     "list": "xpc.compiler.commands.listing",
     "schema": "xpc.compiler.commands.settings_schema",
     "completion": "xpc.compiler.commands.completion",
+    "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
@@ -25,6 +26,7 @@ COMMANDS = {
     "list": "list models, GPUs, datasets, settings, recipes ...",
     "schema": "print the settings as a JSON Schema",
     "completion": "print a completion script for bash, zsh or fish",
+    "lsp": "serve editors with the Language Server Protocol",
     "doctor": "say whether this machine is ready for runs",
 }
 """Every command with its line in `xpc --help`."""

@@ -10,6 +10,11 @@ from textwrap import dedent, fill, indent
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
 from xpc.compiler.rules import codes, rules
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.pipeline import Checked
+    from xpc.compiler.review.trace import Trace
+
 MOST = 8
 """Most emitted keys of a setting where all settings are explained."""
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
@@ -102,7 +107,6 @@ def _setting(row: Setting) -> str:
 def _values(path: str, rows: Sequence[Setting], whole: bool = False) -> str:
     """The values of a spec, each with where it comes from and what it became; with `whole`, those that there are."""
     from xpc.compiler.inputs import read_spec
-    from xpc.compiler.lower.specfile import show
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.review.trace import Trace
 
@@ -111,25 +115,37 @@ def _values(path: str, rows: Sequence[Setting], whole: bool = False) -> str:
     spec = checked.spec
     if spec is None:
         return f"{path} has errors; `xpc check {path}` shows them\n"
-    swept = dict(checked.members[0].settings) if checked.members else {}
     trace = Trace(spec)
-    values = {str(one): value for one, value in spec.values.items()}
     out = []
     for row in rows:
-        value = values.get(row.path)
-        if value is None:
-            out += [] if whole else [f"{row.path} has no value in {path}\n"]
-            continue
-        shown = f"{row.path} = {show(row, value.value)}"
-        if row.path in swept:
-            found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
-            shown = f"{row.path} is swept in {path}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
-        became = trace.became(row.path)
-        most = MOST if whole else len(became)
-        more = [f"and {len(became) - most} more keys"] if len(became) > most else []
-        lines = [f"from {value.origin.describe()}", *became[:most], *more]
-        out.append("".join([f"{shown}\n", *(f"  {line}\n" for line in lines)]))
+        if row.path in spec.values:
+            out.append(_value(checked, trace, row, path, MOST if whole else None))
+        elif not whole:
+            out.append(f"{row.path} has no value in {path}\n")
     return "\n".join(out) if whole else "".join(out)
+
+
+def value_here(checked: Checked, path: str) -> str:
+    """The value of a setting in a checked spec, where it is from and what it became; empty where it has none."""
+    from xpc.compiler.review.trace import Trace
+
+    if checked.spec is None or path not in checked.spec.values:
+        return ""
+    return _value(checked, Trace(checked.spec), BY_PATH[path], "this spec", MOST)
+
+
+def _value(checked: Checked, trace: Trace, row: Setting, name: str, most: int | None) -> str:
+    from xpc.compiler.lower.specfile import show
+
+    value = trace.spec.values[row.path]
+    shown = f"{row.path} = {show(row, value.value)}"
+    if checked.members and row.path in dict(checked.members[0].settings):
+        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
+        shown = f"{row.path} is swept in {name}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
+    became = trace.became(row.path)
+    more = [f"and {len(became) - most} more keys"] if most is not None and len(became) > most else []
+    lines = [f"from {value.origin.describe()}", *became[:most], *more]
+    return "".join([f"{shown}\n", *(f"  {line}\n" for line in lines)])
 
 
 __all__ = ["explain"]

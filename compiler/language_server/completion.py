@@ -1,0 +1,96 @@
+"""What can be typed at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler import registry
+from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
+from xpc.compiler.language.setting import Setting
+from xpc.compiler.language_server.place import Place, valued
+from xpc.compiler.stacks import STACKS
+from xpc.grammar.record import record
+
+WORDS = ("xpc 1", "train", "extends", "data")
+"""What begins a statement beside the clauses."""
+
+
+@record
+class Item:
+    """One proposal: what is shown, what is typed, a word on its sort (`setting`, `clause`, `value`) and its doc."""
+
+    label: str
+    insert: str
+    sort: str
+    doc: str = ""
+
+
+def complete(place: Place) -> list[Item]:
+    """The proposals for a place, the likeliest first."""
+    if place.key == "#":
+        return []
+    path = valued(place)
+    if path:
+        return list(_values(BY_PATH[path]))
+    found = list(_names(place))
+    return list({one.label: one for one in found}.values())
+
+
+def _names(place: Place) -> Iterator[Item]:
+    if not place.clause:
+        yield from (Item(one, one, "keyword") for one in WORDS)
+        yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
+        return
+    if place.clause == "train":
+        yield from _registered(place)
+        yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
+        yield from (_setting(row) for row in TABLE if not row.inner and not row.head)
+        yield from _bare()
+        return
+    if place.clause == "extra":
+        yield from (Item(one, one, "clause") for one in EXTRA_TARGETS)
+    head = BY_PATH.get(place.clause)
+    if head is not None and not place.first:
+        yield from _values(head)
+    yield from (_setting(row) for row in children(place.clause))
+
+
+def _doc(clause: str) -> str:
+    return BY_PATH[clause].doc if clause in BY_PATH else ""
+
+
+def _setting(row: Setting) -> Item:
+    flag = row.kind in (k.FLAG, k.BLOCK)
+    return Item(row.name, row.name if flag else f"{row.name} = ", "setting", first_sentence(row.doc))
+
+
+def _bare() -> Iterator[Item]:
+    yield from (Item(name, name, "value", BY_PATH[path].doc) for name, path in bare_choices().items())
+
+
+def _registered(place: Place) -> Iterator[Item]:
+    yield from (Item(one, one, "model") for one in registry.model_names())
+    yield from (Item(one, one, "dataset") for one in registry.dataset_names())
+
+
+def _values(row: Setting) -> Iterator[Item]:
+    """The legal words of a setting; a number has its example and its default."""
+    if row.path == "target":
+        yield from (Item(one, one, "value") for one in STACKS)
+    elif row.kind is k.HARDWARE:
+        yield from (Item(one, f"8 x {one}", "gpu") for one in registry.gpu_names())
+        yield Item("cpu", "cpu", "gpu")
+    elif row.kind is k.MODEL:
+        yield from (Item(one, one, "model") for one in registry.model_names())
+    elif row.choices:
+        yield from (Item(one, one, "value", row.doc) for one in row.choices)
+    elif row.kind is k.FLAG:
+        yield from (Item(one, one, "value", row.doc) for one in ("true", "false"))
+    else:
+        from xpc.compiler.lower.specfile import show
+
+        default = None if row.default is None else show(row, row.default)
+        for one in dict.fromkeys(filter(None, (default, row.kind.example))):
+            yield Item(one, one, "value", row.doc)

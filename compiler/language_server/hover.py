@@ -1,0 +1,25 @@
+"""What is said of the word under the pointer: what it is, and for a setting its value here, and what that becomes."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler.explain.explain import explain, value_here
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language_server.place import Place, named, valued
+from xpc.compiler.pipeline import Checked
+
+
+def hover(place: Place, checked: Checked) -> str | None:
+    """Markdown on a word; None where nothing is known of it."""
+    path = valued(place) or named(place)
+    word = place.token.text
+    if path in BY_PATH:
+        value = value_here(checked, path)
+        return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
+    about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
+    return _fenced(about) if about else None
+
+
+def _fenced(text: str) -> str:
+    return f"```text\n{text}```"

@@ -1,0 +1,31 @@
+"""Where a name of a spec leads: a base, a file, or the `data` block of that name."""
+
+from __future__ import annotations
+
+import os
+
+from xpc.compiler.language_server.place import Place, places
+from xpc.grammar.record import record
+
+
+@record
+class Target:
+    """A file, and the offsets of a name in the text of the asking one, or (0, 0) of another."""
+
+    path: str
+    start: int = 0
+    end: int = 0
+
+
+def definition(place: Place, text: str, path: str) -> Target | None:
+    """The place that a word means: a quoted file beside the spec, or a block `data NAME { }` of the same text."""
+    word = place.token.text
+    if word.startswith('"'):
+        found = os.path.join(os.path.dirname(path), word.strip('"'))
+        return Target(os.path.normpath(found)) if os.path.exists(found) else None
+    before = None
+    for one in places(text):
+        if before is not None and before.first and before.token.text == "data" and one.token.text == word:
+            return Target(path, one.token.start, one.token.end)
+        before = one
+    return None

@@ -1,0 +1,201 @@
+"""The protocol: what an editor asks, and our answers in its types. No other module imports pygls or lsprotocol."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import from_fs_path, to_fs_path
+from pygls.workspace import TextDocument
+
+from xpc.compiler import __version__
+from xpc.compiler.files import Workspace
+from xpc.compiler.language_server.completion import complete
+from xpc.compiler.language_server.hover import hover
+from xpc.compiler.language_server.navigation import definition
+from xpc.compiler.language_server.place import Place, place_at
+from xpc.compiler.language_server.tokens import TYPES, coloured
+from xpc.compiler.pipeline import Checked, check_text
+from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+gc.enable()  # the command line turns it off, for processes that are short
+SERVER = LanguageServer("xpc", __version__)
+PAUSE = 0.2
+"""Seconds without a key before a text is checked."""
+SORTS = {
+    "keyword": types.CompletionItemKind.Keyword, "clause": types.CompletionItemKind.Class,
+    "setting": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember,
+    "model": types.CompletionItemKind.Module, "dataset": types.CompletionItemKind.File,
+    "gpu": types.CompletionItemKind.Unit,
+}  # fmt: skip
+SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
+
+
+def path_of(document: TextDocument) -> str:
+    """The file of a document; one that was never saved lies in the working directory."""
+    return to_fs_path(document.uri) or os.path.abspath("untitled.xp")
+
+
+def checked(document: TextDocument) -> Checked:
+    """The document as `xpc check` sees it, with what the editor has not saved."""
+    path = path_of(document)
+    return check_text(document.source.encode(), os.path.basename(path), Workspace(os.path.dirname(path)))
+
+
+def spanned(document: TextDocument, start: int, end: int) -> types.Range:
+    """A range in the editor's units of [start, end) in code points."""
+    return types.Range(document.client_position_at_offset(start), document.client_position_at_offset(end))
+
+
+def here(document: TextDocument, position: types.Position) -> Place:
+    """What stands at a position."""
+    return place_at(document.source, document.offset_at_position(position))
+
+
+def _own(document: TextDocument, one: Diagnostic) -> bool:
+    return one.primary is not None and one.primary.source.name == os.path.basename(path_of(document))
+
+
+def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
+    """A finding in the editor's terms. One of a base stands at the first line, with its own place in the text."""
+    text = one.message + (f"\nhelp: {one.help}" if one.help else "")
+    span = spanned(document, 0, 0)
+    if one.primary is not None and _own(document, one):
+        span = spanned(document, one.primary.span.start, one.primary.span.end)
+    elif one.primary is not None:
+        line, column = one.primary.source.position(one.primary.span.start)
+        text = f"{one.primary.source.name}:{line}:{column}: {text}"
+    related = [
+        types.DiagnosticRelatedInformation(
+            types.Location(document.uri, spanned(document, label.span.start, label.span.end)), label.text
+        )
+        for label in one.related
+        if label.source.name == os.path.basename(path_of(document))
+    ]
+    severity = SEVERITIES.get(one.severity, types.DiagnosticSeverity.Information)
+    return types.Diagnostic(span, text, severity, one.code, source="xpc", related_information=related)
+
+
+def publish(uri: str) -> None:
+    """Checks a document and sends what was found."""
+    document = SERVER.workspace.get_text_document(uri)
+    found = [shown(document, one) for one in checked(document).problems]
+    SERVER.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_DID_OPEN)
+def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> None:
+    """An opened document is checked at once."""
+    publish(params.text_document.uri)
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
+def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
+    """A saved one, too: its bases may have changed."""
+    publish(params.text_document.uri)
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+async def changed(server: LanguageServer, params: types.DidChangeTextDocumentParams) -> None:
+    """A text that is being typed is checked when nothing was typed for a moment."""
+    uri, version = params.text_document.uri, params.text_document.version
+    await asyncio.sleep(PAUSE)
+    if server.workspace.get_text_document(uri).version == version:
+        publish(uri)
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+def closed(server: LanguageServer, params: types.DidCloseTextDocumentParams) -> None:
+    """A closed document has no findings."""
+    server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_HOVER)
+def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | None:
+    """What the word is, its default, its value here and what that becomes."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    place = here(document, params.position)
+    told = hover(place, checked(document)) if place.token.text else None
+    if told is None:
+        return None
+    return types.Hover(
+        types.MarkupContent(types.MarkupKind.Markdown, told), spanned(document, place.token.start, place.token.end)
+    )
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["=", "(", "[", " "]))
+def completed(server: LanguageServer, params: types.CompletionParams) -> list[types.CompletionItem]:
+    """What can be typed there."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    place = here(document, params.position)
+    span = spanned(document, place.token.start, place.token.end)
+    return [
+        types.CompletionItem(
+            one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
+            text_edit=types.TextEdit(span, one.insert), filter_text=one.label,
+        )
+        for number, one in enumerate(complete(place))
+    ]  # fmt: skip
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)
+def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Location | None:
+    """The base, the file or the block of data that a name means."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    found = definition(here(document, params.position), document.source, path_of(document))
+    if found is None:
+        return None
+    if found.path != path_of(document):
+        top = types.Position(0, 0)
+        return types.Location(from_fs_path(found.path) or "", types.Range(top, top))
+    return types.Location(document.uri, spanned(document, found.start, found.end))
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
+def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+    """The canonical form, as `xpc fmt` writes it; nothing where the text has syntax errors."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    tree, wrong = parse(Source("spec.xp", document.source))
+    if wrong:
+        return None
+    return [types.TextEdit(spanned(document, 0, len(document.source)), format_file(tree))]
+
+
+@SERVER.feature(
+    types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+)
+def actions(server: LanguageServer, params: types.CodeActionParams) -> list[types.CodeAction]:
+    """The helps whose edits stand in the text, as quick fixes."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    out = []
+    for one in checked(document).problems:
+        told = shown(document, one)
+        touched = told.range.start <= params.range.end and params.range.start <= told.range.end
+        if one.edits and touched and _own(document, one):
+            edits = [types.TextEdit(spanned(document, edit.span.start, edit.span.end), edit.text) for edit in one.edits]
+            change = types.WorkspaceEdit(changes={document.uri: edits})
+            out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [told], edit=change))
+    return out
+
+
+@SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
+def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
+    """The sort of each token, as the protocol packs it: five numbers each, relative to the one before."""
+    document = server.workspace.get_text_document(params.text_document.uri)
+    data: list[int] = []
+    line = column = 0
+    for one in coloured(document.source):
+        span = spanned(document, one.start, one.end)
+        start = span.start
+        data += [
+            start.line - line, start.character - (column if start.line == line else 0),
+            span.end.character - start.character, TYPES.index(one.sort), 0,
+        ]  # fmt: skip
+        line, column = start.line, start.character
+    return types.SemanticTokens(data)

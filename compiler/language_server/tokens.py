@@ -1,0 +1,44 @@
+"""The colours of a text: what each token is, by what it means and not only by how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from xpc.compiler.language.schema import CLAUSES
+from xpc.compiler.language_server.place import named, places, tokens
+from xpc.grammar.record import record
+
+TYPES = ("keyword", "property", "enumMember", "number", "string", "comment", "type")
+KEYWORDS = ("xpc", "train", "on", "for", "with", "extends", "x", "epochs", "steps")
+NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?[%A-Za-z]*")
+
+
+@record
+class Coloured:
+    """A token at [start, end) and the name of its sort, one of TYPES."""
+
+    start: int
+    end: int
+    sort: str
+
+
+def coloured(text: str) -> Iterator[Coloured]:
+    """Every word, text and comment of a spec, in order."""
+    seen = {one.token.start: one for one in places(text)}
+    for token in tokens(text):
+        place = seen.get(token.start)
+        if token.text.startswith("#"):
+            yield Coloured(token.start, token.end, "comment")
+        elif place is None:
+            continue
+        elif token.text.startswith('"'):
+            yield Coloured(token.start, token.end, "string")
+        elif NUMBER.fullmatch(token.text):
+            yield Coloured(token.start, token.end, "number")
+        elif place.key:
+            yield Coloured(token.start, token.end, "enumMember")
+        elif (place.first and token.text in CLAUSES) or token.text in KEYWORDS:
+            yield Coloured(token.start, token.end, "keyword")
+        else:
+            yield Coloured(token.start, token.end, "property" if named(place) else "type")

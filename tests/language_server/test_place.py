@@ -1,0 +1,110 @@
+"""What a text that is being typed has at an offset: the block, the name, the value; and what is proposed there."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpc.compiler.language_server.completion import complete
+from xpc.compiler.language_server.place import named, place_at, valued
+from xpc.compiler.language_server.tokens import coloured
+
+TEXT = """\
+xpc 1
+
+train qwen2.5-3b on alpaca with zero2 gbs=528 # gbs = 1
+
+batch {
+  gbs = 5
+  packing(isolate=ma)
+  mi
+}
+optimizer adamw { lr = 1e-5, betas = [0.9, 0.95] }
+method sft(assi)
+precision bf
+memory { checkpointing(
+"""
+
+
+def at(needle: str):
+    return place_at(TEXT, TEXT.index(needle) + len(needle))
+
+
+@pytest.mark.parametrize(
+    ("needle", "path"),
+    [
+        ("gbs = 5", "batch.gbs"),
+        ("gbs=528", "batch.gbs"),
+        ("isolate=ma", "batch.packing.isolate"),
+        ("lr = 1e-5", "optimizer.lr"),
+        ("0.95", "optimizer.betas"),
+    ],
+)
+def test_a_value_belongs_to_its_setting(needle, path):
+    assert valued(at(needle)) == path
+
+
+@pytest.mark.parametrize(
+    ("needle", "path"),
+    [
+        ("with zero2", "strategy"),
+        ("  packing", "batch.packing"),
+        ("(isolate", "batch.packing.isolate"),
+        ("{ lr", "optimizer.lr"),
+        ("method", "method"),
+        ("method sft", "method"),
+    ],
+)
+def test_a_name_is_that_of_its_setting(needle, path):
+    assert named(at(needle)) == path
+
+
+@pytest.mark.parametrize(
+    ("needle", "proposed", "not_proposed"),
+    [
+        ("  mi", {"micro", "gbs", "packing"}, {"lr", "zero2"}),
+        ("isolate=ma", {"mask"}, {"gbs"}),
+        ("precision bf", {"bf16", "fp16"}, {"gbs"}),
+        ("method sft(assi", {"assistant_only"}, {"optimizer"}),
+        ("checkpointing(", {"reentrant"}, {"optimizer"}),
+        ("train qw", {"qwen2.5-3b", "llama-3.1-8b"}, set()),
+        ("gbs=528 ", {"zero2", "bf16", "liger", "lora"}, {"reentrant"}),
+        ("memory", {"memory", "optimizer", "data"}, {"gbs"}),
+    ],
+)
+def test_completion_knows_where_it_is(needle, proposed, not_proposed):
+    text = TEXT[: TEXT.index(needle) + len(needle)]
+    labels = {one.label for one in complete(place_at(text, len(text)))}
+    assert proposed <= labels
+    assert not labels & not_proposed
+
+
+def test_nothing_is_proposed_in_a_comment():
+    assert complete(at("# gbs = ")) == []
+
+
+def test_what_is_proposed_as_a_value_of_a_choice_is_legal():
+    from xpc.compiler.language.schema import TABLE
+
+    for row in TABLE:
+        if row.choices and not row.head:
+            text = f"{row.clause} {{ {row.name} = "
+            if row.clause.count(".") == 0:
+                assert {one.label for one in complete(place_at(text, len(text)))} == set(row.choices), row.path
+
+
+def test_every_token_has_a_colour_by_its_meaning():
+    found = {TEXT[one.start : one.end]: one.sort for one in coloured(TEXT)}
+    assert found["train"] == found["batch"] == "keyword"
+    assert found["1e-5"] == found["0.95"] == "number"
+    assert found["zero2"] == "property"
+    assert found["# gbs = 1"] == "comment"
+    assert found["ma"] == "enumMember"
+    assert found["qwen2.5-3b"] == "type"
+
+
+@pytest.mark.parametrize("cut", range(0, len(TEXT), 7))
+def test_a_text_that_is_cut_anywhere_is_answered(cut):
+    text = TEXT[:cut] + "\0{[(" + TEXT[cut:]
+    for offset in (0, cut, len(text)):
+        complete(place_at(text, offset))
+    assert all(0 <= one.start < one.end <= len(text) for one in coloured(text))

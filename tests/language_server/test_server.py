@@ -1,0 +1,164 @@
+"""`xpc lsp` as an editor sees it: a process, asked over its standard input and output."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+import pytest_lsp
+from lsprotocol import types
+from pytest_lsp import ClientServerConfig, LanguageClient
+
+from xpc.compiler.explain.explain import explain
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+pytestmark = pytest.mark.slow
+
+START = "import sys; from xpc.compiler.cli import main; sys.exit(main(['lsp']))"
+WRONG = """\
+xpc 1
+
+# Zwölf: 🙂
+train qwen2.5-0.5b on mix with bf16 gbs=16 lerning_rate=1e-5
+
+hardware 8 x v100-32gb
+data mix {
+  "rows.jsonl"
+}
+"""
+RIGHT = """\
+xpc 1
+
+train qwen2.5-0.5b-instruct on alpaca with bf16 gbs=16 micro=2 seq=512
+
+hardware 8   x h100-80gb
+"""
+
+
+@pytest_lsp.fixture(config=ClientServerConfig(server_command=[sys.executable, "-c", START]))
+async def client(lsp_client: LanguageClient):
+    params = types.InitializeParams(capabilities=types.ClientCapabilities())
+    await lsp_client.initialize_session(params)
+    yield
+    await lsp_client.shutdown_session()
+
+
+async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp") -> str:
+    """A document of the text in a folder, with what the server found in it."""
+    uri = (folder / name).as_uri()
+    (folder / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 4)
+    client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "xpc", 1, text)))
+    await client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    return uri
+
+
+def where(text: str, needle: str) -> types.Position:
+    """The position behind a text, as an editor counts: UTF-16 units."""
+    before = text[: text.index(needle) + len(needle)]
+    line = before.rpartition("\n")[2]
+    return types.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
+
+
+def told(client: LanguageClient, uri: str) -> dict[str, types.Diagnostic]:
+    return {str(one.code): one for one in client.diagnostics[uri]}
+
+
+@pytest.mark.asyncio
+async def test_findings_stand_where_they_are(client: LanguageClient, tmp_path):
+    found = told(client, await opened(client, tmp_path, WRONG))
+    assert found["XP101"].severity == types.DiagnosticSeverity.Error
+    assert found["XP101"].range.end.line == 3
+    begin = WRONG.splitlines()[3].index("lerning_rate")
+    assert found["XP101"].range.start.character == begin
+    assert "lr" in found["XP101"].message
+
+
+@pytest.mark.asyncio
+async def test_typing_is_checked_and_a_quick_fix_mends(client: LanguageClient, tmp_path):
+    uri = await opened(client, tmp_path, WRONG)
+    wrong = told(client, uri)["XP101"]
+    fixes = await client.text_document_code_action_async(
+        types.CodeActionParams(types.TextDocumentIdentifier(uri), wrong.range, types.CodeActionContext([wrong]))
+    )
+    (edit,) = next(one for one in fixes if one.diagnostics[0].code == "XP101").edit.changes[uri]
+    lines = WRONG.splitlines(keepends=True)
+    line = lines[edit.range.start.line]
+    lines[edit.range.start.line] = line[: edit.range.start.character] + edit.new_text + line[edit.range.end.character :]
+    client.text_document_did_change(
+        types.DidChangeTextDocumentParams(
+            types.VersionedTextDocumentIdentifier(2, uri),
+            [types.TextDocumentContentChangeWholeDocument("".join(lines))],
+        )
+    )
+    await client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    assert "XP101" not in told(client, uri)
+
+
+@pytest.mark.asyncio
+async def test_hover_says_what_a_name_is_and_what_it_becomes(client: LanguageClient, tmp_path):
+    uri = await opened(client, tmp_path, RIGHT)
+    document = types.TextDocumentIdentifier(uri)
+    about = await client.text_document_hover_async(types.HoverParams(document, where(RIGHT, "gbs")))
+    assert explain("batch.gbs") in about.contents.value
+    assert "batch.gbs = 16" in about.contents.value
+    model = await client.text_document_hover_async(types.HoverParams(document, where(RIGHT, "qwen2.5")))
+    assert "parameters" in model.contents.value
+
+
+@pytest.mark.asyncio
+async def test_completion_replaces_the_word_that_is_typed(client: LanguageClient, tmp_path):
+    text = RIGHT + "batch {\n  mic\n}\n"
+    uri = await opened(client, tmp_path, text)
+    found = await client.text_document_completion_async(
+        types.CompletionParams(types.TextDocumentIdentifier(uri), where(text, "  mic"))
+    )
+    micro = next(one for one in found if one.label == "micro")
+    assert micro.text_edit.new_text == "micro = "
+    assert micro.text_edit.range.start.character == 2
+
+
+@pytest.mark.asyncio
+async def test_names_lead_to_bases_blocks_and_files(client: LanguageClient, tmp_path):
+    (tmp_path / "base.xp").write_text("precision bf16\n")
+    text = WRONG.replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    uri = await opened(client, tmp_path, text)
+
+    async def leads(needle: str):
+        return await client.text_document_definition_async(
+            types.DefinitionParams(types.TextDocumentIdentifier(uri), where(text, needle))
+        )
+
+    assert os.path.basename((await leads('"base')).uri) == "base.xp"
+    assert os.path.basename((await leads('"rows')).uri) == "rows.jsonl"
+    block = await leads("on mi")
+    assert block.range.start == where(text, "data ")
+
+
+@pytest.mark.asyncio
+async def test_formatting_is_that_of_fmt(client: LanguageClient, tmp_path):
+    uri = await opened(client, tmp_path, RIGHT)
+    options = types.FormattingOptions(tab_size=2, insert_spaces=True)
+    (edit,) = await client.text_document_formatting_async(
+        types.DocumentFormattingParams(types.TextDocumentIdentifier(uri), options)
+    )
+    tree, _ = parse(Source("spec.xp", RIGHT))
+    assert edit.new_text == format_file(tree) != RIGHT
+
+
+@pytest.mark.asyncio
+async def test_semantic_tokens_are_relative_and_whole(client: LanguageClient, tmp_path):
+    uri = await opened(client, tmp_path, WRONG)
+    found = await client.text_document_semantic_tokens_full_async(
+        types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
+    )
+    lines, line, column, words = WRONG.splitlines(), 0, 0, []
+    for number in range(0, len(found.data), 5):
+        down, right, length = found.data[number : number + 3]
+        line, column = line + down, right if down else column + right
+        units = lines[line].encode("utf-16-le")
+        words.append(units[2 * column : 2 * (column + length)].decode("utf-16-le"))
+    assert words[:4] == ["xpc", "1", "# Zwölf: 🙂", "train"]
+    assert "lerning_rate" in words
