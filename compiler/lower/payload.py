@@ -55,6 +55,7 @@ def stack_section(stack: Stack) -> StackSection:
     """What the runtime has to know of the stack: it compares no names."""
     facts = stack.facts
     return {
+        "epoch_forgotten": facts.epoch_forgotten,
         "dtype_keyword": stack.arguments["dtype"],
         "losses_not_divided": [*facts.losses_not_divided],
         "quantized_on_cpu": facts.quantized_on_cpu,

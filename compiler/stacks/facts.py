@@ -184,6 +184,8 @@ class Facts:
     """Whether DeepSpeed waits only for the last of several parameters that it gathers at once."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed takes the hooks that PEFT's wrapper of a module only passes on for the wrapper's own."""
+    epoch_forgotten: bool
+    """Whether accelerate makes a loader for the rest of an epoch that shuffles as the first one does."""
     colocated_vllm_quantizes: bool
     """Whether a colocated vLLM quantizes its model like the one that is trained."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
 from . import checkpoint_integrity, signals
-from .errors import RunError, rank, say
+from .errors import RunError, first_line, rank, say
 
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
@@ -34,6 +34,7 @@ class FaultTolerant(TrainerHooks):
     args: Any
     state: Any
     control: Any
+    accelerator: Any
 
     # The loss of each step, and what is logged of it
 
@@ -151,12 +152,14 @@ class FaultTolerant(TrainerHooks):
         One that is saved because the run must stop holds all that training goes on from, whatever `full_state` is.
         Raises RunError when it cannot be written.
         """
+        from accelerate.utils import gather_object
+
         name, kept = f"checkpoint-{self.state.global_step}", self.args.save_only_model
         self.windows = self._all_windows()
         with writing(name, self.args.output_dir, self.sound):
             if rank() == 0:
                 checkpoint_integrity.clear(self.args.output_dir)
-            self._wait()
+            self.accelerator.wait_for_everyone()
             self.staging = written = checkpoint_integrity.staging(self.args.output_dir)
             self.args.save_only_model = kept and not self.stopping
             try:
@@ -166,9 +169,10 @@ class FaultTolerant(TrainerHooks):
                 self.staging = None
             folder = os.path.join(written, name)
             self.name_best(folder)
-            seals = self._everyones(checkpoint_integrity.seal(folder, rank()))
+            seals = gather_object([checkpoint_integrity.seal(folder, rank())])
             if rank() == 0:
-                checkpoint_integrity.finish(self.args.output_dir, name, seals)
+                sealed = {name: one for each in seals for name, one in each.items()}
+                checkpoint_integrity.finish(self.args.output_dir, name, sealed)
         if rank() == 0:
             self.sound = sorted({*self.sound, self.state.global_step})
             self.rotate()
@@ -187,27 +191,9 @@ class FaultTolerant(TrainerHooks):
         """Of every process, the sum of the losses that are not logged yet."""
         import torch
 
-        mine = torch.zeros((), device=self.args.device) if self.window is None else self.window.to(self.args.device)
-        if self.args.world_size == 1:
-            return [float(mine)]
-        everyones = [torch.zeros_like(mine) for _ in range(self.args.world_size)]
-        torch.distributed.all_gather(everyones, mine)
-        return [float(one) for one in everyones]
-
-    def _everyones(self, seals: dict[str, checkpoint_integrity.Seal]) -> dict[str, checkpoint_integrity.Seal]:
-        import torch
-
-        if self.args.world_size == 1:
-            return seals
-        told: list[Any] = [None] * self.args.world_size
-        torch.distributed.all_gather_object(told, seals)
-        return {name: one for each in told for name, one in each.items()}
-
-    def _wait(self) -> None:
-        import torch
-
-        if self.args.world_size > 1:
-            torch.distributed.barrier()
+        mine = torch.zeros(()) if self.window is None else self.window
+        told: list[float] = self.accelerator.gather(mine.reshape(1).to(self.args.device)).tolist()
+        return told
 
 
 @contextmanager
@@ -243,5 +229,4 @@ def reason(error: BaseException, output_dir: str) -> str:
                 handle.write(bytes(1 << 20))
     except OSError as found:
         return found.strerror or str(found)
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return first_line(error)

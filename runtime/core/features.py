@@ -17,6 +17,12 @@ CHATS = ("text", "messages", "conversations")
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 """Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
 
+OF_TRAINER = (
+    "adapters", "checkpoint_rotation", "distillation", "evaluation", "frozen_weights", "hub", "optimizer_groups",
+    "reference_model", "rewards", "sampling", "weight_dtypes",
+)  # fmt: skip
+"""Features that add something to trl's trainer (trainer_parts)."""
+
 
 def sources(plan: Payload) -> list[Source]:
     """Every source of the run: what is trained on, and the sets that are evaluated on."""
@@ -33,14 +39,18 @@ def uses(plan: Payload) -> dict[str, bool]:
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     local = any(one["path"] is not None for one in sources(plan))
     shares = len(data["sources"]) > 1 or any(one.get("take") for one in sources(plan))
+    filtered = data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
+    evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
     asked: dict[str, object] = {
+        "adapter_loading": plan["lora"],
         "adapters": plan["lora"],
         "added_tokens": plan["tokenizer"].get("added"),
         "all_reduce": nodes or (not on_cpu and run["processes_per_node"] > 1),
+        "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
         "checkpoint_rotation": arguments.get("save_total_limit"),
         "cpu_processes": on_cpu,
@@ -49,7 +59,8 @@ def uses(plan: Payload) -> dict[str, bool]:
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
         "distillation": method["teacher"],
-        "evaluation": held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start"),
+        "epoch_order": plan["stack"]["epoch_forgotten"],
+        "evaluation": evaluates,
         "executed_files": plan["tokenizer"]["chat_template"] or arguments.get("chat_template_path"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
@@ -59,12 +70,14 @@ def uses(plan: Payload) -> dict[str, bool]:
         "liger_kernels": model["liger"],
         "local_data": local,
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
+        "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
         "node_all_reduce": nodes,
         "node_facts": nodes,
         "node_messages": nodes,
         "node_network": nodes,
         "node_rendezvous": nodes,
+        "optimizer_groups": plan["lora"] or plan.get("freeze"),
         "orpo_lengths": plan["config"].endswith("ORPOConfig"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "paired_rows": prompts,
@@ -72,13 +85,16 @@ def uses(plan: Payload) -> dict[str, bool]:
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
-        "row_filters": data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None,
+        "row_filters": filtered,
         "sampling": method["generates"],
         "shared_folder": nodes,
+        "tied_weights": not zero,
         "torch_distributed": True,
         "torch_exit_barrier": nodes,
+        "transformers_evaluation": evaluates,
         "transformers_trainer": True,
         "trl_modules": method["second_model"] or no_bfloat16,
         "weight_dtypes": no_bfloat16,
     }
+    asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))
     return {name: bool(one) for name, one in asked.items()}

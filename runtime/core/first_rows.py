@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import data_sources, template_check, truncation
 from .bundle import Bundle
-from .data import row_maker
+from .data import shapes
 from .errors import RunError, say
 from .features import sources
 
@@ -30,26 +30,13 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         tokenizer = load_tokenizer(bundle)
     except RunError as error:
         found.append(str(error))
-    if bundle.uses("assistant_marks") and tokenizer is not None and tokenizer.chat_template:
-        from ..features import assistant_marks
+    if bundle.uses("method_checks"):
+        from ..features import method_checks
 
-        found += assistant_marks.missing(tokenizer)
-    functions: list[Any] = []
-    if bundle.uses("rewards"):
-        from ..features import rewards
-
-        try:
-            functions = rewards.functions(bundle)
-        except RunError as error:
-            found.append(str(error))
-    if bundle.uses("distillation") and tokenizer is not None:
-        from ..features import distillation
-
-        why = distillation.other_tokens(bundle, tokenizer)
-        found += [] if why is None else [why]
+        found += method_checks.before_rows(bundle, tokenizer)
     for source in sources(bundle.plan):
         try:
-            found += _source(bundle, source, tokenizer, functions)
+            found += _source(bundle, source, tokenizer)
         except RunError as error:
             found.append(str(error))
     if bundle.uses("liger"):
@@ -60,7 +47,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: Source, tokenizer: Any, functions: list[Any]) -> list[str]:
+def _source(bundle: Bundle, source: Source, tokenizer: Any) -> list[str]:
     evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
     try:
         first = list(islice(data_sources.load(bundle, source, streaming=True), ROWS))
@@ -72,22 +59,22 @@ def _source(bundle: Bundle, source: Source, tokenizer: Any, functions: list[Any]
         raise RunError(f"cannot read the first rows of {data_sources.name(source)}: {error}") from error
     if not first:
         return [f"{data_sources.name(source)} has no rows"]
-    present = list(first[0])
-    lacking = data_sources.missing_columns(source, present)
+    present, known = list(first[0]), shapes(bundle)
+    lacking = data_sources.missing_columns(known, source, present)
     if lacking:
         return [lacking]
     chat = bool(getattr(tokenizer, "chat_template", None))
     system, method = bundle.data.get("system"), bundle.method
-    make = row_maker(bundle)
-    read = [make(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
-    drop = data_sources.dropped(source, present, bundle.method)
-    columns = [*(one for one in present if one not in drop), *read[0]]
+    read = [
+        known.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)
+    ]
     told: list[str] = []
-    if bundle.uses("rewards"):
-        from ..features import rewards
+    if bundle.uses("method_checks"):
+        from ..features import method_checks
 
-        calls = [rewards.problem(bundle, function, columns) for function in functions]
-        told += [f"{data_sources.name(source)}: {one}" for one in calls if one]
+        drop = known.dropped(source, present, method)
+        kept = [*(one for one in present if one not in drop), *read[0]]
+        told = [f"{data_sources.name(source)}: {one}" for one in method_checks.of_columns(bundle, kept)]
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
@@ -114,7 +101,7 @@ def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenize
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
     for number, row in enumerate(read if tokenizer.chat_template else ()):
-        why = template_check.of_row(row, tokenizer)
+        why = template_check.of_row(row, tokenizer, shapes(bundle).conversations)
         if why is not None:
             return [f"{name}, row {number}: {why}"]
     learnt = not asks and not isinstance(parts[0], str)

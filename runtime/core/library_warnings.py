@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
 import warnings
-from typing import Any
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
 """accelerate.accelerator, once a DeepSpeed run. The Trainer leaves accumulation to DeepSpeed and tells accelerate 1, on
@@ -30,18 +28,3 @@ def deprecations() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.c10d_logger")
     # A warning's module is that of the caller: torch's deprecations inside DeepSpeed, and no others.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"deepspeed\.")
-
-
-def tied_weights(model: Any) -> None:
-    """Leaves out transformers' warning that a checkpoint lacks weights which are one with a weight that it has."""
-    places: dict[int, list[str]] = {}
-    for name, weight in model.state_dict().items():
-        if weight.numel():  # a share of ZeRO-3 has none
-            places.setdefault(weight.data_ptr(), []).append(name)
-    tied = {name for names in places.values() if len(names) > 1 for name in names}
-
-    def only_tied(message: str) -> bool:
-        listed = re.search(r"missing keys in the checkpoint model loaded: \[(.*)\]", message)
-        return listed is not None and {one.strip(" '") for one in listed[1].split(",")} <= tied
-
-    logging.getLogger("transformers.trainer").addFilter(lambda record: not only_tied(record.getMessage()))

@@ -42,6 +42,8 @@ class Method(TypedDict):
 class Stack(TypedDict):
     """What differs between the versions of the libraries that this runtime runs on."""
 
+    epoch_forgotten: bool
+    """Whether accelerate makes a loader for the rest of an epoch that shuffles as the first one does."""
     dtype_keyword: str
     """What from_pretrained calls the type of the weights."""
     losses_not_divided: list[str]

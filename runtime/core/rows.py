@@ -1,11 +1,11 @@
-"""From a stored row to the row that trl's trainer of the method reads."""
+"""From a stored row to one that trl reads: conversations and texts. The others are those of features/paired_rows.py."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .data_sources import mapping, name
+from .data_sources import KEPT, name
 from .errors import RunError
 
 ROLES = {
@@ -14,6 +14,25 @@ ROLES = {
     "observation": "tool",
 }  # fmt: skip
 """Speakers of from/value conversations (ShareGPT and its kin) as the roles of chat templates."""
+
+
+def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's own column for the part of the shape; ``present`` is what the dataset has."""
+    named = [one for one in source["columns"] or () if one not in KEPT]
+    return {source["shape"]: named[0] if named else source["shape"]}
+
+
+def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+    """The columns that the trainer does not get as they are stored.
+
+    A source that names its columns (``only``) has no others, as with the handbook's ``select_columns``.
+    """
+    return [one for one in present if one not in KEPT or (source.get("only") and one not in source["columns"])]
+
+
+def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """The conversations that are rendered of a mapped row: none of one that is a text."""
+    return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 
 def to_row(
@@ -28,10 +47,10 @@ def to_row(
 
     The system prompt goes before every conversation that has none. A turn without content (null) is an empty one: a
     chat template would write the word "None" for it. Raises RunError with the row's number (from 0) when the row does
-    not have its shape. Shapes with a prompt are those of features/paired_rows.py.
+    not have its shape.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
-    values = {role: row[column] for role, column in mapping(source, list(row)).items()}
+    values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if shape == "text":
         return {text: string(values["text"], where, "text")}
     turns = from_value(values[shape], where) if shape == "conversations" else messages(values[shape], where)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..library_internals.transformers_trainer import keep_epoch
 from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
 from . import bundle as bundles
 from .bundle import Bundle
@@ -201,12 +200,14 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
     trainer.allow_nan = bundle.run.get("nan") == "allow"
-    if bundle.uses("hub"):
-        from ..features import hub
+    if bundle.uses("epoch_order"):
+        from ..library_internals import epoch_order
 
-        hub.attach(bundle, trainer)
-    keep_epoch()
-    library_warnings.tied_weights(trainer.model)
+        epoch_order.keep()
+    if bundle.uses("tied_weights"):
+        from ..features import tied_weights
+
+        tied_weights.hush(trainer.model)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")

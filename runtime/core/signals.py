@@ -1,7 +1,7 @@
 """The wish that a run stops, as a scheduler sends it before it takes the machine away. Standard library only.
 
 SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, and the process ends at once; from
-then on the wish is noted, all processes agree on the step that they stop at (``steady.Steady``), save, and end.
+then on the wish is noted, all processes agree on the step that they stop at (``fault_tolerance``), save, and end.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..library_internals.datasets_rows import rearranged
@@ -12,25 +12,28 @@ COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 FIRST = 4
 """Rows of each source that are rendered, beside the first of each role."""
 
+Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
+"""Gives the conversations of a mapped row (see ``data.shapes``)."""
 
-def unheard(part: Any, tokenizer: Any, name: str) -> str | None:
+
+def unheard(part: Any, tokenizer: Any, name: str, conversations: Conversations) -> str | None:
     """A sentence on the first turn whose words the template leaves out, among the first rows and the first of each
     role, or None."""
     if tokenizer is None or not tokenizer.chat_template:
         return None
     numbers = sorted({*range(min(FIRST, len(part))), *_of_each_role(part)})
     for number in numbers:
-        why = of_row(part[number], tokenizer)
+        why = of_row(part[number], tokenizer, conversations)
         if why is not None:
             return f"{name}, row {number}: {why}"
     return None
 
 
-def of_row(row: Mapping[str, Any], tokenizer: Any) -> str | None:
+def of_row(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> str | None:
     """Why a mapped row is not rendered as it stands, or None. What the template refuses is told elsewhere."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
-    for turns in _conversations(row):
+    for turns in conversations(row):
         marked = [_marked(turn, f"turn{index}said") for index, turn in enumerate(turns)]
         try:
             text = tokenizer.apply_chat_template(
@@ -48,20 +51,6 @@ def of_row(row: Mapping[str, Any], tokenizer: Any) -> str | None:
                     "be trained on: change the data, or name another chat_template"
                 )
     return None
-
-
-def _conversations(row: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """The conversations that are rendered of a row: none of one that holds plain texts."""
-    if isinstance(row.get("messages"), list):
-        yield row["messages"]
-        return
-    prompt = row.get("prompt") or []
-    if isinstance(prompt, str):
-        return
-    answers = [row[name] for name in COLUMNS[2:] if isinstance(row.get(name), list)]
-    for answer in answers or [[]]:
-        if prompt or answer:
-            yield [*prompt, *answer]
 
 
 def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:

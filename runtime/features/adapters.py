@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.bundle import Bundle
 from ..core.fault_tolerance import FaultTolerant
+from ..library_internals.adapter_loading import LoadingHook
 
 CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
 """bitsandbytes 0.50, at its import, on any machine: a kernel of the hub for which its own stands in."""
@@ -64,7 +65,7 @@ def adapter(bundle: Bundle) -> Any:
     )
 
 
-class Adapting(FaultTolerant):
+class Adapting(LoadingHook, FaultTolerant):
     """What the trainer of a run with adapters gets."""
 
     rates: Mapping[str, Any] | None = None

@@ -13,7 +13,7 @@ from ..core.bundle import Bundle
 from ..core.errors import rank
 from ..core.fault_tolerance import FaultTolerant
 from ..core.metrics_file import events, keep
-from ..library_internals.transformers_trainer import evaluate_now
+from ..library_internals.transformers_evaluation import evaluate_now
 
 TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
 """What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import rows
-from ..core.data_sources import mapping, name
+from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
 from ..core.features import CHATS
 from ..core.rows import from_value, messages, string, with_system
 
+SHAPES = {
+    "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
+    "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
+}  # fmt: skip
+"""The columns that rows of each shape have, in the order in which a source names them."""
+RESERVED = ("messages", "chosen", "rejected", "completion")
+"""Columns by which trl tells what kind of row it has."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"
@@ -21,6 +28,54 @@ ALPACA_WITH_INPUT = (
     "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
 )
 """The words around Alpaca's rows, as they stand in the column ``text`` of tatsu-lab/alpaca."""
+
+
+def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's own column for each part of the shape; ``present`` is what the dataset has.
+
+    A preference may have a prompt of its own: named first of three, or found when no columns are named. Of ``prompt``
+    the first name is the prompt, and the others are columns that the reward functions read (all, when none is named).
+    Raises RunError when the names do not fit the shape.
+    """
+    shape = source["shape"]
+    if shape in CHATS:
+        return rows.columns(source, present)
+    wanted = SHAPES[shape]
+    given = [one for one in source["columns"] or () if one not in KEPT]
+    if not given:
+        prompt = ("prompt",) if shape == "preference" and "prompt" in present else ()
+        return {one: one for one in (*prompt, *wanted)}
+    if shape == "preference" and len(given) == 3:
+        wanted = ("prompt", *wanted)
+    if shape == "prompt":
+        given = given[:1]
+    if len(given) != len(wanted):
+        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(wanted)}")
+    return dict(zip(wanted, given, strict=True))
+
+
+def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+    """The columns that the trainer does not get as they are stored.
+
+    Reward functions get every column of their source, or those that it names. trl takes a row for a conversation by
+    any one of the reserved columns (data_utils.is_conversational picks by the order of a set, which differs from
+    process to process), so beside a prompt none of these stays. A reward model's trainer reads a ``margin``, too.
+    """
+    if source["shape"] != "prompt":
+        margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
+        return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
+    named = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
+    prompt = columns(source, present)["prompt"]
+    return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
+
+
+def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """The conversations that are rendered of a mapped row: none of one that holds plain texts."""
+    prompt = row.get("prompt") or []
+    if isinstance(row.get("messages"), list) or isinstance(prompt, str):
+        return rows.conversations(row)
+    answers = [row[one] for one in ("completion", "chosen", "rejected") if isinstance(row.get(one), list)]
+    return [[*prompt, *answer] for answer in answers or [[]] if prompt or answer]
 
 
 def to_row(
@@ -46,7 +101,7 @@ def to_row(
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape in CHATS:
         return rows.to_row(source, row, index, system, text)
-    values = {role: row[column] for role, column in mapping(source, list(row)).items()}
+    values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if source.get("context") or source.get("wording"):
         values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)
     if shape == "prompt_completion":

@@ -23,10 +23,6 @@ class TrainerHooks:
         """Around each checkpoint; ``write`` writes it as transformers does."""
         write()
 
-    def load_checkpoint(self, load: Callable[[], None]) -> None:
-        """Around ``load``, which reads the weights of a checkpoint as transformers does."""
-        load()
-
     def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
         self.log_save_evaluate(lambda: follow(*given, **named))
@@ -35,20 +31,8 @@ class TrainerHooks:
         write = super()._save_checkpoint  # type: ignore[misc]
         self.save_checkpoint(lambda: write(model, trial))
 
-    def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
-        load = super()._load_from_checkpoint  # type: ignore[misc]
-        self.load_checkpoint(lambda: load(*given, **named))
-
     def _get_output_dir(self, trial: Any) -> str:
         return self.staging or super()._get_output_dir(trial)  # type: ignore[misc]
-
-
-def evaluate_now(trainer: Any) -> None:
-    """Evaluates as transformers does between two steps, and saves where that makes this checkpoint the best one."""
-    metrics = trainer._evaluate(None, None)
-    best = trainer._determine_best_metric(metrics=metrics, trial=None)
-    if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":
-        trainer._save_checkpoint(trainer.model_wrapped, None)
 
 
 def last_logged(trainer: Any) -> int:
@@ -72,22 +56,3 @@ def metrics_since(trainer: Any) -> Any:
 def tokens_trained(trainer: Any) -> float:
     """Tokens since this start of the program; not every trainer of trl counts them."""
     return float(getattr(trainer, "_total_train_tokens", 0))
-
-
-def keep_epoch() -> None:
-    """A run that goes on within an epoch gets the rows of that epoch's order.
-
-    accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and shuffles
-    as that does (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions hand the number on.
-    """
-    from transformers import trainer
-
-    skip = trainer.skip_first_batches
-
-    def skipped(loader: Any, num_batches: int = 0) -> Any:
-        made = skip(loader, num_batches)
-        if hasattr(loader, "iteration"):
-            made.iteration = loader.iteration
-        return made
-
-    trainer.skip_first_batches = skipped

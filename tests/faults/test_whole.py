@@ -113,6 +113,7 @@ class Losses:
         self.losses = iter(torch.tensor(loss) for loss in losses)
         self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1)
         self.state = SimpleNamespace(global_step=7, max_steps=20)
+        self.accelerator = SimpleNamespace(gather=lambda losses: losses)  # of one process
 
     def training_step(self) -> object:
         return next(self.losses)

@@ -10,7 +10,7 @@ import pytest
 
 from xpc.runtime.core import template_check, truncation
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import local_data
+from xpc.runtime.features import local_data, paired_rows
 
 pytestmark = pytest.mark.slow
 
@@ -104,15 +104,17 @@ def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
     ],
 )
 def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
-    said = template_check.of_row(row, Deaf())
+    said = template_check.of_row(row, Deaf(), paired_rows.conversations)
     assert said is None if words is None else words in (said or "")
 
 
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
     rows = [{"messages": turns("user", "assistant")}] * 2000
-    assert template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl") is None
+    assert (
+        template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl", paired_rows.conversations) is None
+    )
     rows[1234] = {"messages": turns("critic", "assistant")}
-    said = template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl")
+    said = template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl", paired_rows.conversations)
     assert said is not None
     assert said.startswith("a.jsonl, row 1234: ")
 

@@ -10,7 +10,7 @@ import pytest
 from runtime_bundles import of_method, plan, source, write
 
 from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import data, data_sources
+from xpc.runtime.core import data
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import paired_rows
 
@@ -71,8 +71,8 @@ def test_columns_of_a_pair_are_named_in_order() -> None:
     assert paired_rows.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
     with pytest.raises(RunError, match=r"names 1 column\(s\), and preference needs 2"):
         paired_rows.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
-    assert data_sources.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
-    assert data_sources.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
+    assert paired_rows.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
+    assert paired_rows.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
 
 
 def test_judged_completions() -> None:
@@ -114,7 +114,7 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
 def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -> None:
     present = ["prompt", "question", "solution", "level", "messages"]
     own = {**PROMPT, "columns": columns}
-    left = [one for one in present if one not in data_sources.dropped(own, present, "grpo")]
+    left = [one for one in present if one not in paired_rows.dropped(own, present, "grpo")]
     assert [one for one in left if one != "question"] == kept
     assert ("question" in left) is (columns in (None, ["prompt"]))
     assert "messages" not in left  # trl would take the row for a conversation of that column

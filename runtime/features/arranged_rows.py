@@ -1,0 +1,43 @@
+"""What becomes of the rows of the sources before training: mixed, shuffled, held out, taken apart, left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.bundle import Bundle
+
+
+def build(bundle: Bundle, parts: list[Any], mapped: Callable[..., Any], tokenizer: Any) -> tuple[Any, Any]:
+    """The training set and the evaluation set out of the mapped rows of each source. Raises RunError.
+
+    ``mapped`` gives the rows of a source, of its own split or of the one that is named.
+    """
+    train, evaluation = parts[0], None
+    if bundle.uses("mixture"):
+        from . import mixture
+
+        train, evaluation = mixture.build(bundle, parts, mapped)
+    elif bundle.uses("row_filters") and bundle.data.get("unique"):
+        from . import row_filters
+
+        train = row_filters.repeated(train)
+    if bundle.uses("kto_rows"):
+        from . import kto_rows
+
+        data = bundle.data
+        train = kto_rows.apart(train if bundle.uses("mixture") else kto_rows.shuffled(train, data), data)
+        evaluation = _each(evaluation, lambda rows, _: kto_rows.apart(rows, data))
+    if bundle.uses("row_filters") and len(train) > 0:
+        from . import row_filters
+
+        train = row_filters.fitting(bundle, train, tokenizer, "train on")
+        evaluation = _each(evaluation, lambda rows, use: row_filters.fitting(bundle, rows, tokenizer, use))
+    return train, evaluation
+
+
+def _each(evaluation: Any, change: Callable[[Any, str], Any]) -> Any:
+    """The evaluation set, changed; of several each, with its name in the words for what it is used for."""
+    if isinstance(evaluation, dict):
+        return type(evaluation)({name: change(rows, f"evaluate on ({name})") for name, rows in evaluation.items()})
+    return None if evaluation is None else change(evaluation, "evaluate on")

@@ -1,0 +1,105 @@
+"""What features add to trl's trainer: classes around it, the parts that it is made of, and what it needs once made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from ..core.bundle import Bundle
+from ..core.trainer import library_class
+
+
+def bases(bundle: Bundle, ours: Any, library: Any) -> list[Any]:
+    """The classes of the trainer; every feature has its own before ours, and the library's comes last but one."""
+    added: list[Any] = [ours]
+    below: list[Any] = []
+    if bundle.uses("optimizer_groups"):
+        from .optimizer_groups import WithoutEmptyGroups
+
+        added.insert(0, WithoutEmptyGroups)
+    if bundle.uses("evaluation"):
+        from . import evaluation
+
+        added.insert(0, evaluation.Evaluating)
+        below.append(evaluation.named_log())
+    if bundle.uses("checkpoint_rotation"):
+        from .checkpoint_rotation import Rotating
+
+        added.insert(0, Rotating)
+    if bundle.uses("hub"):
+        from .hub import Publishing
+
+        added.insert(0, Publishing)
+    if bundle.uses("adapters"):
+        from .adapters import Adapting
+
+        added.insert(0, Adapting)
+    if bundle.uses("distillation"):
+        from . import distillation
+
+        if distillation.lacks(library):
+            added.append(distillation.OnPolicy)
+    return [*added, library, *below]
+
+
+def build(bundle: Bundle, kind: Any, args: Any, model: Any, load: Callable[[], Any], parts: dict[str, Any]) -> Any:
+    """The trainer of this class over ``model``, with adapters, rewards and a second model. Raises RunError."""
+    module = sys.modules[library_class(bundle).__module__]
+    if bundle.uses("adapters"):
+        from . import adapters
+
+        parts["peft_config"] = adapters.adapter(bundle)
+    if bundle.uses("frozen_weights"):
+        from . import frozen_weights
+
+        frozen_weights.freeze(bundle, model)
+    if bundle.uses("rewards"):
+        from . import rewards
+
+        parts["reward_funcs"] = rewards.functions(bundle)
+        rewards.read_tokens_alone(parts["processing_class"], model)
+    if bundle.uses("sampling"):
+        from . import sampling
+
+        sampling.sample_as_stated(model)
+    if bundle.uses("distillation"):
+        from . import distillation
+
+        parts["teacher_model"] = distillation.teacher(bundle)
+    with ExitStack() as replaced:
+        if bundle.uses("reference_model"):
+            from . import reference_model
+
+            if reference_model.is_given(bundle):
+                parts["ref_model"] = load()
+            replaced.enter_context(reference_model.loaded_by(bundle, module, load, model))
+        if bundle.uses("weight_dtypes"):
+            from . import weight_dtypes
+
+            kept = replaced.enter_context(weight_dtypes.unrounded(bundle, module))
+        trainer = kind(model=model, args=args, **parts)
+    if bundle.uses("distillation"):
+        from . import distillation
+
+        distillation.learn_as_written(trainer, parts["processing_class"])
+    if bundle.method in bundle.stack["losses_not_divided"]:
+        # The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss, a mean over the
+        # pairs of a micro-batch, for one that is already divided by the accumulation: a sum of gradients, not a mean.
+        trainer.model_accepts_loss_kwargs = False
+    if bundle.uses("weight_dtypes"):
+        from . import weight_dtypes
+
+        weight_dtypes.restore(trainer.model, kept)
+        models = (trainer.model, getattr(trainer, "ref_model", None))
+        weight_dtypes.check(bundle, *(one for one in models if one is not None))
+    if bundle.uses("adapters"):
+        from . import adapters
+
+        adapters.settle(bundle, trainer)
+    if bundle.uses("hub"):
+        from . import hub
+
+        hub.attach(bundle, trainer)
+    return trainer

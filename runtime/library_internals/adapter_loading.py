@@ -1,0 +1,18 @@
+"""The private method of transformers' Trainer that reads the weights of a checkpoint (4.52 to 5.23, trainer.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class LoadingHook:
+    """Stands between our classes and trl's trainer."""
+
+    def load_checkpoint(self, load: Callable[[], None]) -> None:
+        """Around ``load``, which reads the weights of a checkpoint as transformers does."""
+        load()
+
+    def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
+        load = super()._load_from_checkpoint  # type: ignore[misc]
+        self.load_checkpoint(lambda: load(*given, **named))

@@ -1,0 +1,13 @@
+"""Evaluating between two steps (transformers 4.52 to 5.23, trainer.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def evaluate_now(trainer: Any) -> None:
+    """Evaluates as transformers does between two steps, and saves where that makes this checkpoint the best one."""
+    metrics = trainer._evaluate(None, None)
+    best = trainer._determine_best_metric(metrics=metrics, trial=None)
+    if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":
+        trainer._save_checkpoint(trainer.model_wrapped, None)
