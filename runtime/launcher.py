@@ -8,6 +8,7 @@ alone. And the processes end with their launcher, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import runpy
@@ -15,7 +16,8 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 
-LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
+import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
+
 ENDINGS = ("failed (exitcode", "closing signal")
 _asked = False
 """Whether this launcher was asked to stop."""
@@ -23,9 +25,6 @@ _asked = False
 
 def main(folder: str, words: Sequence[str]) -> int:
     """``words`` are the launcher's module and its arguments. Gives the exit status."""
-    if not words or words[0] not in LAUNCHERS:
-        print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
-        return 2
     from .core import arguments, bundle, signals
     from .core.errors import RunError
     from .library_internals import torch_distributed
@@ -82,26 +81,13 @@ def _pass_on(number: int, _: object) -> None:
     """Asks the processes of the run to stop. Before there are any, there is nothing to wait for."""
     global _asked
     _asked = True
-    children = _children()
+    children = psutil.Process().children()
     if not children:
         os.write(2, b"launch.sh: stopped as asked, before training began\n")
         os._exit(75)
     for child in children:
-        try:
-            os.kill(child, number)
-        except ProcessLookupError:
-            continue
-
-
-def _children() -> list[int]:
-    """The processes that this one has started. Read from the kernel: a handler should import nothing."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as handle:
-            return [int(word) for word in handle.read().split()]
-    except OSError:  # another system, or a kernel without that file
-        import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
-
-        return [child.pid for child in psutil.Process().children()]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.send_signal(number)
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:

@@ -1,12 +1,14 @@
 """The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs.
 
 Which features a run uses is stated once, in `runtime/core/features.py`: the runtime asks the same table before it
-imports one. Of the programs, `main.py` and `launcher.py` are in every bundle.
+imports one. What a module imports at its top comes with it. Of the programs, `main.py` and `launcher.py` are in every
+bundle.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 
 from xpc.runtime.core.features import uses
@@ -22,23 +24,39 @@ TYPES = "core/payload.py"
 """Read by type checkers alone."""
 CHOSEN = ("features", "library_internals")
 """Folders whose modules are chosen by what the run uses."""
+IMPORTS = re.compile(rb"^from \.+(?:features|library_internals)?(?: import (.+)|\.?(\w+) import .+)$", re.MULTILINE)
+"""Of modules of these folders, at the top of a file."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
     used = {name for name, asked in uses(plan).items() if asked}
-    if evaluates:
-        used |= {"executed_files", "lm_eval_harness"}
     programs = {*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])}
-    out = {}
-    for name, data in _runtime().items():
-        if name == TYPES:
-            continue
-        folder, _, file = name.rpartition("/")
-        module = file.removesuffix(".py")
-        if name in programs or folder == "core" or (folder in CHOSEN and (module in used or module == "__init__")):
-            out[f"trainer/{name}"] = data
-    return out
+    runtime, chosen, found = _runtime(), dict[str, bytes](), {"__init__"}
+    while not found <= used or not chosen:
+        used |= found
+        chosen = {name: data for name, data in runtime.items() if _is_chosen(name, programs, used)}
+        found = {one for data in chosen.values() for one in _imported(data)}
+    return {f"trainer/{name}": data for name, data in chosen.items()}
+
+
+def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:
+    folder, _, file = name.rpartition("/")
+    if folder in CHOSEN:
+        return file.removesuffix(".py") in used
+    return name in programs or (folder == "core" and name != TYPES)
+
+
+def _imported(source: bytes) -> set[str]:
+    """The modules that a file imports at its top, by their names, among those of the folders that are chosen from."""
+    names = [several or one for several, one in IMPORTS.findall(source)]
+    return {one.strip().partition(" ")[0] for one in b",".join(names).decode().split(",")} & _choice()
+
+
+@cache
+def _choice() -> set[str]:
+    """The modules of these folders."""
+    return {os.path.basename(name).removesuffix(".py") for name in _runtime() if name.rpartition("/")[0] in CHOSEN}
 
 
 def _serves(plan: Payload) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .features import FORMAT, uses
@@ -35,12 +35,7 @@ class Bundle:
         self.method = plan["method"]["name"]
         self.generates = plan["method"]["generates"]
         self.scores = plan["method"]["scores"]
-        self.unpaired = plan["method"]["unpaired"]
-        self.rewards = plan["method"]["rewards"]
-        self.teacher = plan["method"]["teacher"]
         self.lora = plan.get("lora")
-        self.frozen = plan.get("freeze")
-        self.hub = plan.get("hub")
         self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
         self.arguments = plan["arguments"]
         self.model = plan["model"]
@@ -64,7 +59,11 @@ class Bundle:
 
         Raises RunError where the folder is not found.
         """
-        return self.model["id"] or self.find(str(self.model["path"]))
+        if self.uses("local_files"):
+            from ..features.local_files import find
+
+            return find(self, self.base)
+        return self.base
 
     def loading(self) -> dict[str, Any]:
         """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
@@ -96,23 +95,6 @@ class Bundle:
             raise RunError(f"{name!r} is not inside the bundle")
         return path
 
-    def find(self, path: str, bundled: str | None = None) -> str:
-        """A local file or folder of the spec: the bundle's copy, else under $XPC_DATA_ROOT, beside the bundle, or here.
-
-        Raises RunError that names every place that was tried.
-        """
-        if bundled is not None:
-            return self.inside(bundled)
-        if os.path.isabs(path):
-            places = [path]
-        else:
-            roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(self.folder), os.getcwd()]
-            places = [os.path.join(root, path) for root in roots if root]
-        for place in places:
-            if os.path.exists(place):
-                return os.path.abspath(place)
-        raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))
-
 
 def stated(folder: str) -> dict[str, str]:
     """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
@@ -130,10 +112,18 @@ def stated(folder: str) -> dict[str, str]:
 def read(folder: str) -> Bundle:
     """The bundle in ``folder``. Raises RunError for a missing or unreadable file, or a format of another time."""
     folder = os.path.abspath(folder)
-    plan = _json(os.path.join(folder, "trainer_args.json"))
-    if plan.get("format") != FORMAT:
-        raise RunError(f"trainer_args.json has format {plan.get('format')!r}; this runtime reads format {FORMAT}")
-    return Bundle(folder, cast("Payload", plan), _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+    path = os.path.join(folder, "trainer_args.json")
+    try:
+        with open(path, encoding="utf-8") as handle:
+            plan = json.load(handle)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON: {error}") from error
+    found = plan.get("format") if isinstance(plan, dict) else None
+    if found != FORMAT:
+        raise RunError(f"trainer_args.json has format {found!r}; this runtime reads format {FORMAT}")
+    return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
@@ -156,19 +146,6 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         )
     if world != run["world_size"]:
         raise RunError(f"the launcher started {world} process(es), and this bundle is for {run['world_size']}")
-
-
-def _json(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as handle:
-            value = json.load(handle)
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise RunError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise RunError(f"{path} does not hold an object")
-    return value
 
 
 def _digest(folder: str) -> str:

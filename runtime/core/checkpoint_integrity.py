@@ -88,11 +88,6 @@ def _aside(path: str) -> str:
     return aside
 
 
-def has_record(path: str) -> bool:
-    """Whether the sizes and digests of what was written are there."""
-    return os.path.isfile(os.path.join(path, RECORD))
-
-
 def broken(path: str, digests: bool) -> str | None:
     """What differs from the record, or None; a checkpoint without one cannot be told. ``digests`` reads every byte."""
     try:

@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable
 
-from .checkpoint_integrity import RECORD, broken, has_record
+from .checkpoint_integrity import RECORD, broken
 
 FOLDER = re.compile(r"checkpoint-(\d+)$")
 UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
@@ -17,15 +17,9 @@ UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, Overf
 
 def steps(output_dir: str) -> list[tuple[int, str]]:
     """The checkpoint folders as (step, absolute path), newest first."""
-    if not os.path.isdir(output_dir):
-        return []
-    found = []
-    for name in os.listdir(output_dir):
-        match = FOLDER.match(name)
-        path = os.path.join(output_dir, name)
-        if match and os.path.isdir(path):
-            found.append((int(match.group(1)), path))
-    return sorted(found, reverse=True)
+    there = os.scandir(output_dir) if os.path.isdir(output_dir) else ()
+    named = [(FOLDER.match(entry.name), entry) for entry in there]
+    return sorted(((int(match[1]), entry.path) for match, entry in named if match and entry.is_dir()), reverse=True)
 
 
 def schedule(path: str) -> str | None:
@@ -50,7 +44,7 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
     for step, path in steps(output_dir):
         reason = _unfit(path, step, world, states, digests)
         name = os.path.basename(path)
-        if reason is None and has_record(path):
+        if reason is None and os.path.isfile(os.path.join(path, RECORD)):
             return path, skipped
         if reason is None:
             reason = f"its record {RECORD} is missing"

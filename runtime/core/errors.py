@@ -39,18 +39,13 @@ def shown(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)
 
 
-_hushed = False
-
-
-def hush() -> None:
-    """Leaves the talking to another node: nothing more is said here, errors apart."""
-    global _hushed
-    _hushed = True
+hushed = False
+"""Whether the talking is left to another node: nothing more is said here, errors apart."""
 
 
 def say(sentence: str) -> None:
     """Prints one line, on rank 0 only."""
-    if rank() == 0 and not _hushed:
+    if rank() == 0 and not hushed:
         print(f"[run] {shown(sentence)}", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Which modules of features/ and library_internals/ a run uses: a bundle has those of its run, and no others.
 
-Such a module is imported below ``if bundle.uses(NAME)``.
+Such a module is imported below ``if bundle.uses(NAME)``; what it imports itself comes with it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def uses(plan: Payload) -> dict[str, bool]:
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
-    evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
     asked: dict[str, object] = {
-        "adapter_loading": plan["lora"],
         "adapters": plan["lora"],
         "added_tokens": plan["tokenizer"].get("added"),
         "all_reduce": nodes or (not on_cpu and run["processes_per_node"] > 1),
@@ -54,46 +52,38 @@ def uses(plan: Payload) -> dict[str, bool]:
         "assistant_marks": arguments.get("assistant_only_loss"),
         "checkpoint_rotation": arguments.get("save_total_limit"),
         "cpu_processes": on_cpu,
-        "data_folders": local,
-        "datasets_rows": True,
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
         "distillation": method["teacher"],
         "epoch_order": plan["stack"]["epoch_forgotten"],
-        "evaluation": evaluates,
+        "evaluation": held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start"),
         "executed_files": plan["tokenizer"]["chat_template"] or arguments.get("chat_template_path"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),
         "kto_rows": method["unpaired"],
         "liger": model["liger"],
-        "liger_kernels": model["liger"],
         "local_data": local,
+        "local_files": local or model["id"] is None or (method["teacher"] and method["teacher"]["id"] is None),
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
-        "node_all_reduce": nodes,
-        "node_facts": nodes,
-        "node_messages": nodes,
+        "model_parts": plan["lora"] or method["scores"] or no_bfloat16 or plan["tokenizer"].get("added"),
         "node_network": nodes,
         "node_rendezvous": nodes,
         "optimizer_groups": plan["lora"] or plan.get("freeze"),
         "orpo_lengths": plan["config"].endswith("ORPOConfig"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
+        "pair_lengths": method["name"] != "sft",
         "paired_rows": prompts,
-        "plain_checkpoints": not zero or run.get("full_state") is False or arguments.get("push_to_hub"),
+        "plain_checkpoints": not zero or run.get("full_state") is False,
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
         "row_filters": filtered,
         "sampling": method["generates"],
-        "shared_folder": nodes,
         "tied_weights": not zero,
-        "torch_distributed": True,
         "torch_exit_barrier": nodes,
-        "transformers_evaluation": evaluates,
-        "transformers_trainer": True,
-        "trl_modules": method["second_model"] or no_bfloat16,
         "weight_dtypes": no_bfloat16,
     }
     asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .bundle import Bundle
@@ -57,15 +58,11 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True
     facts, kind = dict(plan.get("config_overrides") or {}), AutoModelForCausalLM
-    if bundle.uses("reward_model"):
-        from ..features import reward_model
-
-        kind = reward_model.scored(facts)
     try:
-        if bundle.uses("adapters"):
-            from ..features import adapters
+        if bundle.uses("model_parts"):
+            from ..features import model_parts
 
-            options |= adapters.base_options(bundle)
+            kind = model_parts.loader(bundle, kind, facts, options)
         if facts:
             options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), **facts)
         model = kind.from_pretrained(bundle.model_place, **options)
@@ -76,15 +73,11 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
                 "`model { pickle }` in the spec allows pickled ones"
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
-    if bundle.uses("weight_dtypes"):
-        from ..features import weight_dtypes
-
-        weight_dtypes.settle(bundle, model)
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
-    if bundle.uses("added_tokens"):
-        from ..features import added_tokens
+    if bundle.uses("model_parts"):
+        from ..features import model_parts
 
-        added_tokens.grow(bundle, model, tokenizer)
+        model_parts.settle(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
     if bundle.uses("liger"):
         from ..features import liger
@@ -116,8 +109,6 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
 
     Raises RunError when no weights were left behind.
     """
-    import os
-
     output_dir = trainer.args.output_dir
     if bundle.uses("fsdp"):
         from ..features import fsdp

@@ -6,7 +6,7 @@ rows that come out of it with tokens are looked at, before trl cuts them. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +14,6 @@ from ..library_internals.datasets_rows import map_replaced, rearranged
 from .bundle import Bundle
 from .errors import RunError, say
 
-PROMPTS = ("prompt_ids", "prompt_input_ids")
-ANSWERS = (
-    "input_ids", "chosen_ids", "rejected_ids", "completion_ids", "chosen_input_ids", "rejected_input_ids",
-    "answer_input_ids", "input_ids_chosen", "input_ids_rejected",
-)  # fmt: skip
-"""Columns of tokens as the trainers of trl 0.18 and 1.16 name them; every answer stands behind the prompt."""
 WHOLE = ("wrapped", "bfd_split")
 """Ways of packing that lose no token."""
 
@@ -36,6 +30,10 @@ def limit(bundle: Bundle) -> int | None:
 class Counted:
     """Rows and tokens before anything is cut, and what is lost of them; ``seen`` once there was something to count."""
 
+    prompts: Sequence[str] = ()
+    answers: Sequence[str] = ("input_ids",)
+    """The columns of tokens; every answer stands behind the prompt."""
+
     def __init__(self, most: int | None) -> None:
         self.most = most
         self.seen = False
@@ -46,13 +44,11 @@ class Counted:
         """Counts the tokens of prepared rows."""
         import numpy
 
-        names = set(made.column_names)
-        answers = [name for name in ANSWERS if name in names]
+        answers = [name for name in self.answers if name in made.column_names]
         if self.seen or not answers or rearranged(made):
             return
-        lengths = {name: lengths_of(made, name) for name in (*PROMPTS, *answers) if name in names}
-        prompt = sum((lengths[name] for name in PROMPTS if name in lengths), numpy.zeros(len(made), dtype="int64"))
-        whole = numpy.stack([prompt + lengths[name] for name in answers])
+        prompts = [lengths_of(made, name) for name in self.prompts if name in made.column_names]
+        whole = numpy.stack([sum(prompts, lengths_of(made, name)) for name in answers])
         self.count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
 
     def count(self, whole: Any, over: Any) -> None:
@@ -84,13 +80,16 @@ def lengths_of(made: Any, name: str) -> Any:
 def watching(bundle: Bundle) -> Iterator[Counted]:
     """While it lasts, the first rows that are mapped to tokens are counted."""
     counted = Counted(limit(bundle))
+    if bundle.uses("pair_lengths"):
+        from ..features import pair_lengths
+
+        counted.prompts, counted.answers = pair_lengths.PROMPTS, pair_lengths.ANSWERS
 
     def mapped(real: Any, rows: Any, *given: Any, **named: Any) -> Any:
-        if bundle.uses("orpo_lengths") and getattr(given[0] if given else None, "__name__", "") == "tokenize_row":
+        if bundle.uses("orpo_lengths"):
             from ..features import orpo_lengths
 
-            made = real(rows, orpo_lengths.Measured(given[0]), *given[1:], **named)
-            return orpo_lengths.look(counted, made, lengths_of)
+            real = orpo_lengths.measuring(real, counted, lengths_of)
         made = real(rows, *given, **named)
         counted.look(made)
         return made

@@ -19,9 +19,13 @@ IGNORED = -100
 
 
 def _where(bundle: Bundle) -> str:
-    plan = bundle.teacher
+    plan = bundle.plan["method"]["teacher"]
     assert plan is not None
-    return plan["id"] or bundle.find(str(plan["path"]))
+    if plan["id"] is not None:
+        return plan["id"]
+    from .local_files import find
+
+    return find(bundle, str(plan["path"]))
 
 
 def teacher(bundle: Bundle) -> Any:
@@ -32,7 +36,7 @@ def teacher(bundle: Bundle) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    plan, where = bundle.teacher, _where(bundle)
+    plan, where = bundle.plan["method"]["teacher"], _where(bundle)
     assert plan is not None
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -52,7 +56,7 @@ def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
     """Why the teacher does not read the student's tokens as the student does, or None."""
     from transformers import AutoTokenizer
 
-    plan, where = bundle.teacher, _where(bundle)
+    plan, where = bundle.plan["method"]["teacher"], _where(bundle)
     assert plan is not None
     try:
         known = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()

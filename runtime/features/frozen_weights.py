@@ -16,7 +16,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     begins with it. Weights that are shared by two modules are trained
     where one of them is named. The score of a reward model is new, and always trained.
     """
-    plan = bundle.frozen
+    plan = bundle.plan["freeze"]
     assert plan is not None
     home, count = _layers(model)
     last, first = plan["last"] or 0, plan["first"] or 0

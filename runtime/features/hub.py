@@ -50,7 +50,7 @@ def _asked(bundle: Bundle) -> str:
 
 def _revision(bundle: Bundle) -> str | None:
     """The branch that is pushed to, None for main."""
-    said = (bundle.hub["revision"] if bundle.hub else None) or bundle.arguments.get("hub_revision")
+    said = (bundle.plan.get("hub") or {}).get("revision") or bundle.arguments.get("hub_revision")
     return None if said in (None, "main") else str(said)
 
 
@@ -207,7 +207,7 @@ class Publisher:
         self.output_dir = bundle.output_dir
         self.strategy = str(bundle.arguments.get("hub_strategy") or "every_save")
         self.always = bool(bundle.arguments.get("hub_always_push"))
-        self.branches = bool(bundle.hub and bundle.hub["checkpoint_branches"])
+        self.branches = bool((bundle.plan.get("hub") or {}).get("checkpoint_branches"))
         self.thread = ThreadPoolExecutor(1, "hub")
         self.jobs: list[Future[None]] = []
         self.failed: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 from ..core import bundle_integrity
 from ..core.bundle import Bundle
 from ..core.errors import RunError
-from . import data_folders
+from . import data_folders, local_files
 
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
@@ -29,7 +29,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     if source.get("files"):
         found = _stated(bundle, source, split)
     else:
-        place = bundle.find(source["path"], source.get("bundled"))
+        place = local_files.find(bundle, source["path"], source.get("bundled"))
         found = [place]
         if os.path.isdir(place):
             there = data_folders.listed(place, tuple(BUILDERS))
@@ -56,7 +56,7 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
     found = []
     for inside in _of_split(source["path"], list(stated), split):
         one = stated[inside]
-        path = bundle.find(os.path.join(source["path"], inside), one["bundled"])
+        path = local_files.find(bundle, os.path.join(source["path"], inside), one["bundled"])
         _check_digest(path, one["sha256"], f"{source['path']}/{inside}")
         found.append(path)
     return found

@@ -90,7 +90,7 @@ def _shuffles(bundle: Bundle) -> bool:
     """
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
-    return bool(data["shuffle"] and (mixed or bundle.unpaired))
+    return bool(data["shuffle"] and (mixed or bundle.plan["method"]["unpaired"]))
 
 
 def _own(bundle: Bundle, stated: Mapping[str, Any], mapped: Mapped) -> Any:

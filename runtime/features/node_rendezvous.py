@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..core import errors
 from ..core.bundle import Bundle
-from ..core.errors import RunError, findings, hush, say
+from ..core.errors import RunError, findings, say
 from . import all_reduce, node_all_reduce, node_facts, node_messages, node_network, shared_folder
 from .node_messages import Node, Seat
 
@@ -44,6 +45,11 @@ def hold(bundle: Bundle, here: Seat, look: Callable[[], list[str]]) -> None:
     else:
         hush()
         _other(bundle, here, mine, look)
+
+
+def hush() -> None:
+    """Leaves the talking to node 0: nothing more is said here, errors apart."""
+    errors.hushed = True
 
 
 def _own(look: Callable[[], list[str]]) -> list[str]:

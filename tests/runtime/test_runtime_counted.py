@@ -24,7 +24,7 @@ def stack() -> None:
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
     """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
-    used = {"orpo_lengths": method == "orpo", "masked_rows": True}
+    used = {"orpo_lengths": method == "orpo", "masked_rows": True, "pair_lengths": True}
     bundle: Any = SimpleNamespace(
         method=method,
         generates=method in ("grpo", "rloo"),

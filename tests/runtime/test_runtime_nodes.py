@@ -44,7 +44,7 @@ def made(folder: Path) -> Bundle:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(errors, "_hushed", False)
+    monkeypatch.setattr(errors, "hushed", False)
     monkeypatch.setattr(node_rendezvous, "hush", lambda: None)
     monkeypatch.setattr(node_all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
     monkeypatch.setattr(node_all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
