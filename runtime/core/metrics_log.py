@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from transformers import TrainerCallback
@@ -15,7 +13,7 @@ from transformers.trainer_callback import ExportableState
 from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, signals
 from .bundle import Bundle
-from .errors import RunError
+from .fault_tolerance import writing
 from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
@@ -67,8 +65,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if state.global_step:
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
-            with self._writing():
-                os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
                     pass  # there from the start, whatever is logged
@@ -116,19 +113,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         broadcast_object_list(told)
         self.trainer.sound, self.trainer.evaluate_first = told
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A line that cannot be written ends the run: it would be missing for ever."""
-        try:
-            yield
-        except OSError as error:
-            raise RunError(
-                f"cannot write {self.path}: {error.strerror}; free some space, and the same command goes on from the "
-                "newest complete checkpoint"
-            ) from error
-
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Writes one event and prints its line."""
+        """Writes one event and prints its line. The run ends where one cannot be written: it would be missing for ever."""
         if logs and "loss" in logs:
             self.trainer.logged()
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
@@ -144,7 +130,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
                 event[key] += self.tokens_before  # trl counts from each start of the program
         event["seconds"] = round(self.before + now - self.started, 3)
-        with self._writing(), open(self.path, "a", encoding="utf-8") as handle:
+        with writing(METRICS, args.output_dir, self.trainer.sound), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
         print(self._line(event, state.max_steps, now), flush=True)
 
@@ -174,64 +160,47 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return "  ".join(words)
 
 
-def summary(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> dict[str, Any]:
-    """The record of the run, from metrics.jsonl, the trainer's state and what was counted of its rows (``counted``);
-    written to summary.json by ``tell``."""
-    state = trainer.state
+def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
+    """Writes summary.json, from metrics.jsonl, the trainer's state and what was counted of its rows, and prints it."""
+    state, folder = trainer.state, bundle.output_dir
+    path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
     losses: list[float] = []
-    tokens, total = None, seconds
-    path, evaluation = os.path.join(bundle.output_dir, METRICS), None
-    try:
+    tokens, total, evaluation, held = None, seconds, None, ""
+    with writing(SUMMARY, folder, trainer.sound):
         for event in events(path):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
         if bundle.uses("evaluation"):
-            from ..features.evaluation import last
+            from ..features.evaluation import last, told
 
             evaluation = last(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read the metrics of this run: {error}") from error
-    return {
-        "bundle": bundle.digest,
-        "steps": state.global_step,
-        "epochs": round(float(state.epoch or 0), 4),
-        "first_loss": number(losses[0]) if losses else None,
-        "last_loss": number(losses[-1]) if losses else None,
-        "evaluation": evaluation,
-        "sequences": state.global_step * bundle.run["gbs"],
-        "tokens": tokens,
-        "data": trainer.data_facts,
-        "seconds": round(max(total, seconds), 3),
-        "resumed_from": started_at,
-        "weights": bundle.output_dir,
-        "adapter_of": bundle.base if bundle.lora is not None else None,
-    }
-
-
-def tell(bundle: Bundle, facts: dict[str, Any]) -> None:
-    """Writes summary.json and prints it for a reader."""
-    path = os.path.join(bundle.output_dir, SUMMARY)
-    try:
-        with open(path + ".part", "w", encoding="utf-8") as handle:
+            held = told(bundle, evaluation or {})
+        facts = {
+            "bundle": bundle.digest,
+            "steps": state.global_step,
+            "epochs": round(float(state.epoch or 0), 4),
+            "first_loss": number(losses[0]) if losses else None,
+            "last_loss": number(losses[-1]) if losses else None,
+            "evaluation": evaluation,
+            "sequences": state.global_step * bundle.run["gbs"],
+            "tokens": tokens,
+            "data": trainer.data_facts,
+            "seconds": round(max(total, seconds), 3),
+            "resumed_from": started_at,
+            "weights": folder,
+            "adapter_of": bundle.base if bundle.lora is not None else None,
+        }
+        with open(target + ".part", "w", encoding="utf-8") as handle:
             handle.write(json.dumps(facts, indent=2, allow_nan=False) + "\n")
-        os.replace(path + ".part", path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}; the weights are in {facts['weights']}") from error
-    loss = "no loss was logged"
-    if facts["first_loss"] is not None:
-        loss = f"{float(facts['first_loss']):.4f} -> {float(facts['last_loss']):.4f}"
-    held = ""
-    if bundle.uses("evaluation"):
-        from ..features.evaluation import told
-
-        held = told(bundle, facts["evaluation"] or {})
+        os.replace(target + ".part", target)
+    loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
-    tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
+    seen = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
-        f"loss       {loss}\n" + held + f"seen       {facts['sequences']:,} sequences{tokens}\n"
-        f"weights    {facts['weights']}{base}\n"
-        f"metrics    {os.path.join(bundle.output_dir, METRICS)}",
+        f"loss       {loss}\n{held}seen       {seen}\n"
+        f"weights    {folder}{base}\n"
+        f"metrics    {path}",
         flush=True,
     )

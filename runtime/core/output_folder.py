@@ -11,7 +11,7 @@ from typing import IO
 
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
-from .checkpoints import FOLDER, States, newest_complete, steps
+from .checkpoints import FOLDER, States, newest_complete
 from .errors import RunError
 
 MARKER = "xpc_run.json"
@@ -43,14 +43,10 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
-    if bundle.uses("plain_checkpoints") and run.get("full_state") is False:
-        from ..features.plain_checkpoints import weights_whole
+    if bundle.uses("weights_only"):
+        from ..features.weights_only import refuse
 
-        if any(weights_whole(path) for _, path in steps(folder)):
-            raise RunError(
-                f"{folder} holds checkpoints of weights only, which training cannot go on from; "
-                "name another output folder, or empty it to train anew"
-            )
+        refuse(folder)
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
     if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")

@@ -63,8 +63,13 @@ def train(bundle: Bundle) -> int:
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)
     import datasets
+    import torch
     import transformers
     from accelerate.utils import broadcast_object_list
+
+    from .fault_tolerance import writing
+    from .metrics_log import finish
+    from .model import save_final
 
     library_warnings.deprecations()
     transformers.utils.logging.disable_progress_bar()
@@ -75,26 +80,25 @@ def train(bundle: Bundle) -> int:
     trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
     try:
-        _steps(bundle, trainer, resumed)
+        trainer.train(resume_from_checkpoint=resumed)
     except signals.Stopped:
         return _stopped(bundle, trainer)
+    except torch.cuda.OutOfMemoryError as error:
+        run = bundle.run
+        raise RunError(
+            f"the GPU of process {rank()} has too little memory for {run['micro']} sequences of {run['seq']} tokens; "
+            f"lower batch.micro or batch.seq, or shard more ({str(error).splitlines()[0]})"
+        ) from error
     seconds = time.monotonic() - started
-    from .fault_tolerance import writing
-    from .metrics_log import summary, tell
-    from .model import save_final
-
     with writing("the final model", bundle.output_dir, trainer.sound):
         if trainer.is_world_process_zero():
             output_folder.finishing(bundle)
         save_final(bundle, trainer, tokenizer)
-    publisher = None
-    if bundle.uses("hub"):
-        from ..features import hub
-
-        hub.card(bundle, trainer)
-        publisher = trainer.publisher
+    publisher = trainer.publisher
+    if publisher is not None:
+        publisher.card(bundle, trainer)
     if trainer.is_world_process_zero():
-        tell(bundle, summary(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None))
+        finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
     _leave()
     if publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
         publisher.finish()
@@ -107,23 +111,9 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
     _leave()
-    if bundle.uses("hub") and trainer.publisher is not None:  # an upload may take longer than the time that is left
+    if trainer.publisher is not None:  # an upload may take longer than the time that is left
         trainer.publisher.leave()
     return signals.REQUEUE if resumes else 1
-
-
-def _steps(bundle: Bundle, trainer: Any, resumed: str | None) -> None:
-    """The training itself. Raises RunError when the memory of a GPU does not hold a step."""
-    import torch
-
-    try:
-        trainer.train(resume_from_checkpoint=resumed)
-    except torch.cuda.OutOfMemoryError as error:
-        run = bundle.run
-        raise RunError(
-            f"the GPU of process {rank()} has too little memory for {run['micro']} sequences of {run['seq']} tokens; "
-            f"lower batch.micro or batch.seq, or shard more ({str(error).splitlines()[0]})"
-        ) from error
 
 
 def _begin(bundle: Bundle) -> str | None:

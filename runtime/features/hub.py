@@ -158,15 +158,6 @@ def branch(api: Any, repository: str, name: str) -> None:
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
 
-def card(bundle: Bundle, trainer: Any) -> None:
-    """Writes the model card of the final weights, as the recipes do; every checkpoint has written one, too."""
-    if bundle.repository is None:  # on every process but the first
-        return
-    named = [source["id"] for source in bundle.data["sources"]]
-    data = named[0] if len(named) == 1 else None
-    trainer.create_model_card(model_name=bundle.repository.rpartition("/")[2], dataset_name=data)
-
-
 class Publishing(FaultTolerant):
     """What the trainer of a run that pushes gets."""
 
@@ -213,6 +204,12 @@ class Publisher:
         self.failed: list[str] = []
         self.pushed: list[str] = []
         self._left_over()
+
+    def card(self, bundle: Bundle, trainer: Any) -> None:
+        """Writes the model card of the final weights, as the recipes do; every checkpoint has written one, too."""
+        named = [source["id"] for source in bundle.data["sources"]]
+        data = named[0] if len(named) == 1 else None
+        trainer.create_model_card(model_name=self.repository.rpartition("/")[2], dataset_name=data)
 
     def leave(self) -> None:
         """Ends without what is still to be pushed: the next start pushes what lies staged, and what it saves."""
