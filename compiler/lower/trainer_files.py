@@ -36,7 +36,7 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     while not found <= used or not chosen:
         used |= found
         chosen = {name: data for name, data in runtime.items() if _is_chosen(name, programs, used)}
-        found = {one for data in chosen.values() for one in _imported(data)}
+        found = {one for data in chosen.values() for one in imported(data)}
     return {f"trainer/{name}": data for name, data in chosen.items()}
 
 
@@ -47,7 +47,7 @@ def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:
     return name in programs or (folder == "core" and name != TYPES)
 
 
-def _imported(source: bytes) -> set[str]:
+def imported(source: bytes) -> set[str]:
     """The modules that a file imports at its top, by their names, among those of the folders that are chosen from."""
     names = [several or one for several, one in IMPORTS.findall(source)]
     return {one.strip().partition(" ")[0] for one in b",".join(names).decode().split(",")} & _choice()

@@ -76,7 +76,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "pair_lengths": method["name"] != "sft",
         "paired_rows": prompts,
-        "plain_checkpoints": not zero,
+        "plain_checkpoints": not zero or run.get("full_state") is False,
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
@@ -85,7 +85,6 @@ def uses(plan: Payload) -> dict[str, bool]:
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
         "weight_dtypes": no_bfloat16,
-        "weights_only": run.get("full_state") is False,
     }
     asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))
     return {name: bool(one) for name, one in asked.items()}

@@ -114,7 +114,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.sound, self.trainer.evaluate_first = told
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Writes one event and prints its line. The run ends where one cannot be written: it would be missing for ever."""
+        """Writes one event, and prints its line. Where one cannot be written the run ends: it would never be there."""
         if logs and "loss" in logs:
             self.trainer.logged()
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:

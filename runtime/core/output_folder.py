@@ -43,10 +43,10 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
-    if bundle.uses("weights_only"):
-        from ..features.weights_only import refuse
+    if bundle.uses("plain_checkpoints") and run.get("full_state") is False:
+        from ..features.plain_checkpoints import refuse_weights_only
 
-        refuse(folder)
+        refuse_weights_only(folder)
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
     if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -31,20 +32,20 @@ def before_rows(bundle: Bundle, tokenizer: Any) -> list[str]:
 
 def of_columns(bundle: Bundle, columns: list[str]) -> list[str]:
     """Why reward functions cannot be called with the columns of a source."""
-    if not bundle.uses("rewards"):
-        return []
-    from . import rewards
+    calls: list[str | None] = []
+    if bundle.uses("rewards"):
+        from . import rewards
 
-    try:
-        calls = [rewards.problem(bundle, function, columns) for function in _functions(bundle)]
-    except RunError:  # told before
-        return []
+        with suppress(RunError):  # told before
+            calls = [rewards.problem(bundle, function, columns) for function in _functions(bundle)]
     return [one for one in calls if one]
 
 
 @cache
 def _functions(bundle: Bundle) -> list[Any]:
     """The reward functions; files of the bundle are executed once."""
-    from . import rewards
+    if bundle.uses("rewards"):
+        from . import rewards
 
-    return rewards.functions(bundle)
+        return list(rewards.functions(bundle))
+    return []

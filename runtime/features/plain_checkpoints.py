@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from ..core.checkpoints import UNREADABLE, schedule, whole
+from ..core.checkpoints import UNREADABLE, schedule, steps, whole
+from ..core.errors import RunError
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 INDEX = "model.safetensors.index.json"
@@ -25,6 +26,15 @@ def weights_whole(path: str) -> bool:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:
         return False
+
+
+def refuse_weights_only(folder: str) -> None:
+    """Raises RunError where a folder holds checkpoints that training cannot go on from: they would be replaced."""
+    if any(weights_whole(path) for _, path in steps(folder)):
+        raise RunError(
+            f"{folder} holds checkpoints of weights only, which training cannot go on from; "
+            "name another output folder, or empty it to train anew"
+        )
 
 
 def _weights(path: str) -> str | None:

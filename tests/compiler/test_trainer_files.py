@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden_bundles import ROOT, SPECS, compiled
-from xpc.compiler.lower.trainer_files import CHOSEN, trainer_files
+from xpc.compiler.lower.trainer_files import CHOSEN, imported, trainer_files
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.features import uses
@@ -74,8 +74,7 @@ def test_every_import_is_in_the_bundle_or_asked_for(name: str) -> None:
 
 
 def test_the_core_asks_before_it_imports_a_feature() -> None:
-    used = [uses(json.loads(bundle(one)["trainer_args.json"])) for one in SPECS]
-    always = {name for name in used[0] if all(one[name] for one in used)}
+    always = set.intersection(*({Path(one).stem for one in bundle(name)} for name in SPECS))
     asking = [RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]
     for path in asking:
         for file, guards in imports(ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(RUNTIME))):
@@ -85,8 +84,10 @@ def test_the_core_asks_before_it_imports_a_feature() -> None:
 
 def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
     found = {path.stem for folder in CHOSEN for path in (RUNTIME / folder).glob("*.py")} - {"__init__"}
-    known = uses(json.loads(bundle("sentence")["trainer_args.json"]))
-    assert found - {"lm_eval_harness"} == set(known)  # that one comes with evaluate.py
+    known = set(uses(json.loads(bundle("sentence")["trainer_args.json"])))
+    assert known <= found
+    sources = [path.read_bytes() for path in RUNTIME.rglob("*.py")]
+    assert found - known <= set().union(*map(imported, sources))  # those come with what imports them
     emitted = {Path(one).stem for name in SPECS for one in bundle(name)}
     assert found <= emitted
     assert not {"doctor", "payload"} & emitted
@@ -94,7 +95,7 @@ def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
 
 def test_the_sentence_has_a_short_trainer() -> None:
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
-    assert sum(data.count(b"\n") for data in files.values()) <= 3800
+    assert sum(data.count(b"\n") for data in files.values()) <= 3420
     names = {Path(one).stem for one in files}
     assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "evaluation", "local_data", "row_filters"}
 
