@@ -163,7 +163,7 @@ class Scene:
         return made
 
     def _given_a_reference(self, method: str) -> bool:
-        """Whether a bundle's own program hands the trainer a frozen copy of the model (runtime/core/trainer.py)."""
+        """Whether a bundle's own program hands the trainer a frozen copy of the model (features/trainer_parts.py)."""
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
         return method in self.plan["stack"]["reference_given"] and not precomputed
 
@@ -189,8 +189,8 @@ class Scene:
 
 
 def without_empty_groups(create: Any) -> Any:
-    """A trainer's ``create_optimizer`` as a bundle's own program has it (runtime/core/trainer.py): DeepSpeed 0.16 takes
-    a group that has no weights out of the optimizer, and not out of the schedule."""
+    """A trainer's ``create_optimizer`` as a bundle's own program has it (features/optimizer_groups.py): DeepSpeed 0.16
+    takes a group that has no weights out of the optimizer, and not out of the schedule."""
 
     def created(*given: Any) -> Any:
         optimizer = create(*given)

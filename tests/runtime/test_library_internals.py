@@ -49,6 +49,32 @@ def test_only_library_internals_touches_them() -> None:
             assert not private(path), f"{path}: move what touches {private(path)} to library_internals/"
 
 
+def stand_ins(path: Path) -> set[str]:
+    """Names in a library's module for which others stand while a trainer is made (``trl_modules.replaced``)."""
+    if "trl_modules import replaced" not in path.read_text(encoding="utf-8"):
+        return set()
+    tables = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.AnnAssign | ast.Assign | ast.Call)]
+    found: set[str] = set()
+    for node in tables:
+        if isinstance(node, ast.Call):
+            dicts = [one for one in node.args if ast.unparse(node.func) == "replaced" and isinstance(one, ast.Dict)]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            named = [one for one in targets if ast.unparse(one).startswith("stand_ins")]
+            found |= {one.slice.value for one in named if isinstance(one, ast.Subscript)}  # type: ignore[attr-defined]
+            dicts = [node.value] if named and isinstance(node.value, ast.Dict) else []
+        found |= {key.value for one in dicts for key in one.keys if isinstance(key, ast.Constant)}
+    return found
+
+
+def test_the_readme_names_everything_that_is_replaced_in_trl() -> None:
+    (row,) = [one for one in (RUNTIME / "README.md").read_text().splitlines() if one.startswith("| trl `create_model")]
+    names = set().union(*(stand_ins(path) for path in (RUNTIME / "features").glob("*.py")))
+    assert {"AutoConfig", "transformers", "get_peft_model", "concatenate_datasets"} <= names
+    for name in names:
+        assert f"`{name}`" in row
+
+
 def overridden() -> set[str]:
     """Private methods that our trainers have in common with the library's: those would override one unseen."""
     return {
