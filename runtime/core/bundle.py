@@ -59,7 +59,7 @@ class Bundle:
 
         Raises RunError where the folder is not found.
         """
-        if self.uses("local_files"):
+        if self.model["id"] is None and self.uses("local_files"):
             from ..features.local_files import find
 
             return find(self, self.base)

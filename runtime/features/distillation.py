@@ -21,11 +21,11 @@ IGNORED = -100
 def _where(bundle: Bundle) -> str:
     plan = bundle.plan["method"]["teacher"]
     assert plan is not None
-    if plan["id"] is not None:
-        return plan["id"]
-    from .local_files import find
+    if plan["id"] is None and bundle.uses("local_files"):
+        from .local_files import find
 
-    return find(bundle, str(plan["path"]))
+        return find(bundle, str(plan["path"]))
+    return str(plan["id"])
 
 
 def teacher(bundle: Bundle) -> Any:

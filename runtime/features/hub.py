@@ -50,7 +50,8 @@ def _asked(bundle: Bundle) -> str:
 
 def _revision(bundle: Bundle) -> str | None:
     """The branch that is pushed to, None for main."""
-    said = (bundle.plan.get("hub") or {}).get("revision") or bundle.arguments.get("hub_revision")
+    stated = bundle.plan.get("hub")
+    said = (stated["revision"] if stated else None) or bundle.arguments.get("hub_revision")
     return None if said in (None, "main") else str(said)
 
 
@@ -198,7 +199,8 @@ class Publisher:
         self.output_dir = bundle.output_dir
         self.strategy = str(bundle.arguments.get("hub_strategy") or "every_save")
         self.always = bool(bundle.arguments.get("hub_always_push"))
-        self.branches = bool((bundle.plan.get("hub") or {}).get("checkpoint_branches"))
+        stated = bundle.plan.get("hub")
+        self.branches = bool(stated and stated["checkpoint_branches"])
         self.thread = ThreadPoolExecutor(1, "hub")
         self.jobs: list[Future[None]] = []
         self.failed: list[str] = []
