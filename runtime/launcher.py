@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
+LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 _asked = False
 """Whether this launcher was asked to stop."""
@@ -25,6 +26,9 @@ _asked = False
 
 def main(folder: str, words: Sequence[str]) -> int:
     """``words`` are the launcher's module and its arguments. Gives the exit status."""
+    if not words or words[0] not in LAUNCHERS:
+        print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
+        return 2
     from .core import arguments, bundle, signals
     from .core.errors import RunError
     from .library_internals import torch_distributed

@@ -35,6 +35,7 @@ class Bundle:
         self.method = plan["method"]["name"]
         self.generates = plan["method"]["generates"]
         self.scores = plan["method"]["scores"]
+        self.rewards = plan["method"]["rewards"]
         self.lora = plan.get("lora")
         self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
         self.arguments = plan["arguments"]

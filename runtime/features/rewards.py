@@ -189,9 +189,9 @@ def read_tokens_alone(tokenizer: Any, model: Any) -> None:
 
 def functions(bundle: Bundle) -> list[Function]:
     """The reward functions in the order of the bundle, which is that of ``reward_weights``. Raises RunError."""
-    if not bundle.plan["method"]["rewards"]:
+    if not bundle.rewards:
         raise RunError(f"{bundle.method} needs a reward function, and this bundle has none")
-    return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
+    return [_function(bundle, reward) for reward in bundle.rewards]
 
 
 def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:

@@ -59,8 +59,7 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
     (tmp_path / "rows" / "part-0.jsonl").write_text("{}\n")
 
     class Bundle:
-        def find(self, path: str, bundled: str | None = None) -> str:
-            return str(tmp_path / path)
+        folder = str(tmp_path / "bundle")  # data lies beside it
 
     source = {"path": "rows", "bundled": None}
     assert local_data.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
