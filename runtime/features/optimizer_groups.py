@@ -1,4 +1,4 @@
-"""An optimizer has no group without weights, as that of biases under adapters is."""
+"""An optimizer has no group without weights, as that of biases under adapters is, or in a model that has none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..core.fault_tolerance import FaultTolerant
 
 
 class WithoutEmptyGroups(FaultTolerant):
-    """What the trainer of a run gets that does not train every weight."""
+    """What the trainer of a run gets whose weights may all be of one group."""
 
     def create_optimizer(self, *given: Any) -> Any:
         """transformers' optimizer without such groups.
