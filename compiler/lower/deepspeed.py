@@ -28,10 +28,7 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
         "wall_clock_breakdown": False,
         "steps_per_print": QUIET,
     }
-    # DeepSpeed steps the schedule of an optimizer of its own, with the batch size in the place of a metric
-    # (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW. So do LoRA+'s groups
-    # of two rates: what DeepSpeed makes has one.
-    if spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES:
+    if deepspeed_optimizer(spec):
         out["optimizer"] = {"type": "AdamW", "params": _adamw(spec)}
     else:
         out["zero_allow_untested_optimizer"] = True
@@ -46,6 +43,16 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
         assert value_ is None or isinstance(value_, bool | int | float | str | list)
         table[key] = value_
     return out
+
+
+def deepspeed_optimizer(spec: Spec) -> bool:
+    """Whether the file names the optimizer, which DeepSpeed then makes.
+
+    DeepSpeed steps the schedule of an optimizer of its own, with the batch size in the place of a metric
+    (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW. So do LoRA+'s groups
+    of two rates: what DeepSpeed makes has one.
+    """
+    return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 
 
 def _fp16(spec: Spec) -> dict[str, Json]:

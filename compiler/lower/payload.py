@@ -6,6 +6,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import arguments
+from xpc.compiler.lower.deepspeed import deepspeed_optimizer
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.resources import DataSource
@@ -166,6 +167,7 @@ def _run(spec: Spec) -> Run:
         "seq": spec.integer("batch.seq"),
         "distributed_type": distributed_type(spec),
         "zero_stage": spec.zero_stage,
+        "deepspeed_optimizer": deepspeed_optimizer(spec),
         "device": "cpu" if gpu is None else "cuda",
         "gpu": None
         if gpu is None

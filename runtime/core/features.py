@@ -42,10 +42,7 @@ def uses(plan: Payload) -> dict[str, bool]:
     filtered = data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
-    optimizer, schedule = str(arguments.get("optim", "")), arguments.get("lr_scheduler_type")
-    # With AdamW, and a schedule that does not step with a metric, DeepSpeed makes the optimizer (deepspeed.json).
-    named = optimizer in ("adamw_torch", "adamw_torch_fused") and schedule not in ("reduce_lr_on_plateau", "greedy")
-    kernels = any(part in optimizer for part in EIGHT_BIT)
+    kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
     asked: dict[str, object] = {
         "adapters": plan["lora"],
@@ -74,7 +71,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "model_parts": plan["lora"] or method["scores"] or no_bfloat16 or plan["tokenizer"].get("added"),
         "node_network": nodes,
         "node_rendezvous": nodes,
-        "optimizer_groups": plan["lora"] or plan.get("freeze") or (zero and not named),
+        "optimizer_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
         "orpo_lengths": plan["config"].endswith("ORPOConfig"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "pair_lengths": method["name"] != "sft",

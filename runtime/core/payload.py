@@ -220,6 +220,8 @@ class Run(TypedDict):
     seq: int
     distributed_type: str
     zero_stage: int
+    deepspeed_optimizer: bool
+    """Whether deepspeed.json names the optimizer, which DeepSpeed then makes."""
     device: str
     gpu: Gpu | None
     resume: str
