@@ -63,7 +63,7 @@ class Bundle:
         if self.model["id"] is None and self.uses("local_files"):
             from ..features.local_files import find
 
-            return find(self, self.base)
+            return find(self.folder, self.base)
         return self.base
 
     def loading(self) -> dict[str, Any]:

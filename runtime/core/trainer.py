@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -50,8 +51,9 @@ def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **part
 
     ``load`` makes the model anew, for the methods that hold a frozen copy beside the trained one.
     """
+    kind, library = trainer_class(bundle), library_class(bundle)
     if bundle.uses("trainer_parts"):
         from ..features import trainer_parts
 
-        return trainer_parts.build(bundle, trainer_class(bundle), args, model, load, parts)
-    return trainer_class(bundle)(model=model, args=args, **parts)
+        return trainer_parts.build(bundle, kind, sys.modules[library.__module__], args, model, load, parts)
+    return kind(model=model, args=args, **parts)

@@ -24,7 +24,7 @@ def _where(bundle: Bundle) -> str:
     if plan["id"] is None and bundle.uses("local_files"):
         from .local_files import find
 
-        return find(bundle, str(plan["path"]))
+        return find(bundle.folder, str(plan["path"]))
     return str(plan["id"])
 
 

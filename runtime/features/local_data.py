@@ -29,7 +29,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     if source.get("files"):
         found = _stated(bundle, source, split)
     else:
-        place = local_files.find(bundle, source["path"], source.get("bundled"))
+        place = place_of(bundle, source["path"], source.get("bundled"))
         found = [place]
         if os.path.isdir(place):
             there = data_folders.listed(place, tuple(BUILDERS))
@@ -41,6 +41,11 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     if len(kinds) != 1 or None in kinds:
         raise RunError(f"{place} holds no data of one kind (.jsonl, .json, .csv, .parquet or .txt)")
     return str(kinds.pop()), found
+
+
+def place_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
+    """A file or folder of the spec: the bundle's copy, else where it is found. Raises RunError."""
+    return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
 
 def _of_split(place: str, names: list[str], split: str) -> list[str]:
@@ -56,7 +61,7 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
     found = []
     for inside in _of_split(source["path"], list(stated), split):
         one = stated[inside]
-        path = local_files.find(bundle, os.path.join(source["path"], inside), one["bundled"])
+        path = place_of(bundle, os.path.join(source["path"], inside), one["bundled"])
         _check_digest(path, one["sha256"], f"{source['path']}/{inside}")
         found.append(path)
     return found

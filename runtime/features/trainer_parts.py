@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from ..core.bundle import Bundle
-from ..core.trainer import library_class
 
 
 def bases(bundle: Bundle, ours: Any, library: Any) -> list[Any]:
@@ -44,9 +42,13 @@ def bases(bundle: Bundle, ours: Any, library: Any) -> list[Any]:
     return [*added, library, *below]
 
 
-def build(bundle: Bundle, kind: Any, args: Any, model: Any, load: Callable[[], Any], parts: dict[str, Any]) -> Any:
-    """The trainer of this class over ``model``, with adapters, rewards and a second model. Raises RunError."""
-    module = sys.modules[library_class(bundle).__module__]
+def build(
+    bundle: Bundle, kind: Any, module: Any, args: Any, model: Any, load: Callable[[], Any], parts: dict[str, Any]
+) -> Any:
+    """The trainer of this class over ``model``, with adapters, rewards and a second model. Raises RunError.
+
+    ``module`` is trl's of the trainer.
+    """
     if bundle.uses("adapters"):
         from . import adapters
 

@@ -13,7 +13,7 @@ from runtime_bundles import plan, source, write
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder
 from xpc.runtime.core.errors import RunError, findings
-from xpc.runtime.features import deepspeed, fsdp, local_files, plain_checkpoints
+from xpc.runtime.features import deepspeed, fsdp, local_data, local_files, plain_checkpoints
 
 PLAIN = plain_checkpoints.states
 
@@ -61,11 +61,11 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(here)
     monkeypatch.setenv("XPC_DATA_ROOT", str(root))
     with pytest.raises(RunError, match=r"tried .*root.*here"):
-        local_files.find(bundle, "d.jsonl")
+        local_files.find(bundle.folder, "d.jsonl")
     for folder in (here, tmp_path, root):  # each stands before the one made earlier
         (folder / "d.jsonl").write_text("")
-        assert local_files.find(bundle, "d.jsonl") == str(folder / "d.jsonl")
-    assert local_files.find(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
+        assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
+    assert local_data.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
 
 
 def test_a_bundled_name_never_leads_out(tmp_path: Path) -> None:
