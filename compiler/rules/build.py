@@ -18,9 +18,11 @@ from glob import glob
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 
+from xpc.compiler.language.codes import CODES as RESOLVED
 from xpc.compiler.language.schema import BY_PATH, path_of
 from xpc.compiler.rules import TABLE, rules
 from xpc.compiler.spec import Spec
+from xpc.grammar.codes import CODES as SYNTAX
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INDEX = os.path.join(HERE, "index.py")
@@ -72,10 +74,15 @@ def index() -> str:
 
 
 def table() -> str:
-    """The text of `rules.json`."""
+    """The text of `rules.json`. Raises ValueError for a code that is taken."""
     found = {}
+    taken = dict.fromkeys((*RESOLVED, *SYNTAX), "a finding of the language")
     for name, module in modules():
         asked = {one.value for one in ast.walk(condition(module)) if isinstance(one, ast.Constant)}
+        for rule in rules(name):
+            if rule.code in taken:
+                raise ValueError(f"{rule.code} is {taken[rule.code]}: {rule.slug} needs a code of its own")
+            taken[rule.code] = rule.slug
         found[name] = {rule.code: sorted({*paths(_reached(rule.check) | asked), *rule.reads}) for rule in rules(name)}
     return json.dumps(found, indent=1) + "\n"
 

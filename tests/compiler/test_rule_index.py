@@ -108,3 +108,10 @@ def _alone(rule, spec):
         return list(rule.run(spec))
     except (AssertionError, KeyError, StopIteration, TypeError):
         return []
+
+
+def test_a_code_has_one_rule(monkeypatch):
+    (pairs,) = [one for one in build.modules() if one[0] == "rules.pairs"]
+    monkeypatch.setattr(build, "modules", lambda: [pairs, pairs])
+    with pytest.raises(ValueError, match="XP486 is ipo-averages-the-others"):
+        build.table()
