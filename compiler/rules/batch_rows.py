@@ -51,8 +51,8 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     )
     if rows < together and spec.replicas > 1:
         text = f"{micro} x {spec.replicas} = {together}"
-        there = "there is 1" if rows == 1 else f"there are {rows}"
-        message = f"rows are repeated to fill {spec.replicas} micro-batches of {micro}: {there}"
+        there = "1 row is" if rows == 1 else f"{rows} rows are"
+        message = f"{there} repeated to fill {spec.replicas} micro-batches of {micro}"
     fitting = max(1, rows // spec.replicas) * spec.replicas
     label = spec.label("batch.gbs") or spec.label("batch.micro")
     place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)

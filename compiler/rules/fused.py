@@ -24,7 +24,7 @@ def _asked(spec: Spec) -> bool:
 def _fused(spec: Spec, why: str, label: Label | None) -> Finding:
     return Finding(
         spec.extra_place("trl", FUSED, "runs parts of the model by themselves"),
-        f"{spec.text('method')}'s fused loss, and {why}",
+        f"{spec.text('method')}'s fused loss cannot be used: {why}",
         write(f"{FUSED} = false"),
         (label,),
     )
