@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test slow test-fast check bench golden docs site tables format fuzz differential soak mutants clean
+.PHONY: help demo test slow test-fast check bench golden docs site tables format fuzz differential soak mutants clean resolve
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ differential: $(VENV)/ready $(OTHERS:=/ready) ## 20,000 random specs against the
 
 soak: $(VENV)/ready $(OTHERS:=/ready) ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
+
+resolve: $(VENV)/ready ## does every emitted set of requirements have a solution? writes docs/requirements.md; asks PyPI
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python tests/resolve.py
 
 mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs the tests that cover each; goes on where it was stopped
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants

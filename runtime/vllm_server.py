@@ -83,7 +83,7 @@ def program(name: str) -> str:
     found = shutil.which(asked) if asked else shutil.which(beside) or shutil.which(name)
     if found is None:
         raise RunError(
-            f"there is no program {asked or name} to start the vLLM server with; pip install -r requirements-vllm.txt, "
+            f"there is no program {asked or name} to start the vLLM server with; pip install -r requirements.txt, "
             "or name one by XPC_VLLM"
         )
     return found

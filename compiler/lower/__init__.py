@@ -9,7 +9,7 @@ from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.launch import launch
-from xpc.compiler.lower.manifest import manifest, requirements, sealed, vllm_requirement
+from xpc.compiler.lower.manifest import flash_requirement, manifest, requirements, sealed
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.lower.trainer_files import trainer_files
@@ -37,9 +37,9 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
         "spec.xp": specfile(spec),
         "trainer_args.json": _json(plan),
     }
-    vllm = vllm_requirement(spec)
-    if vllm is not None:
-        texts["requirements-vllm.txt"] = vllm + "\n"
+    flash = flash_requirement(spec)
+    if flash is not None:
+        texts["requirements-flash.txt"] = flash + "\n"
     if spec.get("eval.tasks") is not None:
         from xpc.compiler.lower import evaluate  # few specs name tasks
 

@@ -9,6 +9,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
+from xpc.compiler.lower.manifest import FLASH_BUILD
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
@@ -35,6 +36,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         "./launch.sh",
         *(["pip install -r requirements-eval.txt", "./evaluate.sh"] if spec.get("eval.tasks") is not None else []),
         "```",
+        *_flash(spec),
         *_server(spec),
         *submit,
         "",
@@ -106,11 +108,24 @@ def cell(text: str) -> str:
 
 
 def install(spec: Spec) -> list[str]:
-    """The commands that install what the run needs; vLLM asks for other versions than the pins, so it goes alone."""
+    """The commands that install what the run needs, in an empty environment; flash-attn is built against torch."""
     steps = ["pip install -r requirements.txt"]
-    if spec.flag("method.vllm"):
-        steps.insert(0 if spec.stack.facts.vllm_first else 1, "pip install -r requirements-vllm.txt")
+    if spec.text("model.attn") == "flash2":
+        steps.append(f"pip install {' '.join(FLASH_BUILD)}")
+        steps.append("pip install --no-build-isolation -r requirements-flash.txt")
     return steps
+
+
+def _flash(spec: Spec) -> list[str]:
+    """What flash-attn's build needs, and what may stand in its place."""
+    if spec.text("model.attn") != "flash2":
+        return []
+    lines = ["", "flash-attn comes as source and is built here, for minutes to hours: with nvcc of the CUDA that torch is",
+             "built for (`python -c 'import torch; print(torch.version.cuda)'`)."]  # fmt: skip
+    if spec.stack.facts.kernels:
+        lines[-1] += f" In the place of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
+        lines.append("builds nothing: transformers then takes the kernels from the hub when the run starts.")
+    return lines
 
 
 def _server(spec: Spec) -> list[str]:

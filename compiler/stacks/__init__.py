@@ -81,12 +81,17 @@ class Stack:
         """Package to exact version, for every package that a bundle of this stack can need."""
         return {package: str(version) for package, version in self._policy("pins").items()}
 
-    def requirements(self, *extras: str) -> Mapping[str, str]:
-        """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...)."""
+    def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
+        """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...).
+
+        With `vllm` they are those that install beside vLLM, itself among them.
+        """
         optional = {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
         wanted = {name for extra in extras for name in optional.get(extra, ())}
         left_out = {name for names in optional.values() for name in names} - wanted
-        return {package: version for package, version in self.pins.items() if package not in left_out}
+        beside = self._policy("pins_with_vllm") if vllm else {}
+        pins = {**self.pins, **{package: str(version) for package, version in beside.items()}}
+        return {package: version for package, version in pins.items() if package not in left_out}
 
     @cached_property
     def facts(self) -> Facts:

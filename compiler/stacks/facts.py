@@ -17,12 +17,10 @@ class Facts:
     """The facts of one stack. A plain class: attrs would take a millisecond of every start to define it."""
 
     # Versions and installing
-    vllm: str
-    """The version of vLLM that the stack's TRL works with; a bundle installs it from a file of its own."""
+    kernels: str
+    """The version of the `kernels` package with which transformers takes built flash kernels from the hub; else empty."""
     vllm_capability: tuple[int, int]
     """The least compute capability of a GPU that this vLLM runs on."""
-    vllm_first: bool
-    """Whether vLLM is installed before the bundle's own pins."""
     vllm_health: str
     """Where the server answers once it is ready."""
     vllm_program: Literal["trl", "vllm"]

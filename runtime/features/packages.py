@@ -20,6 +20,8 @@ FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
 """Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
+FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
+"""What pip is told for flash-attn, whose build imports torch."""
 
 
 def missing(bundle: Bundle) -> list[str]:
@@ -51,7 +53,7 @@ def missing(bundle: Bundle) -> list[str]:
         told["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"
     for package, modules, reason in wanted:
         if package not in bundle.pins and not any(find_spec(module) for module in modules):
-            listed = "-r requirements-vllm.txt" if package == "vllm" else package
+            listed = FLASH_FILE if package == "flash-attn" else package
             told.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
     return list(told.values())
 

@@ -285,7 +285,10 @@ def test_a_task_asks_for_the_gpus_and_names_its_secrets():
     assert read(SKY["cpu"], "sky.yaml")["resources"]["cpus"] == "2+"
     assert "job_recovery" not in read(SKY["never"], "sky.yaml")["resources"]
     setup = read(SKY["colocate"], "sky.yaml")["setup"]
-    assert setup.index("requirements-vllm.txt") < setup.index("requirements.txt")
+    assert setup.splitlines() == ["set -e", "python3 -m pip install -r requirements.txt"]
+    flash = read(SKY["flash"], "sky.yaml")["setup"].splitlines()
+    assert flash[1] == "python3 -m pip install -r requirements.txt"
+    assert flash[3] == "python3 -m pip install --no-build-isolation -r requirements-flash.txt"
 
 
 def test_every_gpu_has_a_name_or_is_refused():

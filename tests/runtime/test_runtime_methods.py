@@ -252,7 +252,7 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     told = packages.missing(bundle)
     assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
     assert "a base of 4 bits needs it" in told[1]
-    assert told[3].endswith("(pip install -r requirements-vllm.txt)")
+    assert told[3].endswith("(pip install vllm)")
     assert "the reward 'accuracy' needs it" in told[4]
     bundle.stack["quantized_on_cpu"] = False
     assert packages.missing(bundle) == [

@@ -1,0 +1,144 @@
+"""Do the emitted requirements install? `make resolve` asks uv of each distinct set, and writes docs/requirements.md.
+
+The sets are those that the golden bundles and the specs of specs/ emit, and of each stack every optional package alone,
+with and without vLLM. Each is resolved for Linux on x86-64 and several Pythons; nothing is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+
+from tests.golden_bundles import SPECS, compiled  # noqa: E402
+from xpc.compiler import stacks  # noqa: E402
+from xpc.compiler.files import Workspace  # noqa: E402
+from xpc.compiler.pipeline import compile_text  # noqa: E402
+
+PAGE = os.path.join(ROOT, "docs", "requirements.md")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PLATFORM = "x86_64-manylinux_2_28"
+FILES = ("requirements.txt", "requirements-flash.txt", "requirements-eval.txt")
+"""What a bundle's README installs into one environment."""
+TOLD = """
+[[dependency-metadata]]
+name = "flash-attn"
+requires-dist = ["torch", "einops"]
+"""
+"""flash-attn says what it needs once torch is installed, and CUDA beside it: its setup.py, of 2.8.3."""
+HEAD = """\
+# Requirements that resolve together
+
+`make resolve` asks `uv pip compile` whether each distinct set of requirements has a solution: the files that a bundle's
+README installs into one environment, of every golden bundle and recipe, and of each stack every optional package alone,
+with and without vLLM. Linux on x86-64 (glibc 2.28), nothing installed. A line names what a set has beside the packages
+that every bundle of its stack pins. Last run: {day}, {right} of {all} resolve.
+
+flash-attn publishes no wheel, and its build asks for torch and a CUDA compiler before it says what it needs; here it is
+taken to need torch and einops, as its setup.py says. Whether it builds is not asked.
+
+"""
+
+
+def beside(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
+    """What a set has beside the packages and versions of every bundle of its stack, in words."""
+    base = stack.requirements()
+    return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
+
+
+def sets() -> dict[tuple[str, str], str]:
+    """Each distinct set by its stack and what it has beside the base: the lines that are handed to uv."""
+    found = {}
+    for name, text in emitted():
+        stack = stacks.load(name)
+        assert stack is not None
+        pins = dict(line.split("==") for line in text.replace("[", "_[").splitlines())
+        found[name, beside(stack, pins)] = text
+    return dict(sorted(found.items()))
+
+
+def emitted() -> Iterator[tuple[str, str]]:
+    """The name of a stack and the lines of a set, as often as they are emitted."""
+    for files in bundles():
+        target = next(line for line in files["bundle.toml"].decode().splitlines() if line.startswith("target"))
+        yield target.split('"')[1], "".join(files[name].decode() for name in FILES if name in files)
+    for name in stacks.names():
+        stack = stacks.load(name)
+        assert stack is not None
+        for extra in [(), *((one,) for one in stack.table["policy"]["extras"] if not one.startswith("flash"))]:
+            for vllm in (False, True):
+                pins = stack.requirements(*extra, vllm=vllm)
+                yield name, "".join(f"{package}=={version}\n" for package, version in pins.items())
+
+
+def bundles() -> Iterator[Mapping[str, bytes]]:
+    """The files of every golden bundle, and of every recipe that compiles alone."""
+    for name in SPECS:
+        yield compiled(name)
+    folder = os.path.join(ROOT, "specs")
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".xp"):
+            with open(os.path.join(folder, name), "rb") as handle:
+                files, _ = compile_text(handle.read(), name, Workspace(folder))
+            if files is not None and "bundle.toml" in files:
+                yield files
+
+
+def resolved(text: str, python: str, uv: str) -> str:
+    """Nothing where the lines have a solution for a Python, else the resolver's reason."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("set.in", text), ("uv.toml", TOLD)):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
+                handle.write(content)
+        words = [uv, "pip", "compile", "--quiet", "--config-file", "uv.toml", "--python-version", python,
+                 "--python-platform", PLATFORM, "--output-file", "set.txt", "set.in"]  # fmt: skip
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return "" if done.returncode == 0 else " ".join(lines)[:600] or f"uv ended with {done.returncode}"
+
+
+def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
+    """The page's table, and the reasons under it."""
+    lines = ["| stack | beside its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
+    reasons = []
+    for (stack, what), by_python in results.items():
+        lines.append(f"| {stack} | {what} | " + " | ".join("no" if by_python[one] else "yes" for one in PYTHONS) + " |")
+        for python, reason in by_python.items():
+            if reason:
+                reasons.append(f"- {stack} with {what}, Python {python}: {reason}")
+    return "\n".join([*lines, *(["", "## What does not resolve", "", *reasons] if reasons else [])]) + "\n"
+
+
+def main(words: list[str]) -> int:
+    """Resolves, writes the page, and gives 1 where a set has no solution for the oldest two Pythons."""
+    parser = argparse.ArgumentParser(description="Resolve every set of requirements that bundles emit.")
+    parser.add_argument("--uv", default=os.path.join(os.path.dirname(sys.executable), "uv"), help="the program")
+    asked = parser.parse_args(words)
+    wanted = sets()
+    pairs = [(key, python) for key in wanted for python in PYTHONS]
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda pair: resolved(wanted[pair[0]], pair[1], asked.uv), pairs))
+    results: dict[tuple[str, str], dict[str, str]] = {}
+    for (key, python), answer in zip(pairs, answers, strict=True):
+        results.setdefault(key, {})[python] = answer
+    right = sum(not any(one.values()) for one in results.values())
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    with open(PAGE, "w", encoding="utf-8") as handle:
+        handle.write(HEAD.format(day=day, right=right, all=len(results)) + table(results))
+    wrong = {key: one for key, one in results.items() if any(one[python] for python in PYTHONS[:2])}
+    for (stack, what), one in wrong.items():
+        print(f"{stack} with {what}: {next(filter(None, one.values()))}", file=sys.stderr)
+    print(f"{right} of {len(results)} sets resolve for Python {', '.join(PYTHONS)}; {PAGE}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""docs/requirements.md has the last answer of `make resolve` for every set of requirements that is emitted today."""
+
+from __future__ import annotations
+
+import os
+
+from tests.resolve import PAGE, PYTHONS, sets
+
+
+def rows() -> dict[tuple[str, str], list[str]]:
+    assert os.path.exists(PAGE)
+    with open(PAGE, encoding="utf-8") as handle:
+        found = [line.strip("| \n").split(" | ") for line in handle if line.startswith("| trl-")]
+    return {(stack, what): answers for stack, what, *answers in found}
+
+
+def test_every_emitted_set_was_resolved_for_the_oldest_two_pythons():
+    known = rows()
+    wanted = sets()
+    assert set(known) == set(wanted), "make resolve"
+    for key, answers in known.items():
+        assert len(answers) == len(PYTHONS)
+        assert answers[:2] == ["yes", "yes"], key
+    assert any("vllm" in what for _, what in wanted)
+    assert any("flash-attn" in what for _, what in wanted)
+    assert any("lm-eval" in what or "lm_eval" in what for _, what in wanted)
