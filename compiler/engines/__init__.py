@@ -6,5 +6,5 @@ files that it adds to a bundle, and how they are submitted.
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """What `launch` may name, as it is typed; the first is the default."""
-OF_ALL = ("launcher", "rendezvous", "nccl_timeout")
+OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup")
 """Settings of `launch` that every engine reads."""

@@ -31,8 +31,8 @@ class Engine:
         """Whether it reads a setting of `launch`."""
         return name in OF_ALL or name in self.settings
 
-    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
-        """The files that it adds to a bundle; `bundle` has the others by name."""
+    def files(self, spec: Spec, pin: str) -> dict[str, str]:
+        """The files that it adds to a bundle; `pin` is the digest of what runs (`engines/pin.py`)."""
         return {}
 
     def readme(self, spec: Spec) -> list[str]:
@@ -43,8 +43,8 @@ class Engine:
         """What is typed to start the bundle that was written to `out`."""
         return quoted(out, "launch.sh")
 
-    def sweep_files(self, members: Sequence[Spec], name: str) -> dict[str, str]:
-        """The files beside a sweep's `launch.sh`, for a sweep of this name."""
+    def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
+        """The files beside a sweep's `launch.sh`, for a sweep of this name; `pins` by member, in their order."""
         return {}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:

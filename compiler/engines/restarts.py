@@ -8,9 +8,6 @@ from xpc.compiler.spec import Spec
 TEMPFAIL = 75
 """The status of a run that was asked to stop, and that goes on when it is started again."""
 
-RESTARTS = 3
-"""Times that a run which failed is begun again; one that was asked to stop is begun again without counting."""
-
 
 def starts_over(spec: Spec) -> Path | None:
     """The setting because of which a run that is started again has nothing to go on from, or None."""
@@ -25,6 +22,11 @@ def starts_over(spec: Spec) -> Path | None:
 def requeues(spec: Spec) -> bool:
     """Whether the engine starts the run again: as written, or where there is something to go on from."""
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else starts_over(spec) is None
+
+
+def retries(spec: Spec) -> int:
+    """Times that a run which failed is begun again; one that was asked to stop is begun again without counting."""
+    return spec.integer("launch.retries") if requeues(spec) or spec.written("launch.retries") else 0
 
 
 def grace(spec: Spec) -> int:

@@ -86,6 +86,9 @@ IntegerPath = Literal[
     "eval.micro",
     "save.keep",
     "launch.nccl_timeout",
+    "launch.retries",
+    "launch.cpus",
+    "launch.memory",
     "launch.time",
     "seed",
 ]
@@ -158,9 +161,13 @@ TextPath = Literal[
     "launch.rendezvous",
     "launch.partition",
     "launch.account",
+    "launch.qos",
+    "launch.constraint",
+    "launch.container",
     "launch.image",
     "launch.volume",
     "launch.secret",
+    "launch.pull_secret",
     "target",
 ]
 AmountPath = Literal[
@@ -187,6 +194,11 @@ NamesPath = Literal[
     "optimizer.targets",
     "eval.tasks",
     "track",
+    "launch.env",
+    "launch.mounts",
+    "launch.extra_args",
+    "launch.tolerations",
+    "launch.node_selector",
 ]
 WeightedPath = Literal[
     "method.loss",
@@ -198,6 +210,7 @@ OtherPath = Literal[
     "data.system",
     "method.teacher",
     "eval.data",
+    "launch.setup",
     "sweep",
 ]
 Path = FlagPath | IntegerPath | RealPath | TextPath | AmountPath | RealsPath | NamesPath | WeightedPath | OtherPath

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from xpc.compiler.engines.engine import engine
+from xpc.compiler.engines.pin import LIST, listed, pin
+from xpc.compiler.lower import environment
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
@@ -48,10 +50,14 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
         texts["requirements-eval.txt"] = evaluate.requirement(spec) + "\n"
     if spec.zero_stage:
         texts["deepspeed.json"] = _json(deepspeed(spec))
-    texts.update(started_by.files(spec, texts))
+    if environment.stated(spec):
+        texts[environment.FILE] = environment.environment(spec)
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     files.update(spec.bundled)
     files.update(trainer_files(plan, "evaluation.json" in texts))
+    files[LIST] = listed(files)
+    for name, text in started_by.files(spec, pin(files[LIST])).items():
+        files[name] = text.encode("utf-8", "surrogatepass")
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 

@@ -8,7 +8,7 @@ from xpc.compiler.lower.manifest import digest
 from xpc.compiler.secrets import pinned
 from xpc.compiler.spec import Spec
 
-PROGRAMS = (".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
+PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.lower.environment import read
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
 
@@ -140,6 +141,7 @@ def launch(spec: Spec) -> str:
         ),
         start("launch.sh", "trained", {"--dry-run": "dry_run", "--preflight": "only_preflight"}),
     ]
+    parts.append(environment(spec))
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
@@ -155,6 +157,12 @@ def launch(spec: Spec) -> str:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
+
+
+def environment(spec: Spec) -> str:
+    """What reads `environment.sh`; a virtual environment that it activates is then where python3 is looked for."""
+    lines = read(spec, "$here")
+    return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def samples(spec: Spec) -> str:

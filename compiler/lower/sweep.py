@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler import __version__
 from xpc.compiler.engines.engine import MEMBERS, engine
+from xpc.compiler.engines.pin import LIST, pin
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.document import cell
@@ -31,18 +32,20 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
     assert first is not None  # a sweep with an error has no members
     out: dict[str, bytes] = {}
     digests: list[str] = []
+    pins: dict[str, str] = {}
     for member in members:
         spec = member.spec
         assert spec is not None
         files = lower(named(spec, member.name))
         digests.append(digest(files["bundle.toml"]))
+        pins[member.name] = pin(files[LIST])
         out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
     texts = {
         "README.md": _readme(first, members, problems),
         "launch.sh": LAUNCH.format(count=len(members), last=len(members) - 1),
         "members.txt": "".join(f"{one.name}\n" for one in members),
     }
-    texts.update(engine(first).sweep_files([one.spec for one in members if one.spec is not None], first.name))
+    texts.update(engine(first).sweep_files([one.spec for one in members if one.spec is not None], first.name, pins))
     top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
     return {**out, **top}

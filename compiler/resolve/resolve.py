@@ -163,7 +163,7 @@ class _Resolver:
 
     def _files(self) -> None:
         """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
-        for path in ("model.chat_template", "data.system"):
+        for path in ("model.chat_template", "data.system", "launch.setup"):
             value = self.values.get(path)
             if value is not None and path == "model.chat_template" and isinstance(value.value, str):
                 from xpc.compiler import templates

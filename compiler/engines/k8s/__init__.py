@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.spec import Spec
@@ -13,14 +11,17 @@ class Kubernetes(Engine):
     """Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
 
     also_called = "kubernetes; kubeflow"
-    settings = ("time", "requeue", "image", "volume", "secret")
+    settings = (
+        "time", "requeue", "retries", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector", "cpus",
+        "memory",
+    )  # fmt: skip
     volume = "a PersistentVolumeClaim"
 
-    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
-        """Both jobs; a pod knows its bundle by the digest of its arguments."""
+    def files(self, spec: Spec, pin: str) -> dict[str, str]:
+        """Both jobs; a pod knows its bundle by the digest of what runs."""
         from xpc.compiler.engines.k8s.manifests import files
 
-        return files(spec, bundle["trainer_args.json"])
+        return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
         """Where the bundle lies, and which file is applied."""

@@ -6,13 +6,13 @@ no `$(` and no `$$` either: Kubernetes reads these in a container's arguments be
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
-from xpc.compiler.engines.restarts import RESTARTS, TEMPFAIL, grace, requeues
+from xpc.compiler.engines.pin import check
+from xpc.compiler.engines.restarts import TEMPFAIL, grace, requeues, retries
 from xpc.compiler.engines.vllm_server import server_gpus
 from xpc.compiler.engines.yamltext import document
+from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
@@ -25,8 +25,8 @@ bundle={folder}/{place}
 if [ ! -e "$bundle" ]; then
   bundle=/opt/{place}
 fi
-if ! printf '%s  %s\\n' {digest} "$bundle/trainer_args.json" | sha256sum --check --status; then
-  echo '{file}: neither {folder}/{place} nor /opt/{place} is the bundle that this file belongs to' >&2
+if [ ! -e "$bundle/run.sha256" ]; then
+  echo '{file}: neither {folder}/{place} nor /opt/{place} is a bundle' >&2
   exit 1
 fi
 """
@@ -64,12 +64,11 @@ The controller says who is who by PET_*; none of them stands here. What happens 
 The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 
 
-def files(spec: Spec, arguments: str) -> dict[str, str]:
-    """The two files by name; `arguments` is the bundle's trainer_args.json, by which a pod knows its bundle.
+def files(spec: Spec, digest: str) -> dict[str, str]:
+    """The two files by name; `digest` is that of what the bundle runs, by which a pod knows it.
 
     With a vLLM server there is a JobSet alone: a TrainJob has the jobs of its runtime, and no other.
     """
-    digest = sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
     out = {JOBSET: document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
     if not spec.asks_server:
         out[TRAINJOB] = document(_trainjob(spec, digest), _comment(spec, TRAINJOB_COMMENT))
@@ -96,7 +95,8 @@ def _comment(spec: Spec, text: str) -> str:
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
-    find = FIND.format(enter=enter, place=place(spec), digest=digest, file=file, folder=FOLDER)
+    find = FIND.format(enter=enter, place=place(spec), file=file, folder=FOLDER)
+    find += check(digest, "$bundle", file)
     return find + (CACHE if shared else "") + "".join(steps) + start
 
 
@@ -123,6 +123,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
         "volumes": _volumes(spec),
         "containers": [{"name": "node", "volumeMounts": _mounts(spec)}],
     }
+    pod.update(_placed(spec))
     patch: Json = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]}
     body: dict[str, Json] = {
         "runtimeRef": {"name": "torch-distributed"},
@@ -165,7 +166,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         rules.append(
             {"name": "asked_to_stop", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": why}
         )
-    policy: dict[str, Json] = {"maxRestarts": RESTARTS if again else 0}
+    policy: dict[str, Json] = {"maxRestarts": retries(spec)}
     if rules:
         policy["rules"] = rules
     body: dict[str, Json] = {
@@ -200,6 +201,7 @@ def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
         "terminationGracePeriodSeconds": grace(spec),
         "containers": [container],
         "volumes": _volumes(spec),
+        **_placed(spec),
     }
     out["template"] = {"spec": pod}
     return out
@@ -224,7 +226,7 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
     """vLLM on a node of its own: ready when it answers, restarted with the set, ended with the training."""
     tensor = server_gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
-    start = SERVER.format(tensor=tensor, copies=copies)
+    start = read(spec, "$bundle") + SERVER.format(tensor=tensor, copies=copies)
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}
@@ -235,7 +237,37 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 def _resources(spec: Spec) -> dict[str, Json]:
     """A GPU a process, or a core. Limits would do, but Trainer 2.0 takes a node without requests for one process."""
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
-    return {"requests": count, "limits": count}
+    asked: dict[str, Json] = dict(count)
+    if spec.get("launch.cpus") is not None:
+        asked["cpu"] = spec.integer("launch.cpus")
+        if spec.on_cpu:
+            count["cpu"] = spec.integer("launch.cpus")
+    if spec.get("launch.memory") is not None:
+        asked["memory"] = count["memory"] = f"{spec.integer('launch.memory')}Gi"
+    return {"requests": asked, "limits": count}
+
+
+def _placed(spec: Spec) -> dict[str, Json]:
+    """What a pod says of its nodes and of its image's registry."""
+    out: dict[str, Json] = {}
+    if spec.get("launch.node_selector") is not None:
+        labels = (one.partition("=") for one in spec.names("launch.node_selector"))
+        out["nodeSelector"] = {key: value for key, _, value in labels}
+    if spec.get("launch.tolerations") is not None:
+        out["tolerations"] = [_toleration(one) for one in spec.names("launch.tolerations")]
+    if spec.get("launch.pull_secret") is not None:
+        out["imagePullSecrets"] = [{"name": spec.text("launch.pull_secret")}]
+    return out
+
+
+def _toleration(text: str) -> Json:
+    """`key=value:effect`, as kubectl writes a taint; without a value every one, without an effect every one."""
+    taint, _, effect = text.partition(":")
+    key, equals, value = taint.partition("=")
+    out: dict[str, Json] = {"key": key, "operator": "Equal" if equals else "Exists"}
+    out.update({"value": value} if equals else {})
+    out.update({"effect": effect} if effect else {})
+    return out
 
 
 def _volumes(spec: Spec) -> list[Json]:

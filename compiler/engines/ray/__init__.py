@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
 
@@ -26,10 +24,10 @@ class Ray(Engine):
     """Ray 2.51 or newer, whose Ray Train is version 2."""
 
     also_called = "ray train; raytrain; anyscale; kuberay"
-    settings = ("requeue", "volume")
+    settings = ("requeue", "retries", "volume", "cpus", "memory", "extra_args")
     volume = "an absolute folder that every node of the Ray cluster has"
 
-    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+    def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The script, which is the same in every bundle, and its numbers."""
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), SCRIPT), encoding="utf-8") as handle:
             script = handle.read()
@@ -37,33 +35,39 @@ class Ray(Engine):
 
     def readme(self, spec: Spec) -> list[str]:
         """How the job is handed to Ray."""
-        return README.splitlines()
+        return README.replace("ray job submit --", f"ray job submit{words(spec)} --").splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
         """The job, with the bundle as its working directory."""
-        return f"ray job submit --working-dir {quoted(out)} -- python {SCRIPT}"
+        return f"ray job submit{words(spec)} --working-dir {quoted(out)} -- python {SCRIPT}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
         """A job for each member; they wait for nodes in Ray."""
         members = quoted(out, MEMBERS)
-        submit = f'ray job submit --no-wait --working-dir "$member" -- python {SCRIPT}'
+        submit = f'ray job submit{words(spec)} --no-wait --working-dir "$member" -- python {SCRIPT}'
         return f"for member in {members}/*; do {submit}; done"
 
 
 def numbers(spec: Spec) -> dict[str, object]:
     """What `ray_job.py` asks Ray for, and how often it starts the run again."""
-    from xpc.compiler.engines.restarts import RESTARTS, grace, requeues
+    from xpc.compiler.engines.restarts import grace, requeues, retries
 
     again, hardware = requeues(spec), spec.hardware
     return {
         "nodes": hardware.nodes,
-        "cpus": hardware.processes,
+        "cpus": spec.get("launch.cpus") or hardware.processes,
+        "memory": spec.get("launch.memory"),
         "gpus": 0 if spec.on_cpu else hardware.processes,
         "folder": spec.get("launch.volume"),
-        "retries": RESTARTS if again else 0,
+        "retries": retries(spec),
         "again": again,
         "grace": grace(spec),
     }
+
+
+def words(spec: Spec) -> str:
+    """Further options of `ray job submit`."""
+    return "".join(f" {one}" for one in spec.names("launch.extra_args"))
 
 
 ENGINE = Ray()

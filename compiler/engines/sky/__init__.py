@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
 
@@ -12,14 +10,14 @@ class SkyPilot(Engine):
     """SkyPilot 0.12 or newer."""
 
     also_called = "skypilot"
-    settings = ("requeue", "image", "volume")
+    settings = ("requeue", "retries", "image", "volume", "cpus", "memory", "extra_args")
     volume = "a volume of SkyPilot"
 
-    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+    def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The task."""
         from xpc.compiler.engines.sky.task import files
 
-        return files(spec)
+        return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
         """How the task is handed to SkyPilot."""

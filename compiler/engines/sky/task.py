@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
-from xpc.compiler.engines.restarts import RESTARTS, TEMPFAIL, requeues
+from xpc.compiler.engines.pin import check
+from xpc.compiler.engines.restarts import TEMPFAIL, requeues, retries
 from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.lower.document import install
@@ -27,19 +28,19 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 """
 
 
-def files(spec: Spec) -> dict[str, str]:
+def files(spec: Spec, pin: str) -> dict[str, str]:
     """The file by its name."""
     nodes = spec.hardware.nodes
     again = "and preemptions start it again." if requeues(spec) else "does not start it again; preemptions do."
     comment = COMMENT.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=submit(spec), tempfail=TEMPFAIL, again=again
     )
-    return {"sky.yaml": document(_task(spec), comment)}
+    return {"sky.yaml": document(_task(spec, pin), comment)}
 
 
 def submit(spec: Spec) -> str:
     """The command that submits the task, with the secrets that the run needs."""
-    return " ".join(["sky jobs launch", *(f"--secret {name}" for name in _secrets(spec)), "sky.yaml"])
+    return " ".join(["sky jobs launch", *spec.names("launch.extra_args"), *(f"--secret {name}" for name in _secrets(spec)), "sky.yaml"])
 
 
 def _secrets(spec: Spec) -> list[str]:
@@ -50,7 +51,7 @@ def _secrets(spec: Spec) -> list[str]:
     return [name for name, wanted in needed.items() if wanted]
 
 
-def _task(spec: Spec) -> dict[str, Json]:
+def _task(spec: Spec, pin: str) -> dict[str, Json]:
     out: dict[str, Json] = {
         "name": pod_name(spec.name),
         "num_nodes": spec.hardware.nodes,
@@ -66,27 +67,30 @@ def _task(spec: Spec) -> dict[str, Json]:
     elif isinstance(volume, str):
         out["volumes"] = {FOLDER: volume}
     out["setup"] = "set -e\n" + "".join(f"python3 -m {line}\n" for line in install(spec))
-    out["run"] = _run(spec)
+    out["run"] = _run(spec, pin)
     return out
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
     gpu, count = spec.hardware.gpu, spec.hardware.processes
-    out: dict[str, Json] = {"cpus": f"{count}+"}
+    out: dict[str, Json] = {"cpus": f"{spec.get('launch.cpus') or count}+"}
     if gpu is not None:
         out = {"accelerators": f"{GPUS[gpu.name]}:{count}"}
+        out.update({"cpus": f"{spec.integer('launch.cpus')}+"} if spec.get("launch.cpus") is not None else {})
+    if spec.get("launch.memory") is not None:
+        out["memory"] = f"{spec.integer('launch.memory')}+"
     image = spec.get("launch.image")
     if isinstance(image, str):
         out["image_id"] = f"docker:{image}"
     if requeues(spec):
-        out["job_recovery"] = {"max_restarts_on_errors": RESTARTS, "recover_on_exit_codes": [TEMPFAIL]}
+        out["job_recovery"] = {"max_restarts_on_errors": retries(spec), "recover_on_exit_codes": [TEMPFAIL]}
     return out
 
 
-def _run(spec: Spec) -> str:
+def _run(spec: Spec, pin: str) -> str:
     """The shell of every node. SkyPilot lists the nodes' addresses a line each, the head's first."""
     nodes = spec.hardware.nodes
-    lines = ["set -eu\nbundle=$PWD\n", RANKS.format(nodes=nodes)]
+    lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]
     if nodes > 1:
         lines.append(NODE.format(port=PORT))
     volume = spec.get("launch.volume")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
+RUNS = "runs.sha256"
+"""Of a sweep: a line for each member, in the order of the array."""
 README = f"""
 On a Slurm cluster the same is one job; it is submitted in the folder that the output goes to, with the
 environment of the run activated (or named by PYTHON), and writes its log there:
@@ -32,13 +34,16 @@ class Slurm(Engine):
     """Slurm, 22.05 or newer."""
 
     also_called = "sbatch; srun"
-    settings = ("partition", "account", "exclusive", "time", "requeue")
+    settings = (
+        "partition", "account", "exclusive", "time", "requeue", "qos", "constraint", "cpus", "memory", "image",
+        "container", "mounts", "extra_args",
+    )  # fmt: skip
 
-    def files(self, spec: Spec, bundle: Mapping[str, str]) -> dict[str, str]:
+    def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The job of one run."""
         from xpc.compiler.engines.slurm.job import script
 
-        return {JOB: script(spec, spec.name)}
+        return {JOB: script(spec, spec.name, pin)}
 
     def readme(self, spec: Spec) -> list[str]:
         """How the job is handed to Slurm."""
@@ -48,12 +53,15 @@ class Slurm(Engine):
         """The job's own `sbatch`."""
         return f"sbatch {quoted(out, JOB)}"
 
-    def sweep_files(self, members: Sequence[Spec], name: str) -> dict[str, str]:
-        """One array for all members, with the longest time to stop."""
+    def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
+        """One array for all members, with the longest time to stop, and the list of what they run."""
+        from xpc.compiler.engines.pin import pin
         from xpc.compiler.engines.restarts import grace
         from xpc.compiler.engines.slurm.job import script
 
-        return {JOB: script(max(members, key=grace), name, len(members))}
+        runs = "".join(f"{one}  {MEMBERS}/{member}/run.sha256\n" for member, one in pins.items())
+        job = script(max(members, key=grace), name, pin(runs.encode("utf-8", "surrogatepass")), len(members))
+        return {RUNS: runs, JOB: job}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
         """The array, or part of it."""

@@ -1,13 +1,17 @@
 """Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
 `#SBATCH` lines are read before any shell, so that what stands in them is checked by a rule (XP850); the script
-below them holds no text of the spec at all. What Slurm knows (nodes, restarts) is asked of it when the job runs.
+below them holds no text of the spec but an image and its mounts, between quotes. What Slurm knows (nodes, restarts) is asked of it when the job runs.
 """
 
 from __future__ import annotations
 
+import shlex
+
+from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import grace, requeues
 from xpc.compiler.engines.vllm_server import server_gpus
+from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
 
 SHORTEST = 60
@@ -87,7 +91,7 @@ fi
 """
 
 SERVER_ROLE = """\
-if [ "${{1:-}}" = server ]; then
+if [ "${{1:-}}" = server ]; then{read}
   exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {data}
 fi
 """
@@ -103,8 +107,13 @@ here=${script%/*}
 """
 
 MEMBER = """\
+if ! printf '%s  %s\\n' {pin} "$here/runs.sha256" | sha256sum --check --status; then
+  say "the sweep in $here is another than the one that was submitted: submit it anew" >&2
+  exit 1
+fi
+pin=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))s/ .*//p" "$here/runs.sha256")
 mapfile -t members < <("$here/launch.sh" --list)
-here=$here/members/${members[SLURM_ARRAY_TASK_ID]}
+here=$here/members/${{members[SLURM_ARRAY_TASK_ID]}}
 """
 
 CHECK = """\
@@ -138,12 +147,37 @@ XPC_JOB_STOPPED=$own/stopped
 export MASTER_ADDR MASTER_PORT XPC_JOB_BUNDLE XPC_JOB_STOPPED
 if [ -n "${{SLURM_CPUS_PER_TASK:-}}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
 say "job $SLURM_JOB_ID, restart $restarts, nodes $SLURM_JOB_NODELIST, rendezvous $MASTER_ADDR:$MASTER_PORT"
+{within}"""
+
+STEP = """\
 
 # One task a node; the processes of a node may use every core that the job has there.
 step=(
   srun --nodes={train} --ntasks={train} --ntasks-per-node=1 --relative=0
   --wait=60 --kill-on-bad-exit=1 --cpu-bind=none --export=ALL
-  bash "$script" node
+  {srun}bash "$script" node
+)
+"""
+
+SRUN = '"${container[@]}" '
+INSIDE = """\
+# The container's /tmp need not be the node's: the note that the run was stopped lies where the job was submitted.
+XPC_JOB_STOPPED=$PWD/.xpc-stopped-$SLURM_JOB_ID-$restarts
+trap 'rm -rf -- "$own" "$XPC_JOB_STOPPED"' EXIT
+"""
+PYXIS = """
+# By pyxis: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
+root=${{script%/*}}
+container=(
+  --container-image={image} --container-workdir="$PWD"
+  --container-mounts="$root:$root,$PWD:$PWD"{mounts}
+)
+"""
+APPTAINER = """
+# By apptainer: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
+root=${{script%/*}}
+container=(
+  apptainer exec{gpu} --pwd "$PWD" --bind "$root:$root,$PWD:$PWD"{mounts} {image}
 )
 """
 
@@ -152,7 +186,7 @@ SERVER = """\
 # The last node generates. It is waited for XPC_SERVER_WAIT seconds at most: it may have a model to download.
 XPC_VLLM_HOST=$(address "${{hosts[{train}]}}")
 export XPC_VLLM_HOST
-srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL bash "$script" server &
+srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL {srun}bash "$script" server &
 server=$!
 until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
   if ! kill -0 "$server" 2>/dev/null; then
@@ -221,8 +255,10 @@ exit "$status"
 """
 
 
-def script(spec: Spec, name: str, members: int = 0) -> str:
+def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
     """The script, for a job of this name; of a sweep with so many members, an array of jobs.
+
+    `pin` is the digest of what runs, of a sweep that of the list of its members' digests.
 
     A sweep's script lies beside its `launch.sh`, whose `--list` names the members one a line, in the order of the
     array; each is a bundle in `members/`.
@@ -243,14 +279,41 @@ def script(spec: Spec, name: str, members: int = 0) -> str:
     if served:
         tensor = server_gpus(spec)
         copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
-        parts += [SERVER_ROLE.format(tensor=tensor, data=copies), WATCHED]
-    parts += [BATCH, MEMBER if members else "", CHECK, TOPOLOGY.format(nodes=nodes, train=train)]
-    parts += [SERVER.format(train=train) if served else "", RUN]
+        parts += [SERVER_ROLE.format(tensor=tensor, data=copies, read=read(spec, "$XPC_JOB_BUNDLE").rstrip()), WATCHED]
+    parts += [BATCH, MEMBER.format(pin=pin) if members else "", CHECK]
+    parts += [check("$pin" if members else pin, "$here", "job.sbatch")]
+    within = container(spec)
+    parts += [TOPOLOGY.format(nodes=nodes, train=train, within=INSIDE if within else ""), within]
+    parts += [STEP.format(train=train, srun=SRUN if within else "")]
+    parts += [SERVER.format(train=train, srun=SRUN if within else "") if served else "", RUN]
     if nodes > 1:
         parts.append(LOST.format(nodes=nodes))
     if served:
         parts.append(TEARDOWN)
     return "".join([*parts, END])
+
+
+def container(spec: Spec) -> str:
+    """What starts the container of each node; empty without one. Its words stand between quotes."""
+    image = spec.get("launch.image")
+    if not isinstance(image, str):
+        return ""
+    mounts = spec.names("launch.mounts")
+    if spec.get("launch.container") == "apptainer":
+        address = image if image.startswith("/") else f"docker://{image}"
+        return APPTAINER.format(
+            gpu="" if spec.on_cpu else " --nv",
+            mounts="".join(f" --bind {shlex.quote(one)}" for one in mounts),
+            image=shlex.quote(address),
+        )
+    joined = shlex.quote("," + ",".join(mounts)) if mounts else ""
+    return PYXIS.format(image=shlex.quote(of_enroot(image)), mounts=joined)
+
+
+def of_enroot(image: str) -> str:
+    """An image as pyxis takes it: `host#name:tag`; a path of a squashed one stays."""
+    host, slash, rest = image.partition("/")
+    return f"{host}#{rest}" if slash and host and ("." in host or ":" in host or host == "localhost") else image
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
@@ -270,18 +333,23 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
         words += ["exclusive", "mem=0"]  # --exclusive takes the cores, and no more memory than asked for
     else:
         words.append(f"cpus-per-task={cores(spec)}")
-    for path in ("launch.partition", "launch.account"):
+    if spec.get("launch.memory") is not None and not spec.flag("launch.exclusive"):
+        words.append(f"mem={spec.integer('launch.memory')}G")
+    for path in ("launch.partition", "launch.account", "launch.qos", "launch.constraint"):
         asked = spec.get(path)
         words += [] if asked is None else [f"{path.rpartition('.')[2]}={asked}"]
     time = spec.get("launch.time")
     if isinstance(time, int):
         words += [f"time={limit(time)}", f"signal=B:USR1@{lead(spec, time)}"]
     words.append("requeue" if requeues(spec) else "no-requeue")
+    words += [one.removeprefix("--") for one in spec.names("launch.extra_args")]
     return [*words, "open-mode=append", f"output={log}.log", f"error={log}.log"]
 
 
 def cores(spec: Spec) -> int:
-    """Cores of a node: one for each process on the CPU; for each GPU eight, which nodes of every size have."""
+    """Cores of a node: as written, else one for each process on the CPU, and eight, which nodes have, for each GPU."""
+    if spec.get("launch.cpus") is not None:
+        return spec.integer("launch.cpus")
     return spec.hardware.processes * (1 if spec.on_cpu else 8)
 
 

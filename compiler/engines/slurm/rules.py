@@ -12,7 +12,12 @@ from xpc.compiler.spec import Spec
 
 WHEN = chosen("launch", "slurm")
 
-MARKS: Mapping[TextPath, str] = {"launch.partition": "._+-,", "launch.account": "._+-@"}
+MARKS: Mapping[TextPath, str] = {
+    "launch.partition": "._+-,",
+    "launch.account": "._+-@",
+    "launch.qos": "._+-",
+    "launch.constraint": "._+-,&|*[]()",
+}
 """What the names may hold beside letters and digits."""
 SHORTEST = 120
 """Seconds: a signal a minute before the limit, which Slurm may send up to a minute before that."""
@@ -30,7 +35,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         if text is None:
             continue
         wrong = next((c for c in text if not (c.isascii() and (c.isalnum() or c in marks))), None)
-        if wrong is None and text and text[0].isalnum() and text[-1] not in ",":
+        if wrong is None and text and (text[0].isalnum() or text[0] in "[(") and text[-1] not in ",&|":
             continue
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
