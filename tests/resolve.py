@@ -1,7 +1,8 @@
 """Do the emitted requirements install? `make resolve` asks uv of each distinct set, and writes docs/requirements.md.
 
-The sets are those that the golden bundles and the specs of specs/ emit, and of each stack every optional package alone,
-with and without vLLM. Each is resolved for Linux on x86-64 and several Pythons; nothing is installed.
+The sets are those that the golden bundles and the specs of specs/ emit, and of each stack all optional packages at
+once, with and without vLLM: what resolves with all of them resolves with any. Each is resolved for Linux on x86-64 and
+several Pythons; nothing is installed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from xpc.compiler.files import Workspace  # noqa: E402
 from xpc.compiler.pipeline import compile_text  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs", "requirements.md")
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("3.11", "3.12", "3.14")
 PLATFORM = "x86_64-manylinux_2_28"
 FILES = ("requirements.txt", "requirements-flash.txt", "requirements-eval.txt")
 """What a bundle's README installs into one environment."""
@@ -38,7 +39,7 @@ HEAD = """\
 # Requirements that resolve together
 
 `make resolve` asks `uv pip compile` whether each distinct set of requirements has a solution: the files that a bundle's
-README installs into one environment, of every golden bundle and recipe, and of each stack every optional package alone,
+README installs into one environment, of every golden bundle and recipe, and of each stack all optional packages at once,
 with and without vLLM. Linux on x86-64 (glibc 2.28), nothing installed. A line names what a set has beside the packages
 that every bundle of its stack pins. Last run: {day}, {right} of {all} resolve.
 
@@ -73,9 +74,10 @@ def emitted() -> Iterator[tuple[str, str]]:
     for name in stacks.names():
         stack = stacks.load(name)
         assert stack is not None
-        for extra in [(), *((one,) for one in stack.table["policy"]["extras"] if not one.startswith("flash"))]:
+        extras = [one for one in stack.table["policy"]["extras"] if not one.startswith("flash")]
+        for some in ([], extras):
             for vllm in (False, True):
-                pins = stack.requirements(*extra, vllm=vllm)
+                pins = stack.requirements(*some, vllm=vllm)
                 yield name, "".join(f"{package}=={version}\n" for package, version in pins.items())
 
 
@@ -124,7 +126,7 @@ def main(words: list[str]) -> int:
     asked = parser.parse_args(words)
     wanted = sets()
     pairs = [(key, python) for key in wanted for python in PYTHONS]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda pair: resolved(wanted[pair[0]], pair[1], asked.uv), pairs))
     results: dict[tuple[str, str], dict[str, str]] = {}
     for (key, python), answer in zip(pairs, answers, strict=True):

@@ -24,6 +24,8 @@ class Engine:
     """Other words for it, which a suggestion understands."""
     settings: tuple[str, ...] = ()
     """Settings of `launch` that it reads beside those of all."""
+    submission: tuple[str, ...] = ()
+    """Options of its submission that `extra_args` may not have; none where they are no words of a command."""
     volume: str = ""
     """What a folder is that all nodes share, where the nodes keep nothing of their own."""
 

@@ -88,7 +88,7 @@ IntegerPath = Literal[
     "launch.nccl_timeout",
     "launch.retries",
     "launch.cpus",
-    "launch.memory",
+    "launch.host_memory",
     "launch.time",
     "seed",
 ]

@@ -322,7 +322,7 @@ TABLE: tuple[Setting, ...] = (
             default=3),
     Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
             low=1, high=100_000),
-    Setting("launch.memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),
+    Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),
     Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True),
     Setting("launch.account", k.NAME, "account that the job is charged to", inner=True),
     Setting("launch.qos", k.NAME, "quality of service of the job", inner=True),

@@ -94,6 +94,29 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP913", "option-of-a-submission")
+def submission_options(spec: Spec) -> Iterator[Finding]:
+    """`extra_args` of SkyPilot and Ray are words of the command that submits the run, which README.md prints.
+
+    They are whole options (`--use-spot`, `--infra=aws`), without marks that a shell reads. Those that the command or
+    the file has already are refused, and so are those that change the number of nodes or GPUs. Source: skypilot 0.14.1
+    `sky jobs launch --help`, ray 2.60 `ray job submit --help`.
+    """
+    if not engine(spec).submission:
+        return
+    for text in spec.names("launch.extra_args"):
+        name = text.removeprefix("--").partition("=")[0]
+        plain = all(c.isascii() and (c.isalnum() or c in "-_=.,:/+@%") for c in text)
+        taken = name in engine(spec).submission
+        if text.startswith("--") and name and plain and not taken:
+            continue
+        yield Finding(
+            spec.place("launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"),
+            f"`{text[:60]}` cannot be a further option of the submission",
+            "write whole options, each a text, and leave out what the other settings say",
+        )
+
+
 def _outside(spec: Spec) -> list[str]:
     """Local files and folders that the run reads and the bundle does not hold."""
     found = [spec.model.path] if spec.model.path else []

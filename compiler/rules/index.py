@@ -62,6 +62,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.fused", both(chosen("method", "dpo", "kto"), extra("trl"))),
     ("rules.kernels", always),
     ("rules.launch", always),
+    ("rules.launch_environment", given("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")),
     ("rules.memory", always),
     ("rules.method", either(other("method", "sft"), given("method.loss"))),
     ("rules.online", both(grouped, given("method.generations"))),

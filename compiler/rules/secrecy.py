@@ -56,7 +56,7 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
-    named: tuple[Path, ...] = ("model.chat_template", "model.config")
+    named: tuple[Path, ...] = ("model.chat_template", "model.config", "launch.setup")
     places = {str(spec.get(path)): path for path in named}
     for name, data in spec.bundled.items():
         if name.startswith("data/") or (name not in places and name.endswith(TASK_ROWS)):

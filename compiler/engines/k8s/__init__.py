@@ -13,7 +13,7 @@ class Kubernetes(Engine):
     also_called = "kubernetes; kubeflow"
     settings = (
         "time", "requeue", "retries", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector", "cpus",
-        "memory",
+        "host_memory",
     )  # fmt: skip
     volume = "a PersistentVolumeClaim"
 

@@ -242,8 +242,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
         asked["cpu"] = spec.integer("launch.cpus")
         if spec.on_cpu:
             count["cpu"] = spec.integer("launch.cpus")
-    if spec.get("launch.memory") is not None:
-        asked["memory"] = count["memory"] = f"{spec.integer('launch.memory')}Gi"
+    if spec.get("launch.host_memory") is not None:
+        asked["memory"] = count["memory"] = f"{spec.integer('launch.host_memory')}Gi"
     return {"requests": asked, "limits": count}
 
 

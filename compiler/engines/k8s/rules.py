@@ -44,7 +44,7 @@ def object_names(spec: Spec) -> Iterator[Finding]:
     Today: the API server refuses the job, or the pod waits for ever for an object that cannot be there. Source:
     Kubernetes, "Object Names and IDs".
     """
-    for path in ("launch.volume", "launch.secret"):
+    for path in ("launch.volume", "launch.secret", "launch.pull_secret"):
         name = spec.get(path)
         why = object_name_fault(name) if isinstance(name, str) else None
         if why is not None:

@@ -24,7 +24,11 @@ class Ray(Engine):
     """Ray 2.51 or newer, whose Ray Train is version 2."""
 
     also_called = "ray train; raytrain; anyscale; kuberay"
-    settings = ("requeue", "retries", "volume", "cpus", "memory", "extra_args")
+    settings = ("requeue", "retries", "volume", "cpus", "host_memory", "extra_args")
+    submission = (
+        "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
+        "entrypoint-resources",
+    )  # fmt: skip
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
@@ -56,7 +60,7 @@ def numbers(spec: Spec) -> dict[str, object]:
     return {
         "nodes": hardware.nodes,
         "cpus": spec.get("launch.cpus") or hardware.processes,
-        "memory": spec.get("launch.memory"),
+        "memory": spec.get("launch.host_memory"),
         "gpus": 0 if spec.on_cpu else hardware.processes,
         "folder": spec.get("launch.volume"),
         "retries": retries(spec),

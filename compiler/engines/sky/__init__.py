@@ -10,7 +10,11 @@ class SkyPilot(Engine):
     """SkyPilot 0.12 or newer."""
 
     also_called = "skypilot"
-    settings = ("requeue", "retries", "image", "volume", "cpus", "memory", "extra_args")
+    settings = ("requeue", "retries", "image", "volume", "cpus", "host_memory", "extra_args")
+    submission = (
+        "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus", "memory",
+        "entrypoint",
+    )  # fmt: skip
     volume = "a volume of SkyPilot"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:

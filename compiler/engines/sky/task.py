@@ -77,8 +77,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
     if gpu is not None:
         out = {"accelerators": f"{GPUS[gpu.name]}:{count}"}
         out.update({"cpus": f"{spec.integer('launch.cpus')}+"} if spec.get("launch.cpus") is not None else {})
-    if spec.get("launch.memory") is not None:
-        out["memory"] = f"{spec.integer('launch.memory')}+"
+    if spec.get("launch.host_memory") is not None:
+        out["memory"] = f"{spec.integer('launch.host_memory')}+"
     image = spec.get("launch.image")
     if isinstance(image, str):
         out["image_id"] = f"docker:{image}"

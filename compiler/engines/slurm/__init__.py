@@ -35,7 +35,7 @@ class Slurm(Engine):
 
     also_called = "sbatch; srun"
     settings = (
-        "partition", "account", "exclusive", "time", "requeue", "qos", "constraint", "cpus", "memory", "image",
+        "partition", "account", "exclusive", "time", "requeue", "qos", "constraint", "cpus", "host_memory", "image",
         "container", "mounts", "extra_args",
     )  # fmt: skip
 

@@ -333,8 +333,8 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
         words += ["exclusive", "mem=0"]  # --exclusive takes the cores, and no more memory than asked for
     else:
         words.append(f"cpus-per-task={cores(spec)}")
-    if spec.get("launch.memory") is not None and not spec.flag("launch.exclusive"):
-        words.append(f"mem={spec.integer('launch.memory')}G")
+    if spec.get("launch.host_memory") is not None and not spec.flag("launch.exclusive"):
+        words.append(f"mem={spec.integer('launch.host_memory')}G")
     for path in ("launch.partition", "launch.account", "launch.qos", "launch.constraint"):
         asked = spec.get(path)
         words += [] if asked is None else [f"{path.rpartition('.')[2]}={asked}"]

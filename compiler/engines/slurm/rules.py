@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.engines.restarts import grace
 from xpc.compiler.language.setting import TextPath
+from xpc.compiler.rules.cluster import image_fault
 from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -80,3 +81,84 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
             "leave `vllm` out: transformers generates",
             (spec.label("hardware", "no GPU"),),
         )
+
+
+OWN = (
+    "job-name", "nodes", "ntasks", "ntasks-per-node", "array", "gres", "gpus", "gpus-per-node", "gpus-per-task",
+    "exclusive", "cpus-per-task", "partition", "account", "qos", "constraint", "time", "signal", "requeue", "no-requeue",
+    "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only", "input",
+    "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
+)  # fmt: skip
+"""Options of sbatch that the job writes itself, that a setting writes, or that would take the job from it."""
+
+
+@rule("XP920", "option-of-sbatch")
+def further_options(spec: Spec) -> Iterator[Finding]:
+    """`extra_args` are whole options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one a text.
+
+    Each becomes a line `#SBATCH` of the job. Options that the job writes itself, or that a setting of `launch` writes,
+    are not among them, nor short ones (`-N2`): the last of two would win, and the job would have another shape than the
+    batch arithmetic counts on. `mem` is `host_memory`, or the whole node's with `exclusive`. Source: `man sbatch` of Slurm
+    22.05.
+    """
+    for text in spec.names("launch.extra_args"):
+        name = text.removeprefix("--").partition("=")[0]
+        taken = name in OWN or (name == "mem" and (spec.flag("launch.exclusive") or spec.written("launch.host_memory")))
+        shaped = text.startswith("--") and name.isascii() and name.replace("-", "").isalnum() and name[:1].isalpha()
+        if shaped and not taken and not set(text) & set(" \t\n\"'#\\`$") and text.isprintable():
+            continue
+        yield Finding(
+            spec.place("launch.extra_args", "written by the job itself" if taken else "not `--name` or `--name=value`"),
+            f"`{text[:60]}` cannot be a further option of sbatch",
+            'write whole options, such as `extra_args = ["--mail-type=END"]`; the settings of `launch` say the others',
+        )
+
+
+@rule("XP921", "container-of-slurm")
+def containers(spec: Spec) -> Iterator[Finding]:
+    """A job in containers names an `image` and who starts it: `container = pyxis` or `container = apptainer`.
+
+    Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has the one or the other. An image is a
+    name as registries have it, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). Mounts are the
+    container's. Today: srun refuses an option that it does not know, or the run starts outside of any container.
+    """
+    image, started = spec.get("launch.image"), spec.get("launch.container")
+    if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
+        bare = started is None
+        yield Finding(
+            spec.place("launch.image", "nothing starts it") if bare else spec.place("launch.container", "of no image"),
+            "a container needs an image and a program that starts it",
+            "leave `image` out, or name pyxis or apptainer as its `container`"
+            if bare
+            else "leave `container` out, or name its `image`",
+        )
+    if spec.get("launch.mounts") is not None and image is None and started is None:
+        yield Finding(
+            spec.place("launch.mounts", "of no container"),
+            "nothing is mounted where no container is started",
+            "leave `mounts` out",
+        )
+    if isinstance(image, str) and not image.startswith("/"):
+        yield from image_fault(spec)
+    elif isinstance(image, str) and (not image.isprintable() or ":" in image or "," in image):
+        yield Finding(
+            spec.place("launch.image", "a colon, a comma or a mark that cannot be seen"),
+            "the container's file cannot be named so",
+            'write a path such as `image = "/shared/train.sqsh"`',
+        )
+
+
+@rule("XP922", "part-of-a-whole-node")
+def part_of_a_node(spec: Spec) -> Iterator[Finding]:
+    """`exclusive` takes whole nodes with every core and all of their memory, so that `cpus` and `host_memory` say nothing.
+
+    Today: sbatch gives the task the smaller number of cores, and the rest of the node is idle. Source: `man sbatch`.
+    """
+    for path in ("launch.cpus", "launch.host_memory"):
+        if spec.flag("launch.exclusive") and spec.written(path):
+            yield Finding(
+                spec.place(path, "less than `exclusive` takes"),
+                f"`exclusive` and `{path[7:]}` ask for different parts of a node",
+                f"leave `{path[7:]}` out, or `exclusive`",
+                (spec.label("launch.exclusive", "the whole node"),),
+            )
