@@ -126,4 +126,5 @@ def mount_fault(text: str) -> str:
         return "two absolute folders with a colon between them"
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
         return "after the second colon stands ro or rw"
-    return "" if text.isprintable() and "," not in text else "a comma or a mark that cannot be seen"
+    plain = all(c.isascii() and (c.isalnum() or c in "/._-+@=:") for c in text)
+    return "" if plain else "letters, digits and . _ - + @ = alone"

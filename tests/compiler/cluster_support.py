@@ -18,6 +18,8 @@ K8S = {
     "bare": spec(f'launch k8s(image="{IMAGE}")'),
     "cpu": on_cpu(*TWO, k8s(), batch="gbs=8 micro=2"),
     "never": spec(k8s(", requeue=false")),
+    "placed": spec(k8s(', cpus=96, host_memory=800, retries=0, pull_secret=registry, node_selector=["pool=a100"], '
+                       'tolerations=["nvidia.com/gpu=present:NoSchedule", "spot"], env=["NCCL_DEBUG=INFO"]')),
     "server": SERVER,
     "old-server": OLD_SERVER,
 }
@@ -28,6 +30,8 @@ SKY = {
     "bare": spec("launch sky"),
     "cpu": on_cpu(*TWO, sky(), batch="gbs=8 micro=2"),
     "never": spec(sky("volume=shared, requeue=false")),
+    "flash": spec(sky(), "model(attn=flash2)"),
+    "options": spec(sky('volume=shared, cpus=32, host_memory=400, retries=9, extra_args=["--use-spot"]')),
     "colocate": spec(GRPO.format(vllm="vllm(mode=colocate)"), sky(), train=PROMPTS),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from hashlib import sha256
 
 import yaml
 from case_support import spec
@@ -20,12 +21,36 @@ exit 75
 """
 
 
+PINS: dict[str, str] = {}
+"""Digests of runs, and those of the same runs with the stub in the place of launch.sh."""
+
+
 def lay(text: str, folder: object) -> None:
     """A bundle in the folder that stands for the volume, with a launch.sh that says what it was told."""
     out = os.path.join(str(folder), "run.bundle")
     write(compiled(text, name="run.xp"), out)
-    with open(os.path.join(out, "launch.sh"), "w", encoding="utf-8") as handle:
+    stubbed(out)
+
+
+def stubbed(bundle: str) -> None:
+    """Puts the stub in, as if it had been compiled."""
+    with open(os.path.join(bundle, "launch.sh"), "rb") as handle:
+        own = sha256(handle.read()).hexdigest()
+    with open(os.path.join(bundle, "launch.sh"), "w", encoding="utf-8") as handle:
         handle.write(STUB)
+    with open(os.path.join(bundle, "run.sha256"), encoding="utf-8") as handle:
+        before = handle.read()
+    after = before.replace(own, sha256(STUB.encode()).hexdigest())
+    with open(os.path.join(bundle, "run.sha256"), "w", encoding="utf-8") as handle:
+        handle.write(after)
+    PINS[sha256(before.encode()).hexdigest()] = sha256(after.encode()).hexdigest()
+
+
+def pinned(script: str) -> str:
+    """A script that knows its run with the stub in."""
+    for old, new in PINS.items():
+        script = script.replace(old, new)
+    return script
 
 
 def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +64,7 @@ def node(text: str, file: str, folder: object, **variables: str) -> subprocess.C
         script = container(text)["command"][2]
     environment = {"PATH": os.environ["PATH"], "HOME": place, **variables}
     begin = os.path.join(place, "run.bundle") if file == "sky.yaml" else place
-    words = ["bash", "-c", script.replace("/workspace", place)]
+    words = ["bash", "-c", pinned(script).replace("/workspace", place)]
     return subprocess.run(words, env=environment, cwd=begin, capture_output=True, text=True, check=False)
 
 
@@ -76,9 +101,19 @@ def test_no_bundle_or_another_one_is_refused(tmp_path: object):
     missing = node(K8S["one"], "jobset.yaml", tmp_path)
     lay(spec(k8s(), "seed 7"), tmp_path)
     other = node(K8S["one"], "jobset.yaml", tmp_path)
-    for done in (missing, other):
+    lay(K8S["one"], os.path.join(str(tmp_path), "again"))
+    os.replace(os.path.join(str(tmp_path), "again", "run.bundle", "run.sha256"),
+               os.path.join(str(tmp_path), "run.bundle", "run.sha256"))  # fmt: skip
+    damaged = node(K8S["one"], "jobset.yaml", tmp_path)
+    ends = (
+        "/run.bundle is a bundle\n",
+        "/run.bundle is another than the one that was submitted: submit it anew\n",
+        "/run.bundle were changed since they were compiled: compile the spec again\n",
+    )
+    for done, end in zip((missing, other, damaged), ends, strict=True):
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.endswith("/run.bundle is the bundle that this file belongs to\n")
+        assert done.stderr.endswith(end)
+    assert damaged.stderr.startswith("trainer_args.json: FAILED\n")
 
 
 def test_a_bundle_of_the_image_is_found(tmp_path: object):
@@ -88,7 +123,7 @@ def test_a_bundle_of_the_image_is_found(tmp_path: object):
     empty = os.path.join(str(tmp_path), "volume")
     os.mkdir(empty)
     script = script.replace("/workspace", empty).replace("/opt", str(tmp_path))
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", pinned(script)], capture_output=True, text=True, check=False)
     assert (done.stdout.split("|")[3], done.returncode) == (empty, 75), done.stderr
 
 
@@ -100,10 +135,9 @@ def test_a_member_of_a_sweep_finds_its_folder(tmp_path: object):
     member = os.path.join(str(tmp_path), "run.bundle", "members", "lr=2e-05")
     with open(os.path.join(member, "jobset.yaml"), encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
-    with open(os.path.join(member, "launch.sh"), "w", encoding="utf-8") as handle:
-        handle.write(STUB)
+    stubbed(member)
     pod = table["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
-    script = pod["command"][2].replace("/workspace", str(tmp_path))
+    script = pinned(pod["command"][2]).replace("/workspace", str(tmp_path))
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout.split("|")[3], done.returncode) == (str(tmp_path), 75), done.stderr
     assert table["metadata"]["name"] == "run-lr-2e-05"

@@ -23,6 +23,10 @@ VARIANTS = {
     "everything": spec(slurm('partition="a100,h100"', "account=lab", "time=36h", "exclusive", "requeue"), "nodes 2",
                        batch="gbs=128 micro=4"),
     "never-again": spec(slurm("requeue=false")),
+    "pyxis": spec(slurm('image="nvcr.io/nvidia/pytorch:25.01-py3"', "container=pyxis", 'mounts=["/data:/data:ro"]',
+                        "qos=high", 'constraint="a100&ib"', "cpus=96", "host_memory=800",
+                        'extra_args=["--exclude=node13", "--mail-type=END"]', 'env=["NCCL_DEBUG=INFO"]')),
+    "apptainer": spec(slurm('image="/shared/a.sif"', "container=apptainer"), "nodes 2", batch="gbs=128 micro=4"),
     "cpu": spec(slurm(), "nodes 2", hardware="4 x cpu", precision="fp32"),
     "torchrun": spec(slurm("launcher=torchrun"), "nodes 3", batch="gbs=384 micro=4"),
     "server": spec(GRPO, slurm(), "nodes 2", train=PROMPTS, batch="gbs=128 micro=4"),
@@ -53,6 +57,15 @@ def test_a_header_says_what_the_spec_says():
         "partition": "a100,h100", "account": "lab", "time": "1-12:00:00", "signal": "B:USR1@300", "requeue": "",
         "open-mode": "append", "output": "%x-%j.log", "error": "%x-%j.log",
     }  # fmt: skip
+
+
+def test_further_options_stand_in_the_header():
+    found = header(VARIANTS["pyxis"])
+    wanted = {
+        "qos": "high", "constraint": "a100&ib", "cpus-per-task": "96", "mem": "800G", "exclude": "node13",
+        "mail-type": "END",
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == wanted
 
 
 def test_what_is_not_written_is_left_to_the_cluster():
@@ -128,7 +141,7 @@ def test_no_text_of_the_spec_stands_in_the_script():
 def test_an_array_finds_its_members():
     found = checked(spec(slurm()))
     assert found.spec is not None
-    text = script(found.spec, "sweep", members=1000)
+    text = script(found.spec, "sweep", "0" * 64, members=1000)
     assert "#SBATCH --array=0-999\n" in text
     assert "#SBATCH --output=%x-%A_%a.log\n" in text
     assert "here=$here/members/${members[SLURM_ARRAY_TASK_ID]}" in text

@@ -101,9 +101,48 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
     for run in runs:
         with open(os.path.join(run, "launch.sh"), "w", encoding="utf-8") as handle:
             handle.write(STAND_IN)
+    repinned(bundle, runs)
     with open(os.path.join(folder, "do"), "w", encoding="utf-8") as handle:
         handle.write("".join(f"{one}\n" for one in starts))
     return os.path.join(bundle, "job.sbatch")
+
+
+def repinned(bundle: str, runs: list[str]) -> None:
+    """Has the jobs of a bundle take its runs as they stand now for those that were compiled."""
+    pins = {}
+    for run in runs:
+        path = os.path.join(run, "run.sha256")
+        with open(path, encoding="utf-8") as handle:
+            names = [line.split("  ", 1)[1].rstrip("\n") for line in handle]
+        lines = []
+        for name in names:
+            with open(os.path.join(run, name), "rb") as handle:
+                lines.append(f"{sha256(handle.read()).hexdigest()}  {name}\n")
+        pins.update(replaced(path, "".join(lines)))
+    listing = os.path.join(bundle, "runs.sha256")
+    if os.path.exists(listing):
+        with open(listing, encoding="utf-8") as handle:
+            text = handle.read()
+        for old, new in pins.items():
+            text = text.replace(old, new)
+        pins.update(replaced(listing, text))
+    for folder in {bundle, *runs}:
+        job = os.path.join(folder, "job.sbatch")
+        if os.path.exists(job):
+            with open(job, encoding="utf-8") as handle:
+                text = handle.read()
+            for old, new in pins.items():
+                text = text.replace(old, new)
+            replaced(job, text)
+
+
+def replaced(path: str, text: str) -> dict[str, str]:
+    """Writes the text in the place of what a file held; gives the old digest and the new one."""
+    with open(path, "rb") as handle:
+        old = sha256(handle.read()).hexdigest()
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    return {old: sha256(text.encode()).hexdigest()}
 
 
 def said(folder: str, rank: int) -> list[str]:

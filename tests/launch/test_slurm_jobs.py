@@ -19,6 +19,8 @@ pytestmark = pytest.mark.slow
 GRPO = 'method grpo(generations=8, rewards="rewards.py:short", vllm(mode=server))'
 PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 ACCEPTED = {
+    "options": one("z", 'launch slurm(partition=gpu, cpus=16, host_memory=1, '
+                   'extra_args=["--nice=5", "--mail-type=NONE"], env=["NCCL_DEBUG=INFO"])'),
     "one-node": one("a", "launch slurm(partition=gpu)"),
     "everything": one("b", "nodes 2", "launch slurm(partition=gpu, account=lab, time=36h, exclusive, requeue)",
                       batch="gbs=128 micro=2"),
@@ -70,6 +72,17 @@ def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> Non
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), spec(), "fail"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))
     assert len([line for line in said(str(tmp_path), 1) if line.startswith("rank")]) == 1
+
+
+def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    script = stand_in(str(tmp_path), spec(), "0")
+    number = cluster.submit("--hold", script, cwd=str(tmp_path))
+    stand_in(str(tmp_path), spec(steps=31), "0")
+    assert cluster.run("scontrol", "release", number).returncode == 0
+    job = cluster.wait(number)
+    assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
+    assert "is another than the one that was submitted: submit it anew" in log(str(tmp_path))
+    assert not said(str(tmp_path), 0)
 
 
 def test_asked_to_stop_it_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from emitted import FILES, compiled, put
-from jobs import SPEC, until
+from jobs import SPEC, repinned, until
 from slurm import Cluster
 
 from xpc.compiler.engines.slurm import LARGEST_ARRAY
@@ -42,6 +42,7 @@ def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Pa
     for name in names:
         put(os.path.join(folder, "members", name), {"launch.sh": STAND_IN})
         os.chmod(os.path.join(folder, "members", name, "launch.sh"), 0o755)
+    repinned(folder, [os.path.join(folder, "members", name) for name in names])
     job = os.path.join(folder, "job.sbatch")
     number = cluster.submit(job, cwd=str(tmp_path))
 

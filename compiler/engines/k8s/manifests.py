@@ -17,6 +17,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
 PORT = 29500
+BACKOFF_LIMIT = 6
+"""Restarts of a Job's containers at which it fails, where nobody sets another number (Kubernetes `batch/v1`)."""
 
 FIND = """\
 set -eu
@@ -60,7 +62,8 @@ Exit status {tempfail} (asked to stop, checkpoint written) and evictions: {again
 The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 TRAINJOB_COMMENT = """\
 A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1): {nodes}, each a pod that starts launch.sh.
-The controller says who is who by PET_*; none of them stands here. What happens after a failure is the runtime's to say.
+The controller says who is who by PET_*; none of them stands here. With the published runtime a container that fails is started again in its pod, until the restarts of all pods
+together are six: {incidents}
 The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 
 
@@ -87,9 +90,19 @@ def _comment(spec: Spec, text: str) -> str:
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}",
         tempfail=TEMPFAIL,
         again=again,
+        incidents=incidents(nodes),
         folder=FOLDER,
         place=place(spec),
     )
+
+
+def incidents(nodes: int) -> str:
+    """How many failures a TrainJob survives: each ends and restarts the container of every node, and a Job counts all.
+
+    Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
+    """
+    count = (BACKOFF_LIMIT - 1) // nodes
+    return "none, of this many nodes." if count == 0 else f"{count} failure{'s' if count > 1 else ''} of a run like this."
 
 
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:

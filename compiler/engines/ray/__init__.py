@@ -60,7 +60,7 @@ def numbers(spec: Spec) -> dict[str, object]:
     return {
         "nodes": hardware.nodes,
         "cpus": spec.get("launch.cpus") or hardware.processes,
-        "memory": spec.get("launch.host_memory"),
+        **({} if spec.get("launch.host_memory") is None else {"memory": spec.integer("launch.host_memory")}),
         "gpus": 0 if spec.on_cpu else hardware.processes,
         "folder": spec.get("launch.volume"),
         "retries": retries(spec),

@@ -48,7 +48,7 @@ def main() -> int:
     ray.init(runtime_env=None if submitted else {"working_dir": BUNDLE})
     passed = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith(PREFIXES)}
     resources = {"CPU": job["cpus"], **({"GPU": job["gpus"]} if job["gpus"] else {})}
-    if job["memory"]:
+    if "memory" in job:
         resources["memory"] = job["memory"] * 2**30
     while True:
         trainer = DataParallelTrainer(

@@ -169,15 +169,15 @@ PYXIS = """
 # By pyxis: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
 root=${{script%/*}}
 container=(
-  --container-image={image} --container-workdir="$PWD"
-  --container-mounts="$root:$root,$PWD:$PWD"{mounts}
+  --container-image={image} "--container-workdir=$PWD"
+  "--container-mounts=$root:$root,$PWD:$PWD{mounts}"
 )
 """
 APPTAINER = """
 # By apptainer: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
 root=${{script%/*}}
 container=(
-  apptainer exec{gpu} --pwd "$PWD" --bind "$root:$root,$PWD:$PWD"{mounts} {image}
+  apptainer exec{gpu} --pwd "$PWD" --bind "$root:$root" --bind "$PWD:$PWD"{mounts} {image}
 )
 """
 
@@ -294,7 +294,7 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """What starts the container of each node; empty without one. Its words stand between quotes."""
+    """What starts the container of each node; empty without one. XP912 and XP921 say what its words may be."""
     image = spec.get("launch.image")
     if not isinstance(image, str):
         return ""
@@ -306,8 +306,7 @@ def container(spec: Spec) -> str:
             mounts="".join(f" --bind {shlex.quote(one)}" for one in mounts),
             image=shlex.quote(address),
         )
-    joined = shlex.quote("," + ",".join(mounts)) if mounts else ""
-    return PYXIS.format(image=shlex.quote(of_enroot(image)), mounts=joined)
+    return PYXIS.format(image=shlex.quote(of_enroot(image)), mounts="".join(f",{one}" for one in mounts))
 
 
 def of_enroot(image: str) -> str:

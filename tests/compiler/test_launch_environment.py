@@ -1,0 +1,143 @@
+"""`launch` states the environment of a run: what launch.sh, a pod and a Slurm job make of it, by running them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from case_support import on_cpu, spec
+from cases_clusters import IMAGE, k8s
+from cases_slurm import slurm
+from cluster_support import K8S, job, read, trainjob
+from compile_support import compiled, put
+
+SETUP = 'echo "setup reads $MARK" >&2\nfalse\nexport PYTHON=/elsewhere/python\n'
+ENVIRONMENT = on_cpu('launch local(env=["MARK=a b $(id) \'quoted\'", "NCCL_DEBUG=INFO"], setup=file("env.sh"))')
+
+
+def written(folder: Path, text: str, **more: str) -> Path:
+    """A bundle on the disk."""
+    root = put(str(folder), more)
+    out = folder / "b.bundle"
+    for name, data in compiled(text, root).items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return out
+
+
+def launched(bundle: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inside = {**os.environ, **environment}
+    return subprocess.run(
+        ["bash", str(bundle / words[0]), *words[1:]], env=inside, capture_output=True, text=True, cwd=bundle.parent,
+        check=False,
+    )  # fmt: skip
+
+
+def test_variables_and_setup_come_before_anything_else(tmp_path: Path) -> None:
+    bundle = written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP})
+    done = launched(bundle, "launch.sh", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "setup reads a b $(id) 'quoted'\n"
+    assert done.stdout.startswith("/elsewhere/python ")
+
+
+def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None:
+    bundle = written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP})
+    (own,) = (bundle / "files").iterdir()
+    own.write_text("touch pwned\n")
+    done = launched(bundle, "launch.sh", "--dry-run")
+    assert done.returncode == 1
+    assert "is not the file that was compiled" in done.stderr
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_reviewer_is_told_of_the_setup(tmp_path: Path) -> None:
+    readme = (written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP}) / "README.md").read_text()
+    assert "- files/env-" in readme.partition("## How it is started")[0]
+
+
+def test_pods_are_placed() -> None:
+    one = K8S["placed"]
+    pod = job(one)["template"]["spec"]
+    assert pod["nodeSelector"] == {"pool": "a100"}
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+    asked = pod["containers"][0]["resources"]
+    assert asked["requests"] == {"nvidia.com/gpu": 8, "cpu": 96, "memory": "800Gi"}
+    assert asked["limits"] == {"nvidia.com/gpu": 8, "memory": "800Gi"}
+    assert read(one, "jobset.yaml")["spec"]["failurePolicy"]["maxRestarts"] == 0
+    patch = trainjob(one)["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
+    same = patch["template"]["spec"]["template"]["spec"]
+    assert {name: same[name] for name in ("nodeSelector", "tolerations", "imagePullSecrets")} == {
+        name: pod[name] for name in ("nodeSelector", "tolerations", "imagePullSecrets")
+    }
+    assert "nodeSelector" not in job(spec(k8s()))["template"]["spec"]
+
+
+SCONTROL = """\
+#!/bin/bash
+if [ "$2" = hostnames ]; then echo localhost; else printf '   Requeue=0\\n   Command=%s\\n' "$JOB"; fi
+"""
+SRUN = """\
+#!/bin/bash
+printf '%s\\n' "$@" >srun-words
+"""
+JOB_OF_SLURM = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "localhost", "SLURM_NODEID": "0",
+}  # fmt: skip
+
+
+def submitted(bundle: Path) -> subprocess.CompletedProcess[str]:
+    """job.sbatch as the batch shell runs it, on a machine whose Slurm notes the words of srun alone."""
+    tools = bundle.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    return launched(bundle, "job.sbatch", PATH=path, JOB=str(bundle / "job.sbatch"), **JOB_OF_SLURM)
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ((f'image="{IMAGE}"', "container=pyxis"), ["--container-image=ghcr.io#me/train:1"]),
+    (('image="/shared/a b.sqsh"', "container=pyxis"), ["--container-image=/shared/a b.sqsh"]),
+    ((f'image="{IMAGE}"', "container=apptainer"), ["apptainer", "exec", "--nv", f"docker://{IMAGE}"]),
+    (('image="/shared/a.sif"', "container=apptainer", 'mounts=["/d:/d:ro"]'), ["/d:/d:ro", "/shared/a.sif"]),
+])  # fmt: skip
+def test_the_task_of_a_node_runs_in_the_container(tmp_path: Path, settings: tuple[str, ...], words: list[str]) -> None:
+    bundle = written(tmp_path, spec(slurm(*settings)))
+    done = submitted(bundle)
+    assert done.returncode == 0, done.stderr
+    told = (tmp_path / "srun-words").read_text().splitlines()
+    assert [one for one in told if one in words] == words
+    assert told[-3:] == ["bash", str(bundle / "job.sbatch"), "node"]
+    mounted = " ".join(one for one in told if f"{bundle}:{bundle}" in one or f"{tmp_path}:{tmp_path}" in one)
+    assert f"{bundle}:{bundle}" in mounted
+    assert f"{tmp_path}:{tmp_path}" in mounted
+
+
+def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> None:
+    bundle = written(tmp_path, spec(slurm()))
+    (bundle / "README.md").write_text("notes of my own\n")
+    assert submitted(bundle).returncode == 0
+    os.remove(tmp_path / "srun-words")
+    arguments = bundle / "trainer_args.json"
+    arguments.write_text(arguments.read_text().replace("0.00002", "0.00003").replace("2e-05", "3e-05"))
+    done = submitted(bundle)
+    assert done.returncode == 1
+    assert "trainer_args.json: FAILED" in done.stderr
+    assert "files in" in done.stderr
+    (tmp_path / "new").mkdir()
+    anew = written(tmp_path / "new", spec(slurm()).replace("for 3 epochs", "for 2 epochs"))
+    for name in ("trainer_args.json", "run.sha256"):  # the spec was compiled anew, and the job has its old script
+        (bundle / name).write_bytes((anew / name).read_bytes())
+    done = submitted(bundle)
+    assert done.returncode == 1
+    assert "is another than the one that was submitted: submit it anew" in done.stderr
+    assert not (tmp_path / "srun-words").exists()
