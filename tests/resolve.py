@@ -39,9 +39,9 @@ HEAD = """\
 # Requirements that resolve together
 
 `make resolve` asks `uv pip compile` whether each distinct set of requirements has a solution: the files that a bundle's
-README installs into one environment, of every golden bundle and recipe, and of each stack all optional packages at once,
-with and without vLLM. Linux on x86-64 (glibc 2.28), nothing installed. A line names what a set has beside the packages
-that every bundle of its stack pins. Last run: {day}, {right} of {all} resolve.
+README installs into one environment, of every golden bundle and recipe, and of each stack all optional packages at
+once, with and without vLLM. Linux on x86-64 (glibc 2.28), nothing installed. A line names what a set has beside the
+packages that every bundle of its stack pins. Last run: {day}, {right} of {all} resolve.
 
 flash-attn publishes no wheel, and its build asks for torch and a CUDA compiler before it says what it needs; here it is
 taken to need torch and einops, as its setup.py says. Whether it builds is not asked.

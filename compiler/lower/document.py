@@ -120,8 +120,11 @@ def _flash(spec: Spec) -> list[str]:
     """What flash-attn's build needs, and what may stand in its place."""
     if spec.text("model.attn") != "flash2":
         return []
-    lines = ["", "flash-attn comes as source and is built here, for minutes to hours: with nvcc of the CUDA that torch is",
-             "built for (`python -c 'import torch; print(torch.version.cuda)'`)."]  # fmt: skip
+    lines = [
+        "",
+        "flash-attn comes as source and is built here, for minutes to hours, by nvcc of the CUDA that torch is built",
+        "for (`python -c 'import torch; print(torch.version.cuda)'`).",
+    ]
     if spec.stack.facts.kernels:
         lines[-1] += f" In the place of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
         lines.append("builds nothing: transformers then takes the kernels from the hub when the run starts.")

@@ -111,7 +111,9 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         if text.startswith("--") and name and plain and not taken:
             continue
         yield Finding(
-            spec.place("launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"),
+            spec.place(
+                "launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"
+            ),
             f"`{text[:60]}` cannot be a further option of the submission",
             "write whole options, each a text, and leave out what the other settings say",
         )

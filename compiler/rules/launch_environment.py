@@ -40,8 +40,8 @@ def variables(spec: Spec) -> Iterator[Finding]:
 
     A value is a literal: nothing in it is expanded. Variables by which nodes and processes find each other are set by
     the launch, PYTHON and PATH belong to the machine: `setup = file("env.sh")` may change those. Today: a text without
-    `=` is no variable, a name that the shell does not take ends launch.sh, and another MASTER_ADDR hangs the run. Source:
-    torch 2.13 `distributed/run.py`; the script that is emitted.
+    `=` is no variable, a name that the shell does not take ends launch.sh, and another MASTER_ADDR hangs the run.
+    Source: torch 2.13 `distributed/run.py`; the script that is emitted.
     """
     seen: set[str] = set()
     for text in spec.names("launch.env"):
@@ -51,7 +51,9 @@ def variables(spec: Spec) -> Iterator[Finding]:
         if why:
             yield Finding(
                 spec.place("launch.env", why),
-                f"`{text[:60]}` is no variable that a launch can set" if why != "stated twice" else f"two values of {name}",
+                f"`{text[:60]}` is no variable that a launch can set"
+                if why != "stated twice"
+                else f"two values of {name}",
                 'write variables as `env = ["NCCL_DEBUG=INFO"]`',
             )
 
@@ -70,7 +72,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     spec.place(path, "its value would stand in the bundle"),
                     f"`{name[:60]}` is the name of a secret",
-                    "take it out; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch",
+                    "take it out; the run reads HF_TOKEN and the like from the environment of its launch",
                 )
 
 
@@ -79,8 +81,8 @@ def shapes(spec: Spec) -> Iterator[Finding]:
     """Taints are KEY=VALUE:EFFECT or KEY:EFFECT as kubectl writes them, labels KEY=VALUE, mounts HOST:CONTAINER.
 
     Effects are NoSchedule, PreferNoSchedule and NoExecute; of a mount both folders are absolute, and `:ro` makes it
-    readable only. Today: the API server refuses the pod, a pod waits for a node that nobody has, or the container is not
-    started. Source: Kubernetes `core/v1` Toleration and "Labels and Selectors"; the pages of pyxis and apptainer.
+    readable only. Today: the API server refuses the pod, a pod waits for a node that nobody has, or the container
+    is not started. Source: Kubernetes `core/v1` Toleration and "Labels and Selectors"; pyxis and apptainer.
     """
     for path, fault, example in (
         ("launch.tolerations", taint_fault, 'tolerations = ["nvidia.com/gpu=present:NoSchedule"]'),

@@ -9,6 +9,12 @@ from xpc.compiler.rules.conditions import both, generates, on
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
+
+def vllm_version(spec: Spec) -> str:
+    """The version that the run's requirements pin."""
+    return spec.stack.requirements(vllm=True)["vllm"]
+
+
 WHEN = both(generates, on("method.vllm"))
 
 
@@ -42,7 +48,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and _colocated(spec) and gpu.capability < needs:
         has = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
         yield Finding(
-            spec.place("method.vllm", f"{has}, vLLM {spec.stack.facts.vllm} needs {needs[0]}.{needs[1]}"),
+            spec.place("method.vllm", f"{has}, vLLM {vllm_version(spec)} needs {needs[0]}.{needs[1]}"),
             f"vLLM on {gpu.name}",
             "leave `vllm` out: transformers generates",
             (spec.label("hardware", "the GPU"),),

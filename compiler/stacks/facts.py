@@ -18,7 +18,7 @@ class Facts:
 
     # Versions and installing
     kernels: str
-    """The version of the `kernels` package with which transformers takes built flash kernels from the hub; else empty."""
+    """The `kernels` package with which transformers takes built flash kernels from the hub, by version; else empty."""
     vllm_capability: tuple[int, int]
     """The least compute capability of a GPU that this vLLM runs on."""
     vllm_health: str

@@ -22,7 +22,9 @@ CASES: tuple[Case, ...] = (
     Case("XP850", spec(slurm('partition="-x"')), spec(slurm('partition="x"')), variant="mark-first"),
     Case("XP850", spec(slurm('account="lab #1"')), spec(slurm('account="me@lab"')), variant="account"),
     Case("XP850", spec(slurm('qos="very high"')), spec(slurm("qos=high")), variant="qos"),
-    Case("XP850", spec(slurm('constraint="a100 ib"')), spec(slurm('constraint="[a100|h100]&ib"')), variant="constraint"),
+    Case(
+        "XP850", spec(slurm('constraint="a100 ib"')), spec(slurm('constraint="[a100|h100]&ib"')), variant="constraint"
+    ),
     Case(
         "XP920",
         spec(slurm('extra_args=["--nodes=4"]')),
@@ -36,10 +38,18 @@ CASES: tuple[Case, ...] = (
         variant="memory",
     ),
     Case("XP921", spec(slurm(f'image="{IMAGE}"')), spec(slurm(f'image="{IMAGE}"', "container=pyxis"))),
-    Case("XP921", spec(slurm("container=apptainer")), spec(slurm('image="/shared/a.sif"', "container=apptainer")),
-         variant="no-image"),
-    Case("XP921", spec(slurm('mounts=["/data:/data"]')),
-         spec(slurm('mounts=["/data:/data"]', f'image="{IMAGE}"', "container=apptainer")), variant="mounts"),
+    Case(
+        "XP921",
+        spec(slurm("container=apptainer")),
+        spec(slurm('image="/shared/a.sif"', "container=apptainer")),
+        variant="no-image",
+    ),
+    Case(
+        "XP921",
+        spec(slurm('mounts=["/data:/data"]')),
+        spec(slurm('mounts=["/data:/data"]', f'image="{IMAGE}"', "container=apptainer")),
+        variant="mounts",
+    ),
     Case("XP922", spec(slurm("exclusive", "cpus=16")), spec(slurm("cpus=16", "host_memory=200"))),
     Case("XP851", spec(slurm("time=8m")), spec(slurm("time=10m"))),
     Case("XP851", spec(slurm("time=90s")), spec(slurm("time=20m")), variant="nothing-left"),

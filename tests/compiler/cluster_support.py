@@ -18,8 +18,12 @@ K8S = {
     "bare": spec(f'launch k8s(image="{IMAGE}")'),
     "cpu": on_cpu(*TWO, k8s(), batch="gbs=8 micro=2"),
     "never": spec(k8s(", requeue=false")),
-    "placed": spec(k8s(', cpus=96, host_memory=800, retries=0, pull_secret=registry, node_selector=["pool=a100"], '
-                       'tolerations=["nvidia.com/gpu=present:NoSchedule", "spot"], env=["NCCL_DEBUG=INFO"]')),
+    "placed": spec(
+        k8s(
+            ', cpus=96, host_memory=800, retries=0, pull_secret=registry, node_selector=["pool=a100"], '
+            'tolerations=["nvidia.com/gpu=present:NoSchedule", "spot"], env=["NCCL_DEBUG=INFO"]'
+        )
+    ),
     "server": SERVER,
     "old-server": OLD_SERVER,
 }

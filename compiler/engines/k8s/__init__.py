@@ -12,8 +12,8 @@ class Kubernetes(Engine):
 
     also_called = "kubernetes; kubeflow"
     settings = (
-        "time", "requeue", "retries", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector", "cpus",
-        "host_memory",
+        "time", "requeue", "retries", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector",
+        "cpus", "host_memory",
     )  # fmt: skip
     volume = "a PersistentVolumeClaim"
 

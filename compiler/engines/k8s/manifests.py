@@ -62,8 +62,9 @@ Exit status {tempfail} (asked to stop, checkpoint written) and evictions: {again
 The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 TRAINJOB_COMMENT = """\
 A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1): {nodes}, each a pod that starts launch.sh.
-The controller says who is who by PET_*; none of them stands here. With the published runtime a container that fails is started again in its pod, until the restarts of all pods
-together are six: {incidents}
+The controller says who is who by PET_*; none of them stands here.
+With the published runtime a container that fails is started again in its pod, until the restarts of all pods together
+are six: {incidents}
 The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
 
 
@@ -102,7 +103,9 @@ def incidents(nodes: int) -> str:
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
     count = (BACKOFF_LIMIT - 1) // nodes
-    return "none, of this many nodes." if count == 0 else f"{count} failure{'s' if count > 1 else ''} of a run like this."
+    return (
+        "none, of this many nodes." if count == 0 else f"{count} failure{'s' if count > 1 else ''} of a run like this."
+    )
 
 
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:

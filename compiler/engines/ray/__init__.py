@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
 

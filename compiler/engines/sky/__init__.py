@@ -12,8 +12,8 @@ class SkyPilot(Engine):
     also_called = "skypilot"
     settings = ("requeue", "retries", "image", "volume", "cpus", "host_memory", "extra_args")
     submission = (
-        "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus", "memory",
-        "entrypoint",
+        "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus",
+        "memory", "entrypoint",
     )  # fmt: skip
     volume = "a volume of SkyPilot"
 

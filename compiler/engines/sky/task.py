@@ -40,7 +40,14 @@ def files(spec: Spec, pin: str) -> dict[str, str]:
 
 def submit(spec: Spec) -> str:
     """The command that submits the task, with the secrets that the run needs."""
-    return " ".join(["sky jobs launch", *spec.names("launch.extra_args"), *(f"--secret {name}" for name in _secrets(spec)), "sky.yaml"])
+    return " ".join(
+        [
+            "sky jobs launch",
+            *spec.names("launch.extra_args"),
+            *(f"--secret {name}" for name in _secrets(spec)),
+            "sky.yaml",
+        ]
+    )
 
 
 def _secrets(spec: Spec) -> list[str]:

@@ -85,9 +85,9 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
 
 OWN = (
     "job-name", "nodes", "ntasks", "ntasks-per-node", "array", "gres", "gpus", "gpus-per-node", "gpus-per-task",
-    "exclusive", "cpus-per-task", "partition", "account", "qos", "constraint", "time", "signal", "requeue", "no-requeue",
-    "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only", "input",
-    "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
+    "exclusive", "cpus-per-task", "partition", "account", "qos", "constraint", "time", "signal", "requeue",
+    "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
+    "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
 """Options of sbatch that the job writes itself, that a setting writes, or that would take the job from it."""
 
@@ -98,8 +98,8 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 
     Each becomes a line `#SBATCH` of the job. Options that the job writes itself, or that a setting of `launch` writes,
     are not among them, nor short ones (`-N2`): the last of two would win, and the job would have another shape than the
-    batch arithmetic counts on. `mem` is `host_memory`, or the whole node's with `exclusive`. Source: `man sbatch` of Slurm
-    22.05.
+    batch arithmetic counts on. `mem` is `host_memory`, or the whole node's with `exclusive`. Source: `man sbatch` of
+    Slurm 22.05.
     """
     for text in spec.names("launch.extra_args"):
         name = text.removeprefix("--").partition("=")[0]
@@ -150,7 +150,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` takes whole nodes with every core and all of their memory, so that `cpus` and `host_memory` say nothing.
+    """`exclusive` takes whole nodes with every core and all of their memory; `cpus` and `host_memory` say nothing then.
 
     Today: sbatch gives the task the smaller number of cores, and the rest of the node is idle. Source: `man sbatch`.
     """
