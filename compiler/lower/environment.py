@@ -39,9 +39,9 @@ def environment(spec: Spec) -> str:
     for one in spec.names("launch.env"):
         name, _, value = one.partition("=")
         lines.append(f"export {name}={shlex.quote(value)}\n")
-    name = spec.get("launch.setup")
-    if isinstance(name, str) and name:
-        lines.append(SETUP.format(name=name, digest=digest(spec.bundled[name]).removeprefix("sha256:")))
+    setup = spec.get("launch.setup")
+    if isinstance(setup, str) and setup:
+        lines.append(SETUP.format(name=setup, digest=digest(spec.bundled[setup]).removeprefix("sha256:")))
     return "".join(lines)
 
 
