@@ -61,7 +61,7 @@ def sets() -> dict[tuple[str, str], str]:
     for name, text in emitted():
         stack = stacks.load(name)
         assert stack is not None
-        pins = dict(line.split("==") for line in text.replace("[", "_[").splitlines())
+        pins = dict(line.split("==") for line in text.splitlines())
         found[name, beside(stack, pins)] = text
     return dict(sorted(found.items()))
 
@@ -104,7 +104,7 @@ def resolved(text: str, python: str, uv: str) -> str:
                  "--python-platform", PLATFORM, "--output-file", "set.txt", "set.in"]  # fmt: skip
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return "" if done.returncode == 0 else " ".join(lines)[:600] or f"uv ended with {done.returncode}"
+    return "" if done.returncode == 0 else " ".join(lines).partition("cause: ")[2].partition(", we can conclude")[0][:400] or f"uv ended with {done.returncode}"
 
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
