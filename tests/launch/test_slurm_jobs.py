@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -77,6 +78,7 @@ def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> Non
 def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     script = stand_in(str(tmp_path), spec(), "0")
     number = cluster.submit("--hold", script, cwd=str(tmp_path))
+    shutil.rmtree(os.path.dirname(script))
     stand_in(str(tmp_path), spec(steps=31), "0")
     assert cluster.run("scontrol", "release", number).returncode == 0
     job = cluster.wait(number)
