@@ -104,7 +104,10 @@ def resolved(text: str, python: str, uv: str) -> str:
                  "--python-platform", PLATFORM, "--output-file", "set.txt", "set.in"]  # fmt: skip
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return "" if done.returncode == 0 else " ".join(lines).partition("cause: ")[2].partition(", we can conclude")[0][:400] or f"uv ended with {done.returncode}"
+    if done.returncode == 0:
+        return ""
+    cause = " ".join(lines).partition("cause: ")[2].partition(", we can conclude")[0]
+    return cause[:400] or f"uv ended with {done.returncode}"
 
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
