@@ -42,7 +42,7 @@ CASES: tuple[Case, ...] = (
         spec("data(format=messages)", train=trained("qwen2.5-3b on org/rows")),
     ),
     Case("XP112", spec(hardware="8 x h100-80bg"), spec()),
-    Case("XP113", spec("target trl-1.17"), spec("target trl-1.16")),
+    Case("XP113", spec("target trl-1.1600"), spec("target trl-1.16")),
     Case(
         "XP114",
         spec('model(chat_template=file("chatlm.jinja"))'),

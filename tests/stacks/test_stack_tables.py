@@ -25,7 +25,7 @@ def test_the_stacks_are_the_folders() -> None:
     folders = [entry.name for entry in os.scandir(stacks.HERE) if entry.is_dir() and entry.name[0] not in "_."]
     assert list(stacks.names()) == sorted(folders)
     assert stacks.DEFAULT in folders
-    assert stacks.load("trl-1.17") is None
+    assert stacks.load("trl-1.1600") is None
     assert stacks.load(f"../stacks/{stacks.DEFAULT}") is None
 
 
