@@ -250,6 +250,9 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
         return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
+    if met == "LPAR" and _word(place).endswith('"'):
+        behind = "settings behind a text stand in a block: `{ name = value }`"
+        return place.error(codes.UNEXPECTED, "only a plain name takes arguments", behind)
     if met == "LPAR":
         return place.error(codes.UNEXPECTED, "only a plain name takes arguments", "write `name(setting=value)`")
     if met == "COMMA":

@@ -95,7 +95,12 @@ def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") + '"'
 
 
-@pytest.mark.parametrize("slot", SLOTS)
+FAST_SLOTS = ("save", "data", "template", "extra")
+
+
+@pytest.mark.parametrize(
+    "slot", [pytest.param(slot, marks=() if slot in FAST_SLOTS else pytest.mark.slow) for slot in SLOTS]
+)
 def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     plain = compiled(spec())
     for payload in PAYLOADS:

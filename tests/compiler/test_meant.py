@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 import zlib
+from functools import cache
 
 import pytest
 from compile_support import checked
@@ -92,6 +93,7 @@ def stated(text: str) -> dict[str, object]:
     return out
 
 
+@cache  # both questions are put to the same texts, and an edit is looked at once more
 def findings(text: str) -> list[Diagnostic]:
     return [one for one in checked(text).problems if one.severity != NOTE and one.code != "XP125"]
 

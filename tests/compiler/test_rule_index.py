@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 from compile_support import placed
@@ -17,7 +18,12 @@ from xpc.compiler.rules.index import MODULES
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 
-READS = {code: set(paths) for found in json.loads(build.table()).values() for code, paths in found.items()}
+
+@cache
+def declared() -> dict[str, set[str]]:
+    """The settings that each rule reads as `make docs` writes them, made once and only where a test asks."""
+    return {code: set(paths) for found in json.loads(build.table()).values() for code, paths in found.items()}
+
 
 PRECONDITION = {
     "engines.k8s.rules", "engines.ray.rules", "engines.sky.rules", "rules.adapters", "rules.frozen", "rules.method",
@@ -95,7 +101,7 @@ def test_a_rule_reads_what_it_names_and_a_module_that_is_not_asked_has_nothing_t
                 asked.clear()
                 said = list(rule.run(spec)) if speaks_here else _alone(rule, spec)
                 if speaks_here:
-                    undeclared.setdefault(rule.code, set()).update(asked - READS[rule.code])
+                    undeclared.setdefault(rule.code, set()).update(asked - declared()[rule.code])
                 elif said:
                     hidden.setdefault(module, set()).add(rule.code)
     assert not {code: sorted(paths) for code, paths in undeclared.items() if paths}
