@@ -154,7 +154,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.loss", f"the weights add up to {total:g}"),
             "nothing is learned from losses without weight"
-            if total == 0
+            if not any(one.weight for one in losses)
             else "negative weights turn the losses round: training would make them larger",
             f"write `loss = [{losses[0].name}(weight=1){others}]`",
         )
