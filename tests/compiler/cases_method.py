@@ -35,6 +35,8 @@ def pairs(*more: str, batch: str = "gbs=128 micro=16", strategy: str = "zero2", 
 
 PREFERENCE = (
     Case("XP106", pairs("method dpo(loss=sigmoyd)"), pairs("method dpo(loss=sigmoid)"), variant="dpo-loss"),
+    Case("XP121", pairs("method dpo", "lora", "target trl-0.24", extra("ref_adapter_name = default"), strategy="ddp"),
+         pairs("method dpo", "lora", "target trl-0.24", strategy="ddp"), variant="reference-that-is-trained"),
     Case("XP121", pairs("method dpo", extra("generate_during_eval = true")), pairs("method dpo"),
          variant="dpo-removed"),
     Case("XP120", pairs("method dpo", extra("max_prompt_length = 512")), pairs("method dpo(max_prompt=512)"),
