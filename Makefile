@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test slow test-fast check bench golden docs site tables format fuzz differential soak mutants clean resolve
+.PHONY: help demo test slow test-fast check bench bench-run golden docs site tables format fuzz differential soak mutants clean resolve
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ check: $(VENV)/ready ## linter, formatters and strict types
 	@mkdir -p $(MYPY_ROOT)/xpc
 	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
+
+bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the first step, to the end, losses
+	$(BIN)/python tests/bench_run.py
 
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py

@@ -82,7 +82,7 @@ def _trained(bundle: Bundle) -> None:
         raise RunError(
             f"no trained model is in {place}: train with ./launch.sh first, and start both in the same folder"
         )
-    if output_folder.owner(bundle.output_dir) not in (None, bundle.digest):
+    if output_folder.other(bundle):
         raise RunError(f"{place} holds a run of another bundle; its own evaluate.sh evaluates it")
 
 

@@ -1,9 +1,13 @@
 """Runs the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``) as it stands.
 
-Three things are added. A run that failed ends in one line, where both launchers print a traceback of their own and a
-table below what the failed process said. The wish to stop (``signals``) is passed on to the processes, which save and
-end by themselves: torch's agent would kill them after 30 seconds, and accelerate's launcher of one process would die
-alone. And the processes end with their launcher, however that ends.
+Four things are added. The preflight comes first, as far as it needs no library; what it needs of torch is looked at by
+a fork of this process, which has to import torch anyway, and the first rows by the run itself. A run that failed ends
+in one line, where both launchers print a traceback of their own and a table below what the failed process said. The
+wish to stop (``signals``) is passed on to the processes, which save and end by themselves: torch's agent would kill
+them after 30 seconds, and accelerate's launcher of one process would die alone. And the processes end with their
+launcher, however that ends.
+
+A run of one process is started here: accelerate's launcher would import torch, only to set what the run sets itself.
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ import logging
 import os
 import runpy
 import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
+if TYPE_CHECKING:
+    from .core.bundle import Bundle
 
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
+BEFORE = b"launch.sh: stopped as asked, before training began\n"
 _asked = False
 """Whether this launcher was asked to stop."""
 
@@ -29,46 +37,102 @@ def main(folder: str, words: Sequence[str]) -> int:
     if not words or words[0] not in LAUNCHERS:
         print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
         return 2
-    from .core import arguments, bundle, signals
-    from .core.errors import RunError
-    from .library_internals import torch_distributed
+    from .core import arguments, bundle, preflight, signals
+    from .core.errors import RunError, say, stop
+    from .core.output_folder import Finished
 
+    signal.signal(signal.SIGINT, _interrupted)
     for number in signals.ASKING:
         signal.signal(number, _pass_on)
+    os.environ[signals.LAUNCHER] = str(os.getpid())
+    looked = os.environ.get(preflight.DONE)
     try:
         read = bundle.read(folder)
         arguments.prepare_environment(read)
+        if not looked and not preflight.without_libraries(read):
+            from .core import run
+
+            return run.main(folder, ["--preflight"]) or 1  # which tells of everything at once
+    except Finished as done:
+        say(str(done))
+        return 0
     except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    os.environ[signals.LAUNCHER] = str(os.getpid())
+        return stop(error)
+    import psutil  # type: ignore[import-untyped, unused-ignore]  # noqa: F401  # a requirement of accelerate: `_pass_on`
+
+    if words[0] == LAUNCHERS[0] and read.run["distributed_type"] == "NO":
+        return _launched(lambda: _alone(read, words[-1]), read)
+    from torch.distributed.elastic.multiprocessing import api
+
+    if not looked and (read.run["nodes"] > 1 or read.uses("all_reduce")):
+        status = _machine(folder, read)
+        if status != 0:
+            return status
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
-    from subprocess import CalledProcessError
+    logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
+    from .library_internals import torch_distributed
 
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    agent = logging.getLogger("torch.distributed.elastic.multiprocessing.api")
-    agent.addFilter(lambda record: not any(words in record.getMessage() for words in ENDINGS))
     torch_distributed.end_outlived_processes_by(signals.DISMISSED)
     if read.uses("torch_exit_barrier") and "NODE_RANK" in os.environ:
         from .library_internals.torch_exit_barrier import last_to_leave
 
         last_to_leave(os.environ)
     sys.argv = list(words)
+    return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
+
+
+def _machine(folder: str, read: Bundle) -> int:
+    """What torch tells of the GPUs, or the whole preflight of several nodes, in a fork: it leaves no CUDA context here.
+
+    Gives its exit status.
+    """
+    from .core import preflight, signals
+
+    child = os.fork()
+    if child == 0:
+        for number in (signal.SIGINT, *signals.ASKING):
+            signal.signal(number, signal.SIG_DFL)
+        signals.end_with_launcher()
+        status = preflight.forked(read)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if _asked:
+        os.write(2, BEFORE)
+        return signals.REQUEUE
+    os.environ[preflight.DONE] = "passed" if read.run["nodes"] > 1 else "machine"
+    return status if status >= 0 else _ended("the preflight", status, [])
+
+
+def _alone(read: Bundle, program: str) -> None:
+    """A run of one process, with what accelerate's launcher would tell it. Raises CalledProcessError."""
+    half = [name for name in ("bf16", "fp16") if read.arguments.get(name)]
+    told = {"ACCELERATE_USE_CPU": str(read.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
+    subprocess.run([sys.executable, program], env={**os.environ, **told}, check=True)
+
+
+def _launched(launch: Callable[[], object], read: Bundle) -> int:
+    """Lets the launcher run, and gives its exit status."""
+    from subprocess import CalledProcessError
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        codes = [one.exitcode for one in error.failures.values()]
-        return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
+        launch()
     except CalledProcessError as error:
         return _ended("the process", error.returncode, [error.returncode])
-    except SignalException as error:
-        return _ended("the launcher", -int(error.sigval), [])
     except KeyboardInterrupt:
         return _ended("the launcher", -signal.SIGINT, [])
     except Exception as error:
+        from torch.distributed.elastic.multiprocessing.api import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+        if isinstance(error, ChildFailedError):
+            rank, failure = error.get_first_failure()
+            codes = [one.exitcode for one in error.failures.values()]
+            return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
+        if isinstance(error, SignalException):
+            return _ended("the launcher", -int(error.sigval), [])
         told = None
         if read.uses("node_rendezvous"):
             from .features.node_rendezvous import missed
@@ -81,17 +145,23 @@ def main(folder: str, words: Sequence[str]) -> int:
     return 0
 
 
+def _interrupted(number: int, _: object) -> None:
+    os.write(2, BEFORE)
+    os._exit(130)
+
+
 def _pass_on(number: int, _: object) -> None:
     """Asks the processes of the run to stop. Before there are any, there is nothing to wait for."""
     global _asked
     _asked = True
-    children = psutil.Process().children()
+    psutil = sys.modules.get("psutil")
+    children = psutil.Process().children() if psutil else []
     if not children:
-        os.write(2, b"launch.sh: stopped as asked, before training began\n")
+        os.write(2, BEFORE)
         os._exit(75)
     for child in children:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, number)
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:

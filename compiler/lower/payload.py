@@ -7,6 +7,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.lower.accelerate import distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_optimizer
+from xpc.compiler.lower.disk import disk
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.resources import DataSource
@@ -84,7 +85,6 @@ def _model(spec: Spec) -> Model:
         "trust_remote_code": spec.flag("model.trust_remote_code"),
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
-        "params": None if spec.model.facts is None else spec.model.facts.params,
         "config_overrides": {},
     }
 
@@ -182,4 +182,5 @@ def _run(spec: Spec) -> Run:
         "project": spec.get("track.project"),
         "nan": spec.text("precision.nan"),
         "use_cache_after": True,
+        "disk": disk(spec),
     }

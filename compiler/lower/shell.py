@@ -34,6 +34,10 @@ if [ "$dry_run" = true ]; then
   printf '\\n'
   exit 0
 fi
+if ! command -v "$python" >/dev/null; then
+  printf '%s: there is no program %q; PYTHON names the interpreter of the run\\n' "${script##*/}" "$python" >&2
+  exit 2
+fi
 """
 RUN = 'exec "${command[@]}"\n'
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
@@ -52,6 +52,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     gone = [one for one in seals if one not in present]
     if gone:
         raise FileNotFoundError(2, "a file of the checkpoint is gone", gone[0])
+    as_other_files(folder, present)
     with open(os.path.join(folder, RECORD), "w", encoding="utf-8") as handle:
         json.dump({"files": {one: list(known[one]) for one in sorted(known)}}, handle, indent=1)
         handle.flush()
@@ -66,6 +67,15 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
         shutil.rmtree(old, ignore_errors=True)
     _tidy(output_dir)
     return target
+
+
+def as_other_files(folder: str, written: Iterable[str]) -> None:
+    """Gives weights the mode of a new file: safetensors writes them so that nobody else may read them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for name in written:
+        if name.endswith(".safetensors"):
+            os.chmod(os.path.join(folder, name), 0o666 & ~mask)
 
 
 def remove(path: str) -> None:

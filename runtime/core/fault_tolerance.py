@@ -179,6 +179,17 @@ class FaultTolerant(TrainerHooks):
             self.rotate()
         self.publish(os.path.join(self.args.output_dir, name))
 
+    def create_model_card(self, *given: Any, **named: Any) -> None:
+        """trl's card, which calls a base of a local folder "None" and links to it."""
+        super().create_model_card(*given, **named)  # type: ignore[misc]
+        path = os.path.join(self.args.output_dir, "README.md")
+        if rank() == 0 and os.path.isfile(path):
+            base = os.path.basename(os.path.normpath(self.model.config._name_or_path))  # type: ignore[attr-defined]
+            with open(path, encoding="utf-8") as handle:
+                text = handle.read()
+            with open(path, "w", encoding="utf-8") as handle:
+                handle.write(text.replace("[None](https://huggingface.co/None)", f"`{base}`"))
+
     def name_best(self, folder: str) -> None:
         """Says in a checkpoint which one is the best (features/evaluation.py)."""
 

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from .bundle import Bundle
+from .checkpoint_integrity import as_other_files
 from .errors import RunError, first_line
 
 
@@ -117,5 +118,6 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
+        as_other_files(output_dir, os.listdir(output_dir))
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")

@@ -9,6 +9,7 @@ import os
 import time
 from typing import IO
 
+from . import same_run
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
 from .checkpoints import FOLDER, States, newest_complete
@@ -19,6 +20,17 @@ OWN = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub
 """What a run leaves before its first checkpoint."""
 PATIENCE = 5
 """Seconds."""
+
+
+class Finished(RunError):
+    """The run is done: there is nothing to start, and nothing is wrong."""
+
+
+def unfinished(bundle: Bundle) -> None:
+    """Raises Finished where this run is done: another process may have ended it while this one waited."""
+    folder = bundle.output_dir
+    if os.path.exists(os.path.join(folder, "summary.json")) and other(bundle) == "":
+        raise Finished(f"{folder} holds this run, finished; name another output folder or empty it to train again")
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
@@ -33,13 +45,14 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         return None, []  # the second: killed before it wrote anything
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
-    if owner(folder) is None:
+    differs = other(bundle)
+    if differs is None:
         raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
-    if owner(folder) != bundle.digest:
-        raise RunError(f"{folder} holds a run of another bundle; name another output folder or empty it")
+    if differs:
+        raise RunError(f"{folder} holds a run of another bundle{differs}; name another output folder or empty it")
     if _in_use(folder):
         raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
-    _unfinished(folder)
+    unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
         return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
@@ -78,22 +91,17 @@ def take(bundle: Bundle) -> None:
         if not _lock(handle, PATIENCE):
             handle.close()
             raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
-        _unfinished(bundle.output_dir)
-        if owner(bundle.output_dir) != bundle.digest:
+        unfinished(bundle)
+        if other(bundle) != "":
             handle.truncate(0)
-            _mark(handle, {"bundle": bundle.digest, "target": bundle.target})
+            settings = same_run.settings(bundle)
+            _mark(handle, {"bundle": bundle.digest, "target": bundle.target, "settings": settings})
     except OSError as error:
         why = f"cannot write to {bundle.output_dir}: {error.strerror}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
     _held = handle
     os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
-
-
-def _unfinished(folder: str) -> None:
-    """Raises RunError where the run of a folder is done: another process may have ended it while this one waited."""
-    if os.path.exists(os.path.join(folder, "summary.json")):
-        raise RunError(f"{folder} holds this run, finished; name another output folder or empty it to train again")
 
 
 def finishing(bundle: Bundle) -> None:
@@ -142,14 +150,20 @@ def _in_use(folder: str) -> bool:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def owner(folder: str) -> str | None:
-    """The digest of the bundle whose run a folder holds, or None where it holds none."""
+def other(bundle: Bundle) -> str | None:
+    """How the run of the output folder differs from this one: "" where it is the same, None where there is none."""
     try:
-        with open(os.path.join(folder, MARKER), "rb") as handle:
-            digest = json.loads(handle.readline())["bundle"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        with open(os.path.join(bundle.output_dir, MARKER), "rb") as handle:
+            marker = json.loads(handle.readline())
+        digest, was = marker["bundle"], marker.get("settings")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return digest if isinstance(digest, str) else None
+    if not isinstance(digest, str) or digest == bundle.digest:
+        return "" if isinstance(digest, str) else None
+    if not isinstance(was, dict):
+        return ", which does not say how it differs"
+    differs = same_run.differences(was, same_run.settings(bundle))
+    return differs and f": {differs}"
 
 
 def standing(folder: str) -> tuple[str, int]:

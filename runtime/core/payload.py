@@ -75,7 +75,6 @@ class Model(TypedDict):
     trust_remote_code: bool
     pickle: bool
     liger: bool
-    params: int | None
     config_overrides: dict[str, Any]
 
 
@@ -207,6 +206,14 @@ class Gpu(TypedDict):
     device_names: list[str]
 
 
+class Disk(TypedDict):
+    """What the run writes, in bytes: the final model, and a checkpoint, of which so many stand at once."""
+
+    model: int
+    checkpoint: int
+    checkpoints: int
+
+
 class Run(TypedDict):
     """The processes, the batch, and what a run does at its end and at its next start."""
 
@@ -229,6 +236,7 @@ class Run(TypedDict):
     project: str | None
     nan: str
     use_cache_after: bool
+    disk: Disk | None
 
 
 class Payload(TypedDict):

@@ -2,62 +2,106 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
+from contextlib import redirect_stdout
 
 from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
 from .bundle import Bundle
-from .errors import RunError, findings, say
+from .errors import RunError, findings, say, stop
 from .first_rows import rows_and_tokens
+from .output_folder import Finished
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+DONE = "XPC_PREFLIGHT"
+"""The variable that says what has been looked at by now: the files, the machine too, or all."""
+
+
+def without_libraries(bundle: Bundle) -> bool:
+    """What takes no library to find out, before the launch: False where something is wrong, and nothing is told then.
+
+    Raises Finished. Several nodes look when they have met.
+    """
+    output_folder.unfinished(bundle)
+    if bundle.run["nodes"] > 1:
+        return True
+    said = io.StringIO()
+    with redirect_stdout(said):
+        found = own_files(bundle, 0, 0)
+    if not found:
+        print(said.getvalue(), end="", flush=True)
+        os.environ[DONE] = "files"
+    return not found
+
+
+def forked(bundle: Bundle) -> int:
+    """What is looked at after that in a fork of the launcher. Gives the exit status."""
+    try:
+        if bundle.run["nodes"] > 1:
+            check(bundle, 0, 0)
+            say("preflight passed")
+        else:
+            _raise(bundle, gpus(bundle, alone=True), 0)
+    except Finished as done:
+        say(str(done))
+    except RunError as error:
+        return stop(error)
+    return 0
 
 
 def check(bundle: Bundle, rank: int, local_rank: int) -> None:
-    """Every check, each on the process whose business it is. Raises one RunError with all findings.
+    """Every check that nobody has made yet, each on the process whose business it is. Raises one RunError.
 
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
+    output_folder.unfinished(bundle)
     if bundle.uses("node_rendezvous"):
         from ..features import node_rendezvous
 
         if node_rendezvous.held(bundle, lambda rank: own(bundle, rank, 0, alone=True)):
             return
-    found = own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)
-    if found:
-        error = findings(found)
-        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
-        if bundle.uses("all_reduce"):
-            from ..features import all_reduce
-
-            all_reduce.end(error)
-        raise error
+    _raise(bundle, own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ), local_rank)
     if bundle.run["nodes"] > 1 and "WORLD_SIZE" not in os.environ:
         say("only this node was looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
 
 
+def _raise(bundle: Bundle, found: list[str], local_rank: int) -> None:
+    if not found:
+        return
+    error = findings(found)
+    error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+    if bundle.uses("all_reduce"):
+        from ..features import all_reduce
+
+        all_reduce.end(error)
+    raise error
+
+
 def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
+    done = os.environ.get(DONE)
+    found = [] if done else own_files(bundle, rank, local_rank)
+    if not done and local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
+        return found
+    if local_rank == 0 and done != "machine":
+        found += gpus(bundle, alone)
+    if rank == 0 or alone:
+        found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
+    return found
+
+
+def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
+    """What takes no library to find out: packages, the files of the bundle, the disk, the output folder."""
     found: list[str] = []
-    wrong = versions(bundle) if local_rank == 0 else []
-    found += wrong
-    found += bundle_integrity.problems(bundle) if local_rank == 0 else []
-    if local_rank == 0 and not wrong:  # a wrong stack makes the answers of its libraries doubtful
-        gpus = machine.devices(bundle)
-        found += gpus
-        if bundle.uses("packages"):
+    if local_rank == 0:
+        found += versions(bundle)
+        wrong = bool(found)
+        found += bundle_integrity.problems(bundle)
+        if bundle.uses("packages") and not wrong:
             from ..features import packages
 
             found += packages.missing(bundle)
-        if bundle.uses("deepspeed"):
-            from ..features import deepspeed
-
-            found += deepspeed.extensions(bundle)
-        if bundle.uses("all_reduce") and alone and not gpus:
-            from ..features import all_reduce
-
-            found += all_reduce.between_gpus(bundle.run["processes_per_node"])
     if rank == 0:
         found += disk(bundle) + output_problems(bundle)
         if bundle.uses("hub"):
@@ -68,8 +112,20 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
             from ..features import packages
 
             found += packages.tracker(bundle)
-    if (rank == 0 or alone) and not wrong:
-        found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
+    return found
+
+
+def gpus(bundle: Bundle, alone: bool) -> list[str]:
+    """What torch tells of this node's GPUs."""
+    found = machine.devices(bundle)
+    if bundle.uses("deepspeed"):
+        from ..features import deepspeed
+
+        found += deepspeed.extensions(bundle)
+    if bundle.uses("all_reduce") and alone and not found:
+        from ..features import all_reduce
+
+        found += all_reduce.between_gpus(bundle.run["processes_per_node"])
     return found
 
 
@@ -85,26 +141,24 @@ def versions(bundle: Bundle) -> list[str]:
         elif machine.plain(there) != machine.plain(pinned):
             found.append(f"{name} {machine.plain(there)} is installed, and this bundle is for {pinned}")
     if found:
-        found[-1] += " (pip install -r requirements.txt)"
+        found[-1] += f" ({sys.executable} -m pip install -r requirements.txt)"
     return found
 
 
 def disk(bundle: Bundle) -> list[str]:
-    """Free space where the run writes, against the weights and the checkpoints that will be kept."""
-    params = bundle.model.get("params")
-    if not params:
+    """Free space where the run writes, against the final model and the checkpoints that stand at once."""
+    plan = bundle.run.get("disk")
+    if plan is None:
         return []
-    arguments = bundle.arguments
-    weights = params * BYTES.get(bundle.model["dtype"], 4)
-    kept = 0
-    if arguments.get("save_strategy", "steps") != "no":
-        kept = (arguments.get("save_total_limit") or 1) + 1  # one more while the next is written
-    full = 0 if arguments.get("save_only_model") else params * 12  # two moments and a float32 copy
-    needed = weights + kept * (weights + full)
+    needed = plan["model"] + plan["checkpoints"] * plan["checkpoint"]
     free = shutil.disk_usage(output_folder.standing(bundle.output_dir)[0]).free
     if free + _written(bundle) >= needed:
         return []
-    return [f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir}, and {free / 2**30:.1f} GiB are free"]
+    parts = ", ".join(f"{plan[one] / 2**30:.1f} GiB a {one}" for one in ("checkpoint", "model"))
+    return [
+        f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir} ({plan['checkpoints']} checkpoints at once, "
+        f"{parts}), and {free / 2**30:.1f} GiB are free; `keep` in save lowers the first"
+    ]
 
 
 def _written(bundle: Bundle) -> int:
@@ -117,6 +171,8 @@ def output_problems(bundle: Bundle) -> list[str]:
     """The rules of the output folder, before anything is loaded."""
     try:
         output_folder.begin(bundle)
+    except Finished:
+        raise
     except RunError as error:
         return [str(error)]
     return []

@@ -36,12 +36,15 @@ def main(folder: str, words: Sequence[str]) -> int:
         if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
-        if only_preflight or os.environ.get("XPC_PREFLIGHT") != "passed":  # launch.sh has just run it
+        if only_preflight or os.environ.get(preflight.DONE) != "passed":
             preflight.check(bundle, rank(), int(os.environ.get("LOCAL_RANK", "0")))
         if only_preflight:
             say("preflight passed")
             return 0
         return train(bundle)
+    except output_folder.Finished as done:
+        say(str(done))
+        return 0
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
@@ -138,15 +141,16 @@ def _first(make: Callable[[], Any]) -> Any:
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
-    told: list[str | None] = [None]
+    told: list[tuple[type[RunError], str] | None] = [None]
     if rank() == 0:
         try:
             made = make()
         except RunError as error:
-            told[0] = str(error)
+            told[0] = type(error), str(error)
     broadcast_object_list(told)
     if told[0] is not None:
-        raise RunError(told[0])
+        kind, words = told[0]
+        raise kind(words)
     return made
 
 

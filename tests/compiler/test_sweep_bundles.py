@@ -179,7 +179,6 @@ def test_the_command_line(tmp_path):
 PYTHON = """\
 #!/usr/bin/env bash
 # Stands in for the interpreter: notes which member it was started for, and ends as its settings say.
-case "$*" in *--preflight*) exit 0 ;; esac
 member=${1#*/members/}
 member=${member%%/*}
 echo "$member" >>"$NOTES"

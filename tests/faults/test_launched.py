@@ -82,18 +82,24 @@ def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs]
     assert f"going on from {saved[0]}" in again.text
 
 
+def hears(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as handle:
+        caught = next(line for line in handle if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
+
+
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """In the preflight, and in the launcher that comes after it."""
+    """While the launcher looks at the files, and while its processes load the libraries."""
     here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
     begun = {
-        signal.SIGTERM: lambda run: children(run.process.pid),
-        signal.SIGUSR1: lambda run: "passed" in run.said,
+        signal.SIGTERM: lambda run: hears(run.process.pid),
+        signal.SIGUSR1: lambda run: "first rows have" in run.said,
     }
     for number, true in begun.items():
         run = Launched(here, bundle, str(tmp_path))
         run.until(lambda true=true, run=run: bool(true(run)))  # type: ignore[misc]
-        time.sleep(0.1)  # its interpreter has begun
         signalled(run.process.pid, number)
         run.stopped()
         assert checkpoints(run.out) == []

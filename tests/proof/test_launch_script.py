@@ -65,6 +65,13 @@ def test_another_shell_is_told_so(bundle: str) -> None:
     assert done.stderr == "launch.sh: this is a script for bash: bash launch.sh\n"
 
 
+def test_an_interpreter_that_is_none_is_named(bundle: str) -> None:
+    done = subprocess.run([os.path.join(bundle, "launch.sh")], env={**os.environ, "PYTHON": "/no/python"},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    told = "launch.sh: there is no program /no/python; PYTHON names the interpreter of the run\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
 def emitted(folder: str, name: str, *more: str, target: str, on: str = "2 x cpu") -> str:
     text = cpu(name, *more, on=on, target=target).text
     return compiled(text, put(os.path.join(folder, name), FILES), os.path.join(folder, f"{name}.bundle"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from method_runs import Warm
@@ -175,10 +177,9 @@ def test_the_readme_says_what_works(strategies: Callable[[str], Run], place: str
 def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
     first = strategies("zero2")
     again = warm.launch(os.path.join(place, "zero2.bundle"), os.path.dirname(first.out))
-    assert again.done.returncode == 1
-    assert again.done.stderr.startswith("error: ")
-    assert again.done.stderr.count("\n") == 1
-    assert "finished" in again.done.stderr
+    assert (again.done.returncode, again.done.stderr) == (0, "")
+    assert again.done.stdout.count("\n") == 1
+    assert "holds this run, finished" in again.done.stdout
     assert len(first.losses) == 6
 
 
@@ -187,4 +188,24 @@ def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run]
     refused = warm.launch(warm.compiled(spec("seed 7"), "other"), os.path.dirname(first.out))
     assert refused.done.returncode == 1
     assert refused.done.stderr.count("\n") == 1
-    assert "another bundle" in refused.done.stderr
+    assert "holds a run of another bundle: arguments.seed was 42 and is 7" in refused.done.stderr
+
+
+def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_path: Path) -> None:
+    first = warm.launch(warm.compiled(spec(save='save "out" every=3'), "every-3"), str(tmp_path))
+    assert first.done.returncode == 0, first.said
+    losses = first.losses
+    for name in os.listdir(first.out):  # as of a run that was killed after its fourth step
+        path = os.path.join(first.out, name)
+        if os.path.isfile(path) and name not in ("metrics.jsonl", "xpc_run.json"):
+            os.remove(path)
+    shutil.rmtree(os.path.join(first.out, "checkpoint-6"))
+    changed = spec("launch local(nccl_timeout=1h)", save='save "out" every=1 keep=2')
+    again = warm.launch(warm.compiled(changed, "every-1"), str(tmp_path))
+    assert again.done.returncode == 0, again.said
+    assert "going on from checkpoint-3" in again.done.stdout
+    assert {name for name in os.listdir(again.out) if name.startswith("checkpoint-")} == {
+        "checkpoint-5",
+        "checkpoint-6",
+    }
+    assert again.losses == losses

@@ -248,13 +248,18 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output_folder._held is not None
     output_folder._held.close()  # as the end of its process does
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
-    with pytest.raises(RunError, match="a run of another bundle"):
+    with pytest.raises(RunError, match=r"a run of another bundle: arguments.seed was \S+ and is 7; name"):
         output_folder.begin(other)
     recorded(checkpoint(out, 4))
     assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    others = {"save_steps": 3, "save_total_limit": 1, "logging_steps": 7, "ddp_timeout": 60}
+    free = made(tmp_path, "free", output_dir=str(out), **others)
+    assert free.digest != bundle.digest
+    assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     (out / "summary.json").write_text("{}")
-    with pytest.raises(RunError, match="finished"):
-        output_folder.begin(bundle)
+    for one in (bundle, free):
+        with pytest.raises(output_folder.Finished, match="finished"):
+            output_folder.begin(one)
     bundle.run["resume"] = "never"
     with pytest.raises(RunError, match="does not resume"):
         output_folder.begin(bundle)

@@ -49,7 +49,7 @@ def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
 def test_too_small_a_disk_is_told(tmp_path: Path) -> None:
     bundle = made(tmp_path)
     assert preflight.disk(bundle) == []
-    bundle.model["params"] = 10**15
+    bundle.run["disk"] = {"model": 2**30, "checkpoint": 2**60, "checkpoints": 2}
     assert "will be written" in preflight.disk(bundle)[0]
 
 

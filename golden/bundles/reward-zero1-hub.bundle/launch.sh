@@ -57,24 +57,13 @@ if [ "$dry_run" = true ]; then
   printf '\n'
   exit 0
 fi
-
-# In one plain process first: what is wrong with the machine or the data is one sentence, not a launcher's report.
-# A scheduler that asks it to stop meanwhile is answered at once; later the launcher hears it.
-leave() {
-  trap '' INT TERM USR1
-  kill -TERM "$checking" 2> /dev/null || true
-  printf 'launch.sh: stopped as asked, before training began\n' >&2
-  exit "$1"
-}
-checking=
-trap 'leave 75' TERM USR1
-trap 'leave 130' INT
-"$python" "$here/trainer/main.py" --preflight &
-checking=$!
-wait "$checking"
-trap - INT TERM USR1
-if [ "$only_preflight" = true ]; then
-  exit 0
+if ! command -v "$python" >/dev/null; then
+  printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
+  exit 2
 fi
-export XPC_PREFLIGHT=passed
+
+# All checks in one plain process; the launcher makes those before a launch itself.
+if [ "$only_preflight" = true ]; then
+  exec "$python" "$here/trainer/main.py" --preflight
+fi
 exec "${command[@]}"

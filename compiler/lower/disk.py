@@ -1,0 +1,113 @@
+"""What a run writes: bytes of a checkpoint, of the final model, and how many checkpoints stand at once.
+
+A full run of 3B parameters on ZeRO-2 with bf16 keeps 2 bytes a parameter twice (model.safetensors and DeepSpeed's own)
+and 12 in the optimizer's shards: 46 GiB a checkpoint. Adapters alone are a few MiB. Where a part cannot be counted from
+the spec, it counts as nothing: a run is never refused for space that it would not need. Measured against checkpoints of
+each kind by tests/proof/test_checkpoint_sizes.py.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES
+from xpc.compiler.lower.dtypes import DTYPES
+from xpc.compiler.lower.method import lora_section
+from xpc.compiler.registry import ModelFacts
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.runtime.core.payload import Disk
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+MASTER = 12
+"""DeepSpeed's shards, a trained parameter: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
+ONE_MOMENT = ("adagrad", "rmsprop", "bnb_rmsprop", "rmsprop8bit", "lion", "lion8bit", "paged_lion", "paged_lion8bit")
+TWO_MOMENTS = ("adamw", "adamw_torch", "adamw_fused", "stable_adamw", "grokadamw", *PACKAGES["bitsandbytes"])
+UNKNOWN_SAVES = 2
+"""Checkpoints counted where the number of saves depends on the data and `keep` leaves all."""
+
+
+def disk(spec: Spec) -> Disk | None:
+    """Bytes of a checkpoint and of the final model; None where the model's size is not known."""
+    facts = spec.model.facts
+    if facts is None:
+        return None
+    params = facts.params
+    if spec.method.scores and not facts.tied:
+        params -= facts.vocab * facts.hidden  # a head of one score takes the place of the head of words
+    weight, trained = _weight(spec), _trained(spec, facts, params)
+    saved = trained if spec.lora else params
+    sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
+    model = saved * weight
+    full = _states(spec, trained, weight)
+    if spec.zero_stage in (1, 2):
+        full += model  # DeepSpeed writes the weights again
+        if facts.tied:  # and tied ones by both names: whole weights in the model, frozen ones in its own file
+            twice = facts.vocab * facts.hidden * weight
+            model, full = (model, full + twice) if spec.lora else (model + twice, full)
+    elif spec.sharded_by_fsdp and not sharded and not spec.lora:
+        full += model
+    whole = spec.flag("save.full_state")
+    return {"checkpoint": model + (full if whole else 0), "checkpoints": _kept(spec), "model": model}
+
+
+def _weight(spec: Spec) -> int:
+    """Bytes of a saved weight. DeepSpeed casts the model to the half precision that it trains in."""
+    if spec.zero_stage and spec.text("precision") in ("bf16", "fp16"):
+        return 2
+    lora = lora_section(spec)
+    if lora is not None and lora["adapter_dtype"] is not None:
+        return BYTES[lora["adapter_dtype"]]
+    return BYTES.get(DTYPES[spec.text("model.dtype")], 4)
+
+
+def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
+    """Parameters that are trained; 0 where adapters or frozen parts leave a number that the spec does not tell."""
+    if spec.flag("freeze") or spec.flag("oft"):
+        return 0
+    return params if not spec.lora else adapters(spec, facts)
+
+
+def adapters(spec: Spec, facts: ModelFacts) -> int:
+    """Parameters of LoRA's matrices on the modules that it names, and of modules that are saved beside them."""
+    rank, targets = spec.integer("lora.rank"), spec.get("lora.targets")
+    wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    hidden, inner, experts = facts.hidden, facts.intermediate, max(1, facts.experts)
+    shapes = {
+        "q_proj": (hidden, wide, 1),
+        "k_proj": (hidden, narrow, 1),
+        "v_proj": (hidden, narrow, 1),
+        "o_proj": (wide, hidden, 1),
+        "up_proj": (hidden, inner, experts),
+        "down_proj": (inner, hidden, experts),
+    }
+    if facts.gated_mlp:
+        shapes["gate_proj"] = (hidden, inner, experts)
+    chosen = [shapes[one] for one in targets if one in shapes] if isinstance(targets, tuple) else [*shapes.values()]
+    dora = int(spec.flag("lora.dora"))
+    each = sum((rank * (into + out) + dora * out) * count for into, out, count in chosen)
+    beside = [one for one in spec.names("lora.modules_to_save") if one in ("embed_tokens", "lm_head")]
+    return facts.layers * each + len(beside) * facts.vocab * hidden
+
+
+def _states(spec: Spec, trained: int, weight: int) -> int:
+    """Bytes of the optimizer's states. Those that are projected or factored count as nothing."""
+    name = spec.text("optimizer")
+    if spec.owns_optimizer:
+        return trained * MASTER
+    moments = 1 if name in ONE_MOMENT else 2 if name in TWO_MOMENTS and name not in LOW_RANK else 0
+    each = 1 if name.endswith("8bit") else 4 if spec.zero_stage else weight
+    return trained * (moments * each + (4 if spec.zero_stage else 0))
+
+
+def _kept(spec: Spec) -> int:
+    """Checkpoints that stand at once: those that are kept, and the next one while it is written."""
+    every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
+    if every.unit == "never":
+        return 0
+    saves = None
+    if every.unit == "count" and every.value >= 1 and isinstance(steps, int):
+        saves = max(1, int(steps // every.value))
+    if isinstance(keep, int):
+        return keep + 1 if saves is None else min(keep + 1, saves)
+    return saves or UNKNOWN_SAVES

@@ -1,0 +1,178 @@
+"""`make bench-run`: a bundle beside the plain TRL script of the same arguments, in turn. Measures, never judges.
+
+Each is started as a person starts it, from nothing: `launch.sh`, `python script.py`, and with `--llamafactory PYTHON`
+the LLaMA-Factory of that environment. Printed are seconds to the first logged step, to the end, and of the processors
+(which a busy machine changes less), steps a second between the first and the last step, and whether the losses of the
+bundle are those of the script to the last digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, "tests", "support")]
+
+SPEC = """\
+xpc 1
+train "model" on "rows.jsonl" for {steps} steps with gbs=8 micro=4 seq=128
+hardware cpu
+precision fp32
+optimizer adamw(lr=1e-4)
+memory(checkpointing=false)
+track none(every=1)
+save "out" every=never
+"""
+MODEL = """
+import sys
+from tiny import build, write_messages
+from transformers import Qwen2Config, Qwen2ForCausalLM
+build("model")
+kept = Qwen2Config.from_pretrained("model")
+kept.update(dict(hidden_size=256, intermediate_size=768, num_hidden_layers=8))
+kept.update(dict(num_attention_heads=8, num_key_value_heads=4, layer_types=None))
+model = Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in kept.to_dict().items() if v is not None}))
+model.save_pretrained("model")
+write_messages("rows.jsonl", 512)
+print(sum(one.numel() for one in model.parameters()))
+"""
+SCRIPT = """
+import json, torch
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import SFTConfig, SFTTrainer
+
+class Log(TrainerCallback):
+    def on_log(self, args, state, control, logs=None, **_):
+        if "loss" in logs:
+            with open("out/log.jsonl", "a") as out:
+                out.write(json.dumps({"step": state.global_step, "loss": logs["loss"]}) + "\\n")
+
+arguments = json.load(open("arguments.json"))
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model", dtype=torch.float32)
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+args = SFTConfig(**arguments)
+trainer = SFTTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer, callbacks=[Log()])
+trainer.train()
+trainer.save_model()
+"""
+FACTORY = {
+    "model_name_or_path": "../model", "dataset": "rows", "dataset_dir": "..", "template": "qwen", "stage": "sft",
+    "do_train": True, "finetuning_type": "full", "cutoff_len": 128, "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2, "learning_rate": 1e-4, "logging_steps": 1, "save_strategy": "no",
+    "output_dir": "out", "report_to": "none", "use_cpu": True, "disable_gradient_checkpointing": True,
+}  # fmt: skip
+
+
+class Run:
+    """One run, from its start to its end."""
+
+    def __init__(self, command: Sequence[str], folder: str, log: str, environment: dict[str, str]) -> None:
+        os.makedirs(os.path.join(folder, "out"), exist_ok=True)
+        path, before, self.first = os.path.join(folder, log), _processors(), 0.0
+        began = time.perf_counter()
+        with open(os.path.join(folder, "said"), "w", encoding="utf-8") as said:
+            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+            while process.poll() is None:
+                if not self.first and os.path.exists(path) and os.path.getsize(path):
+                    self.first = time.perf_counter() - began
+                time.sleep(0.02)
+        self.whole = time.perf_counter() - began
+        if process.returncode:
+            with open(os.path.join(folder, "said"), encoding="utf-8") as said:
+                sys.exit(f"{command[0]} ended with {process.returncode}:\n{said.read()[-3000:]}")
+        self.processors = _processors() - before
+        with open(path, encoding="utf-8") as handle:
+            events = [json.loads(line) for line in handle]
+        self.losses = [event["loss"] for event in events if "loss" in event]
+
+
+def _processors() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Builds the model, and runs each way so many times, in turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run (default: 60)")
+    parser.add_argument("--llamafactory", metavar="PYTHON", help="an interpreter that has LLaMA-Factory")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        support = os.path.join(ROOT, "tests", "support")
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHON": sys.executable}
+        made = subprocess.run([sys.executable, "-c", MODEL], cwd=place, env={**environment, "PYTHONPATH": support},
+                              text=True, capture_output=True, check=True)  # fmt: skip
+        _put(place, "run.xp", SPEC.format(steps=options.steps))
+        compiled = [sys.executable, "-m", "xpc.compiler.cli", "compile", "run.xp"]
+        subprocess.run(compiled, cwd=place, env=environment, capture_output=True, check=True)
+        with open(os.path.join(place, "run.bundle", "trainer_args.json"), encoding="utf-8") as handle:
+            arguments = json.load(handle)["arguments"]
+        factory = {**FACTORY, "max_steps": options.steps}
+        _put(place, "dataset_info.json", json.dumps({"rows": {
+            "file_name": "rows.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"},
+            "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
+        }}))  # fmt: skip
+        count = 0
+
+        def ready(files: dict[str, str]) -> str:
+            nonlocal count
+            count += 1
+            folder = os.path.join(place, str(count))
+            os.makedirs(folder)
+            for name in ("model", "rows.jsonl"):
+                os.symlink(os.path.join(place, name), os.path.join(folder, name))
+            for name, text in files.items():
+                _put(folder, name, text)
+            return folder
+
+        environment["OMP_NUM_THREADS"] = str(os.cpu_count())
+        ways: dict[str, Callable[[], Run]] = {
+            "bundle": lambda: Run(
+                [os.path.join(place, "run.bundle", "launch.sh")], ready({}), "out/metrics.jsonl", environment
+            ),
+            "script": lambda: Run(
+                [sys.executable, "script.py"], ready({"script.py": SCRIPT, "arguments.json": json.dumps(arguments)}),
+                "out/log.jsonl", environment,
+            ),
+        }  # fmt: skip
+        if options.llamafactory:
+            words = [options.llamafactory, "-m", "llamafactory.cli", "train", "run.json"]
+            ways["llamafactory"] = lambda: Run(
+                words, ready({"run.json": json.dumps(factory)}), "out/trainer_log.jsonl", environment
+            )
+        found: dict[str, list[Run]] = {name: [] for name in ways}
+        for _ in range(options.runs):
+            for name, way in ways.items():
+                found[name].append(way())
+        print(f"{int(made.stdout.split()[-1]):,} parameters, {options.steps} steps, {os.cpu_count()} cores")
+        heads = f"{'first step':>11} {'whole':>8} {'processors':>11} {'steps/s':>8}"
+        print(f"{'seconds, median':16} {heads}   n={options.runs}")
+        for name, runs in found.items():
+            first, whole, used = (
+                statistics.median(getattr(one, kind) for one in runs) for kind in ("first", "whole", "processors")
+            )
+            rate = (options.steps - 1) / statistics.median(one.whole - one.first for one in runs)
+            print(f"{name:16} {first:11.1f} {whole:8.1f} {used:11.1f} {rate:8.2f}")
+        same = all(one.losses == other.losses for one in found["bundle"] for other in found["script"])
+        print(f"losses of the bundle {'are' if same else 'ARE NOT'} those of the script to the last digit")
+
+
+def _put(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+if __name__ == "__main__":
+    main()

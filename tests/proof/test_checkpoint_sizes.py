@@ -1,0 +1,73 @@
+"""The bytes of a checkpoint and of the final model as they are counted, against those that real runs leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+
+import pytest
+from method_runs import Warm
+from stacks import payload
+from tiny_runs import spec
+
+pytestmark = pytest.mark.slow
+
+SAVED = {"length": "2 steps", "save": 'save "out" every=2 keep=1'}
+TWO = {"hardware": "2 x cpu", **SAVED}
+ONE_MOMENT = "optimizer rmsprop(lr=1e-3)"
+KINDS = {
+    "full": spec(**SAVED),
+    "half": spec(**SAVED).replace("precision fp32", "precision bf16\nmodel(dtype=bf16)"),
+    "momentum": spec(**SAVED).replace("optimizer adamw(lr=1e-3)", ONE_MOMENT),
+    "lora": spec("lora(rank=16)", **SAVED),
+    "few": spec("lora(rank=16, targets=[q_proj, v_proj])", **SAVED),
+    "dora": spec("lora(rank=16, dora)", **SAVED),
+    "weights": spec(**{**SAVED, "save": 'save "out" { every=2, full_state=false }'}),
+    "zero2": spec(strategy="zero2", **TWO),
+    "zero2-lora": spec("lora(rank=16)", strategy="zero2", **TWO),
+    "zero3": spec(strategy="zero3", **TWO),
+    "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
+}
+"""Every strategy, adapter, precision and kind of optimizer that writes checkpoints of its own on a CPU."""
+
+
+def mask() -> int:
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+def numbers(path: str) -> int:
+    """The bytes of a file of safetensors but for its header."""
+    with open(path, "rb") as handle:
+        header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
+    return int(max(one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"))
+
+
+def tensors(folder: str) -> int:
+    """The bytes of the numbers in a folder's weights and states; names and headers do not grow with the model."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            if name.endswith(".safetensors"):
+                total += numbers(path)
+            elif zipfile.is_zipfile(path) and not name.startswith(("rng_state", "scheduler", "training_args")):
+                with zipfile.ZipFile(path) as archive:
+                    total += sum(one.file_size for one in archive.infolist() if "/data/" in one.filename)
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: object, kind: str) -> None:
+    bundle = warm.compiled(KINDS[kind], f"size-{kind}")
+    run, plan = warm.launch(bundle, str(tmp_path)), payload(bundle)["run"]["disk"]
+    assert run.done.returncode == 0, run.said
+    assert tensors(os.path.join(run.out, "checkpoint-2")) == pytest.approx(plan["checkpoint"], rel=0.03)
+    for name in os.listdir(run.out):
+        if name.endswith(".safetensors"):
+            assert numbers(os.path.join(run.out, name)) == pytest.approx(plan["model"], rel=0.03)
+            assert os.stat(os.path.join(run.out, name)).st_mode & 0o777 == 0o666 & ~mask()
+    with open(os.path.join(run.out, "README.md"), encoding="utf-8") as handle:
+        assert "fine-tuned version of `tiny`" in handle.read()
