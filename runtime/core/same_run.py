@@ -27,7 +27,7 @@ MOST = 8
 
 def settings(bundle: Bundle) -> dict[str, Any]:
     """Every value that decides numbers, by its dotted name in the files of the bundle."""
-    found = {name: value for name, value in _flat("", bundle.plan) if name not in FREE}
+    found = {name: value for name, value in _flat("", bundle.plan) if not {name, name.rpartition(".")[0]} & FREE}
     for file in ("accelerate.yaml", "deepspeed.json"):
         path = os.path.join(bundle.folder, file)
         if os.path.exists(path):
