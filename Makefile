@@ -74,6 +74,10 @@ tables: $(VENV)/ready ## write the generated tables anew: parser, registry, the 
 	$(BIN)/python compiler/stacks/generate.py $(DEFAULT)
 	$(BIN)/python compiler/stacks/harness_names.py
 
+.PHONY: coefficients
+coefficients: $(VENV)/ready ## measure what autograd keeps in a layer of each model family, for xpc plan (FAMILIES=qwen3 for some)
+	PYTHONPATH=tests/plan $(BIN)/python tests/plan/write_coefficients.py $(FAMILIES)
+
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -2,6 +2,7 @@
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
+    "plan": "xpc.compiler.plan.command",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
     "upgrade": "xpc.compiler.review.upgrade",
@@ -18,6 +19,7 @@ COMMANDS = {
     "compile": "check a spec and write its bundle",
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
+    "plan": "say what a run needs of its GPUs, and how long it takes",
     "diff": "say what two specs, commits or bundles differ in",
     "verify": "say whether a bundle is what its spec says, and installed",
     "upgrade": "say what moves with a spec to another stack, and move it",
@@ -30,6 +32,6 @@ COMMANDS = {
     "doctor": "say whether this machine is ready for runs",
 }
 """Every command with its line in `xpc --help`."""
-LATER = ("plan", "lock", "sweep", "report")
+LATER = ("lock", "sweep", "report")
 FORMATS = ("full", "concise", "json", "github", "sarif")
 """Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

@@ -14,6 +14,8 @@ from xpc.grammar.record import record
 GIB = 2**30
 BUDGET = 0.8
 """Share of the card that is used: on public runs no prediction at or below it ran out of memory."""
+QUANTIZED = {4: 0.55, 8: 1.05}
+"""Bytes of a quantized weight with its share of the scales."""
 UNKNOWN = 1
 """The micro-batch where the architecture or the card is not known."""
 

@@ -11,7 +11,7 @@ from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
-from xpc.compiler.plan import Need
+from xpc.compiler.plan import QUANTIZED, Need
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
@@ -131,7 +131,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
     A model with adapters is its own reference: without them.
     """
     bits, dtype = of.whole("lora.bits"), of.get("model.dtype") or "fp32"
-    scaled = {4: 0.55, 8: 1.05}.get(bits or 0)  # bytes of a quantized weight with its share of the scales
+    scaled = QUANTIZED.get(bits or 0)
     weight = scaled or (4.0 if dtype == "fp32" else 2.0)
     method, rank = METHODS[str(of.get("method"))], _rank(of, need)
     saved = of.get("lora.modules_to_save")

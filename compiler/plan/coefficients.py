@@ -1,0 +1,70 @@
+"""Bytes that autograd keeps of one token in one layer, by family: the table that `make coefficients` writes.
+
+Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts them on real models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from xpc.compiler.registry.types import ModelFacts
+
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "coefficients.json")
+_table: dict[str, Any] = {}
+
+
+def _read() -> dict[str, Any]:
+    if not _table:
+        with open(TABLE, encoding="utf-8") as handle:
+            _table.update(json.load(handle))
+    return _table
+
+
+def families() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """The coefficients by family and mode."""
+    found: Mapping[str, Mapping[str, Mapping[str, float]]] = _read()["families"]
+    return found
+
+
+def differences() -> Mapping[str, Mapping[str, str]]:
+    """By family and mode, how far the coefficients are from what was measured, where they are."""
+    found: Mapping[str, Mapping[str, str]] = _read()["differences"]
+    return found
+
+
+def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
+    """The sizes that coefficients multiply. `expert_*` are 0 where there are no experts."""
+    each = facts.experts_per_token
+    return {
+        "hidden": facts.hidden,
+        "intermediate": facts.intermediate,
+        "heads x width": facts.heads * facts.head_dim,
+        "kv heads x width": facts.kv_heads * facts.head_dim,
+        "heads": facts.heads,
+        "kv heads": facts.kv_heads,
+        "head width": facts.head_dim,
+        "one": 1,
+        "rank": rank,
+        "experts": facts.experts,
+        "chosen": each,
+        "chosen x hidden": each * facts.hidden,
+        "chosen x intermediate": each * facts.intermediate,
+    }
+
+
+def row(family: str, mode: str) -> Mapping[str, float] | None:
+    """The coefficients of a mode such as `full/bf16/sdpa`, or None where the oracle has none."""
+    return families().get(family, {}).get(mode)
+
+
+def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
+    """Bytes a token and layer; `length` is that of its row, which the names with "length" multiply."""
+    known = sizes(facts, rank)
+    total = 0.0
+    for name, factor in found.items():
+        base, grows, _ = name.partition(" x length")
+        total += factor * known[base] * (length if grows else 1)
+    return total

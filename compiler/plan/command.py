@@ -1,0 +1,151 @@
+"""`xpc plan SPEC...`: whether a run fits its GPUs, how long it takes, and the same on other hardware."""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler.language.load import load
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.show import as_json, markdown, text
+from xpc.compiler.render import render
+from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.read import decode
+
+FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
+OF_MEMORY = ("XP480",)
+"""Errors that say that a run does not fit. They are what a plan is asked for, and do not stop it."""
+NODE = 8
+"""GPUs of one node where `--on` asks for more."""
+COMPARED = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+NAMES = ("gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
+EPILOG = (
+    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). What is not known "
+    "fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc plan", description="Say what runs need of GPUs and time.", epilog=EPILOG)
+    parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
+    parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
+    parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, where they are not known")
+    parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
+    parser.add_argument("--compare", action="store_true", help="print one line for each plan")
+    parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="form of the answer (default: text)")
+    return parser.parse_args(list(arguments))
+
+
+def _positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    conditions = [_condition(one) for one in options.fail_if]
+    given = Assumed(options.rows, options.tokens)
+    plans: list[Plan] = []
+    wrong = False
+    for path in options.files:
+        data, name, workspace = read_spec(path)
+        for hardware in options.on or [""]:
+            specs = _specs(data, name, workspace, hardware, path)
+            wrong = wrong or not specs
+            plans += [plan(spec, given) for spec in specs]
+    if not plans:
+        return "", 1
+    form = markdown if options.compare and options.format == "text" else FORMATS[options.format]
+    met = list(_met(conditions, plans))
+    for line in met:
+        sys.stderr.write(f"xpc: {line}\n")
+    return form(plans), int(wrong or bool(met))
+
+
+def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: str) -> list[Spec]:
+    """The run of a spec, or the members of its sweep; none where it does not compile, which is said."""
+    if hardware:
+        data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
+    checked = check_text(data, name, workspace)
+    if checked.members:
+        return [one.spec for one in checked.members if one.spec is not None]
+    if checked.spec is not None:
+        return [checked.spec]
+    errors = [one for one in checked.problems if one.severity == ERROR]
+    if all(one.code in OF_MEMORY for one in errors):
+        loaded = load(decode(data, name)[0], workspace)
+        spec, _ = resolve(loaded, workspace)
+        if spec is not None and loaded.sweep is None:
+            return [spec]
+    sys.stderr.write(render(located(errors, path) if not hardware else errors, "full"))
+    return []
+
+
+def _moved(name: str, hardware: str, path: str) -> bytes:
+    """A spec that is the given one on other GPUs: `16 x h100-80gb` is two nodes of eight."""
+    found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware)
+    if found is None or not int(found[1]):
+        raise UsageError(f"`--on {hardware}` names no GPUs: write --on '8 x a100-80gb'")
+    if path == "-":
+        raise UsageError("--on needs a spec in a file, not standard input")
+    count = int(found[1])
+    nodes = count // NODE if count > NODE and count % NODE == 0 else 1
+    machines = f"nodes {nodes}\nhardware {count // nodes} x {found[2]}\n"
+    return f'xpc 1\n\nextends "{os.path.basename(path)}"\n\n{machines}'.encode()
+
+
+def _condition(words: str) -> tuple[str, str, str]:
+    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|!=|>|<)\s*([\w.]+)\s*", words)
+    if found is None or found[1] not in NAMES:
+        raise UsageError(f"`--fail-if {words}` is not a name, a comparison and a value, as 'gpu_hours > 500'")
+    name, compared, value = found[1], found[2], found[3]
+    if (name == "verdict") != (value in ("fits", "tight", "no", "unknown")):
+        raise UsageError(f"`--fail-if {words}`: {name} is not compared with `{value}`")
+    if name != "verdict" and re.fullmatch(r"\d+(\.\d+)?", value) is None:
+        raise UsageError(f"`--fail-if {words}`: {value} is not a number")
+    if name == "verdict" and compared not in ("==", "!="):
+        raise UsageError(f"`--fail-if {words}`: a verdict is == or != another")
+    return name, compared, value
+
+
+def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
+    """A line for each condition that holds of a plan, or cannot be decided."""
+    for name, compared, value in conditions:
+        for one in plans:
+            found = value_of(one, name)
+            if found is None:
+                yield f"{one.spec.name}: {name} is not known, and --fail-if asks for it"
+            elif COMPARED[compared](found, value if name == "verdict" else float(value)):
+                shown = found if isinstance(found, str) else f"{found:,.4g}"
+                yield f"{one.spec.name}: {name} is {shown}, and --fail-if is '{name} {compared} {value}'"
+
+
+def value_of(one: Plan, name: str) -> float | str | None:
+    """A number or the verdict of a plan by its name in conditions; None where it is not known."""
+    if name == "verdict":
+        return one.verdict
+    peak = None if one.peak is None else one.peak.value
+    values: dict[str, float | None] = {
+        "gpu_hours": None if one.gpu_hours is None else one.gpu_hours.value,
+        "hours": None if one.hours is None else one.hours.value,
+        "steps": one.steps,
+        "peak_gib": None if peak is None else peak / 2**30,
+        "share": None if peak is None or not one.capacity else peak / one.capacity,
+        "tokens_per_step": one.tokens_per_step,
+    }
+    return values[name]

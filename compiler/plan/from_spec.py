@@ -1,0 +1,162 @@
+"""What the memory of a checked spec is made of: its settings as one `Load`."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.schema import SPREADS
+from xpc.compiler.plan import QUANTIZED, adapters
+from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.spec import Spec
+
+MOMENTS = {
+    "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 3, "stable_adamw": 2, "schedule_free_adamw": 2,
+    "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
+    "schedule_free_sgd": 1,
+}  # fmt: skip
+"""States as large as the weights; the others keep bytes (below) or next to nothing."""
+BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
+         "torchao_adamw4bit": 1}  # fmt: skip
+"""Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host."""
+TABLES = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
+ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "query_key_value", "c_attn"}
+
+
+def load_of(spec: Spec) -> Load | str:
+    """The load of one process, or a sentence that says what is not known."""
+    facts, gpu = spec.model.facts, spec.hardware.gpu
+    if facts is None:
+        return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
+    if gpu is None:
+        return "the memory of a CPU process is not planned"
+    if "quantization_config" in spec.model.config:
+        return "the checkpoint is quantized, and its weights are not of one size"
+    half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
+    stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
+    engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
+    world = spec.hardware.world
+    shard = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
+    stored = 4.0 if spec.get("model.dtype") == "fp32" else 2.0
+    if half and deepspeed:
+        stored = (
+            2.0  # DeepSpeed casts the model to the type that it computes in (engine.py, _configure_distributed_model)
+        )
+    trained, tuned = float(facts.params), None
+    if spec.lora:
+        tuned, trained = _adapters(spec, stored if deepspeed else 4), 0.0
+        if spec.bits:
+            tables = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+            stored = (tables * 2 + (facts.params - tables) * QUANTIZED[spec.bits]) / facts.params
+    elif half and engine == "fsdp":
+        stored = 4.0  # accelerate upcasts what is trained under mixed precision (accelerator.py, fsdp_utils.py)
+    if spec.flag("freeze") and not spec.lora:
+        layers = spec.get("freeze.except_last") or spec.get("freeze.except_first")
+        if layers is not None:
+            trained = float(min(facts.layers, layers) * facts.layer_params)
+    copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
+    spread = shard if stage == 3 else 1
+    beside = copies * facts.params * stored / spread
+    if spec.teacher is not None and spec.teacher.facts is not None:
+        wide = 4 if spec.get("method.teacher_dtype") == "fp32" else 2
+        beside += spec.teacher.facts.params * wide / spread
+    name = spec.text("optimizer")
+    own = 4.0 if deepspeed or tuned is not None else stored
+    micro, length = _batch(spec)
+    flattened = spec.flag("batch.packing") or spec.flag("batch.padding_free")
+    attention = _attention(spec, micro, flattened)
+    return Load(
+        facts=facts, family=facts.model_type, engine=engine, stage=stage, world=world, shard=shard,
+        offload={"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0),
+        element=2 if half else 4, weight=stored,
+        amp=half and not deepspeed and (tuned is not None or (stored == 4.0 and engine == "none")),
+        moments=float(BYTES.get(name, MOMENTS.get(name, 0) * own)),
+        temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
+        micro=1 if flattened else micro, length=length * (micro if flattened else 1),
+        accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
+        attention=attention, loss=_loss(spec), trained=trained, adapters=tuned, beside=beside,
+        evaluated=spec.get("eval.micro") or 0 if spec.evaluates else 0,
+        generates=micro * length * spec.integer("batch.accum") if _writes(spec) else 0,
+        reserved=_vllm(spec, gpu.memory_gib * 2**30),
+        layerwise=name in (*FUSED, *LAYERWISE),
+        scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
+    )  # fmt: skip
+
+
+def _adapters(spec: Spec, element: float) -> Adapters:
+    facts = spec.model.facts
+    assert facts is not None  # the caller has looked
+    rank = spec.get("lora.rank") or 0
+    if spec.flag("oft"):
+        block = facts.hidden // rank if rank else spec.get("lora.block_size") or 32
+        rank = max(1, block // 2)
+    named = spec.get("lora.targets")
+    sites = "all"
+    params = float(adapters(facts, rank))
+    if isinstance(named, tuple):
+        short = {str(one).rpartition(".")[2] for one in named}
+        if short <= ATTENTION:
+            sites = "qv" if short <= {"q_proj", "v_proj"} else "qkvo"
+            params *= _share(spec, short)
+    whole = sum(name.rpartition(".")[2] in TABLES for name in spec.names("lora.modules_to_save"))
+    params += whole * facts.vocab * facts.hidden
+    return Adapters(sites, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0)
+
+
+def _share(spec: Spec, short: set[str]) -> float:
+    """The part of adapters on every layer that those on some projections of attention are."""
+    facts = spec.model.facts
+    assert facts is not None
+    hidden, wide, narrow = facts.hidden, facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    of = {"q_proj": hidden + wide, "k_proj": hidden + narrow, "v_proj": hidden + narrow, "o_proj": wide + hidden}
+    whole = sum(of.values()) + (3 if facts.gated_mlp else 2) * (hidden + facts.intermediate) * max(1, facts.experts)
+    return sum(of.get(name, hidden + wide + 2 * narrow) for name in short) / whole
+
+
+def _batch(spec: Spec) -> tuple[int, int]:
+    """Sequences of a micro-batch, and the tokens of one on this process."""
+    method = spec.method
+    if method.generates:
+        prompt = spec.get("method.max_prompt")
+        length = (512 if prompt is None else int(prompt)) + (spec.get("method.max_completion") or 256)
+    else:
+        length = spec.get("batch.seq") or 1024
+    return spec.integer("batch.micro") * method.sequences, -(-int(length) // spec.context_parallel)
+
+
+def _attention(spec: Spec, micro: int, flattened: bool) -> str:
+    """Which of the measured kinds of attention the layers run: a padded batch gives torch's kernel a mask."""
+    named = str(spec.get("model.attn"))
+    if named == "eager":
+        return "eager"
+    if named != "sdpa":
+        return "flash"
+    return "mask" if flattened or micro > 1 else "sdpa"
+
+
+def _loss(spec: Spec) -> str:
+    """Who makes logits: TRL's chunked head, Liger's fused loss, or the model itself."""
+    facts, kind = spec.stack.facts, spec.model.model_type or ""
+    if spec.method.scores:
+        return "fused"
+    if facts.liger_fused_loss:
+        if spec.flag("memory.liger") and kind in facts.liger_models:
+            return "fused"
+        return "half" if spec.online else "kept"  # log-probabilities of completions: no fp32 copy (trl utils.py)
+    if spec.method.head in ("fused", "weight") and kind not in facts.fused_head_fails:
+        return "trl_fused"
+    return "kept"
+
+
+def _writes(spec: Spec) -> bool:
+    """Whether the training process generates completions itself, and holds their keys and values."""
+    return spec.online and not spec.flag("method.vllm")
+
+
+def _vllm(spec: Spec, capacity: float) -> float:
+    """What a vLLM in the same process reserves, unless it sleeps while the model is trained."""
+    if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
+        return 0.0
+    if spec.flag("method.vllm.sleep"):
+        return 0.0
+    share = spec.get("method.vllm.gpu_memory")
+    return (share.value if isinstance(share, Amount) else float(share or 0.3)) * capacity

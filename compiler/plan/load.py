@@ -1,0 +1,79 @@
+"""What decides the memory of one process: sizes, precision, sharding, batch, loss and adapters, as plain numbers.
+
+A `Load` is made of a checked spec (`from_spec.py`) or of a published measurement (tests/plan/points.py), so that the
+forms of `memory.py` are the same for both.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.record import record
+
+SITES = {"qv": ("q", "v"), "qkvo": ("q", "k", "v", "o"), "all": ("q", "k", "v", "o", "gate", "up", "down")}
+"""Sets of linear layers that adapters stand on and that the oracle measured."""
+
+
+@record
+class Adapters:
+    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, and their dropout."""
+
+    sites: str
+    rank: int
+    params: float
+    element: int
+    dropout: float = 0.0
+
+
+@record
+class Load:
+    """One process of a run.
+
+    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` what is sharded over `shard` processes
+    (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
+    (weights too). `element` is the bytes of a computed number, `weight` those of a stored one (of a frozen base: of
+    that), `amp` says that stored float32 is computed in half precision. `moments` are bytes of optimizer state a
+    trained parameter, `temporary` those that its step needs for a moment. `tokens` are those of one micro-batch,
+    `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
+    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one.
+    """
+
+    facts: ModelFacts
+    family: str
+    engine: str
+    stage: int
+    world: int
+    shard: int
+    offload: int
+    element: int
+    weight: float
+    amp: bool
+    moments: float
+    temporary: float
+    micro: int
+    length: int
+    accumulates: bool
+    checkpointing: bool
+    attention: str
+    loss: str
+    trained: float
+    adapters: Adapters | None = None
+    beside: float = 0.0
+    evaluated: int = 0
+    generates: int = 0
+    reserved: float = 0.0
+    layerwise: bool = False
+    scored: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a micro-batch."""
+        return self.micro * self.length
+
+    @property
+    def mode(self) -> str:
+        """The row of the coefficients: what is trained and in which precision."""
+        precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
+        # Adapters of a float32 base, and in float32: at most what training all of it keeps.
+        if self.adapters is None or precision == "fp32" or (self.amp and self.weight == 4):
+            return f"full/{precision}"
+        return f"lora-{self.adapters.sites}/{precision}"

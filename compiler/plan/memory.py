@@ -1,0 +1,248 @@
+"""What one GPU holds, by component and phase, in bytes: closed forms, each with its source.
+
+Allocated bytes are predicted, as `torch.cuda.max_memory_allocated` counts them. What the allocator keeps beyond that is
+no function of the configuration (1.25 to 1.5 times on public runs), and is left to the verdict's margin.
+
+States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with what DeepSpeed 0.19.8 and torch 2.13 hold
+beside them. Saved activations: compiler/plan/coefficients.json, counted on real models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.plan.coefficients import row, saved
+from xpc.compiler.plan.load import Load
+from xpc.grammar.record import record
+
+GIB = 2**30
+PHASES = ("load", "forward", "backward", "step", "save", "evaluate", "generate")
+HEADS: Mapping[str, tuple[int, int]] = {
+    # bytes of logits and loss a token and word of the vocabulary, at the peak: computed in half precision, in fp32
+    "kept": (14, 16),  # logits, their fp32 copy's log-softmax, two gradients; the model's outputs are kept
+    "freed": (12, 12),  # the same with the outputs freed
+    "shifted": (16, 16),  # transformers before 4.45: fp32 logits that are kept, log-softmax, two gradients
+    "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own type (no fp32 copy)
+    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own type, chunk by chunk
+    "in_place": (8, 8),  # a Triton cross entropy that writes the gradient over the fp32 logits
+    "fused": (0, 0),  # a head that makes logits chunk by chunk: see `_fused`
+    "trl_fused": (0, 0),
+}
+"""Autograd's saved tensors around a real head and loss (transformers 5.23, 4.57, torch 2.13)."""
+CHUNK = 4096
+"""Tokens (at most) and 32,768 words of one chunk of TRL 1.16's fused head (trl/models/fused_linear.py)."""
+BUCKET = 25 * 2**20
+"""A bucket of DDP, beside the copy of all gradients that its buckets are (torch 2.13; transformers leaves
+gradient_as_bucket_view off)."""
+
+
+@record
+class Memory:
+    """The components of every phase in bytes. `peak` is the largest sum, `phase` where it is."""
+
+    phases: Mapping[str, Mapping[str, float]]
+
+    @property
+    def phase(self) -> str:
+        """The phase that sets the peak."""
+        return max(self.phases, key=lambda name: sum(self.phases[name].values()))
+
+    @property
+    def peak(self) -> float:
+        """The largest sum of any phase."""
+        return sum(self.components.values())
+
+    @property
+    def components(self) -> Mapping[str, float]:
+        """What is held at the peak."""
+        return self.phases[self.phase]
+
+
+def memory(load: Load) -> Memory | str:
+    """The memory of one process, or a sentence that says what is not known."""
+    mode = f"{load.mode}/{_attention(load)}"
+    found = row(load.family, mode)
+    if found is None and load.adapters is not None:
+        found = row(load.family, f"{load.mode}/sdpa")
+    if found is None:
+        return f"no coefficients of `{load.family}` for {mode}: `make coefficients` measures them"
+    rank = load.adapters.rank if load.adapters is not None else 0
+    layer = saved(found, load.facts, load.length, rank) + _dropouts(load)
+    held = _states(load)
+    return Memory(_phases(load, held, load.tokens * layer))
+
+
+def _attention(load: Load) -> str:
+    """flash attention keeps what torch's fused kernel keeps: q, k, v, the output and one number a head."""
+    return {"flash": "sdpa"}.get(load.attention, load.attention)
+
+
+def _dropouts(load: Load) -> float:
+    """What the dropout before each adapter keeps of a token in a layer: a byte an element, and its output."""
+    adapters, facts = load.adapters, load.facts
+    if adapters is None or not adapters.dropout:
+        return 0.0
+    wide = {"o": facts.heads * facts.head_dim, "down": facts.intermediate}
+    from xpc.compiler.plan.load import SITES
+
+    inputs = sum(wide.get(site, facts.hidden) for site in SITES[adapters.sites])
+    return inputs * (1.0 if load.amp else 1.0 + load.element)  # under autocast each site keeps its own input anyway
+
+
+@record
+class States:
+    """What is there whatever the batch: bytes of each component on one process."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    master: float
+    communication: float
+    temporary: float
+    gathered: float
+
+
+def _states(load: Load) -> States:
+    """Model states on one process, by what is sharded."""
+    facts, shard = load.facts, max(1, load.shard)
+    spread = {stage: (shard if load.stage >= stage else 1) for stage in (1, 2, 3)}
+    adapters = load.adapters
+    trained = load.trained + (adapters.params if adapters is not None else 0.0)
+    element = float(adapters.element) if adapters is not None else load.weight
+    frozen = max(0.0, facts.params - load.trained)
+    base = frozen * load.weight + load.trained * load.weight
+    weights = (base + (adapters.params * element if adapters is not None else 0.0)) / spread[3]
+    whole = facts.layer_params * load.element
+    gradients = trained * element / spread[2]
+    if load.layerwise:
+        gradients = min(gradients, facts.layer_params * element)
+    optimizer = trained * load.moments / spread[1]
+    master = communication = gathered = 0.0
+    temporary = trained * load.temporary / spread[1]
+    if load.engine == "deepspeed":
+        # An fp32 copy of the weights, and the gradient in fp32 while it is applied: DeepSpeed 0.19.8, stage_1_and_2.py
+        # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); of fp32 weights, too.
+        master = trained * 4.0 / spread[1]
+        temporary += 0.0 if load.offload else trained * 4.0 / spread[1]
+        communication = 2.0 * load.element * facts.hidden**2  # two buckets of reduce_bucket_size, which "auto" is h^2
+        if load.stage == 3:
+            outside = max(0.0, facts.params - facts.layers * facts.layer_params)
+            gathered = min(2 * facts.layer_params + outside / 2, 1e9 + facts.layer_params) * load.element
+            if shard == 1:
+                gathered = 0.0
+    elif load.engine == "fsdp":
+        # Two layers are gathered, one computed and one fetched ahead; the embedding and the head stay gathered, since
+        # the root is not resharded after the forward pass. Their gradients are reduced whole.
+        outside = max(0.0, facts.params - facts.layers * facts.layer_params)
+        gathered = (2 * facts.layer_params + outside) * load.element if shard > 1 and load.stage == 3 else 0.0
+        if adapters is None and shard > 1:
+            communication = whole
+    elif load.world > 1:
+        communication = trained * element + BUCKET
+    if load.offload:
+        optimizer = master = 0.0
+        temporary = 0.0
+    if load.offload == 2:
+        weights, gathered = 0.0, gathered or 2 * whole
+        gradients = 0.0
+    return States(weights, gradients, optimizer, master, communication, temporary, gathered)
+
+
+def _casts(load: Load) -> float:
+    """Half-precision copies of fp32 weights: autocast caches them until the forward pass is over (torch 2.13)."""
+    if not load.amp or load.engine != "none" or load.weight != 4:
+        return 0.0
+    if load.adapters is not None and load.checkpointing:
+        return load.facts.layer_params * 2.0  # of frozen weights autocast caches none
+    return load.facts.params * 2.0
+
+
+def _kept(load: Load) -> float:
+    """The hidden state that a recomputed layer keeps of a token; float32 where autocast leaves the residual stream."""
+    wide = 4 if (load.element == 4 or (load.amp and load.weight == 4 and load.engine == "none")) else 2
+    return float(load.facts.hidden * wide)
+
+
+def _logits(load: Load) -> float:
+    """Logits, loss and their gradients at their largest."""
+    facts, tokens = load.facts, load.micro * (load.scored or load.length)
+    half, full = HEADS[load.loss]
+    if load.loss in ("fused", "trl_fused"):
+        return _fused(load)
+    return float(tokens * facts.vocab * (half if load.element == 2 else full) + 4 * tokens * facts.hidden)
+
+
+def _fused(load: Load) -> float:
+    """A head that makes logits in chunks: gradients of the hidden states and of its weight, and one chunk."""
+    facts, tokens, element = load.facts, load.tokens, load.element
+    weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
+    if load.loss == "trl_fused":
+        return float(4 * tokens * facts.hidden + (4 + element) * weight + min(tokens, CHUNK) * 32768 * element)
+    # Liger 0.8.5 `fused_linear_cross_entropy.py`: chunks of about tokens x hidden / vocabulary rows, a power of two
+    rows = 1
+    while rows < tokens * facts.hidden / facts.vocab:
+        rows *= 2
+    return float(element * tokens * facts.hidden + element * weight + 2.0 * rows * facts.vocab * (element + 4))
+
+
+def _working(load: Load, layer: float) -> float:
+    """What the backward pass of one layer adds to what its forward pass kept: gradients of the MLP's inner width.
+
+    With a gate, twelve bytes of the inner width and token stand at once in half precision, whatever of it is saved.
+    """
+    facts, per = load.facts, load.element / 2
+    width = facts.intermediate * max(1, facts.experts_per_token)
+    trains_mlp = load.adapters is None or load.adapters.sites == "all"
+    inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
+    return load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
+
+
+def _phases(load: Load, held: States, layer: float) -> dict[str, dict[str, float]]:
+    facts, adapted = load.facts, load.adapters is not None
+    fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.beside}
+    if load.reserved:
+        fixed["vllm"] = load.reserved
+    gathered = {"gathered weights": held.gathered, "communication": held.communication}
+    before = held.gradients if load.accumulates else 0.0
+    layers = facts.layers
+    if load.checkpointing:
+        kept = layers * load.tokens * _kept(load)
+        again = layer * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
+    else:
+        kept, again = layers * layer, 0.0
+    working = _working(load, layer)
+    if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
+        working *= 2  # FSDP1 keeps the working sets of two layers of adapters: measured, a100_80gb_liger.csv
+    casts, logits = _casts(load), _logits(load)
+    # The head's gradient is there before the first layer's backward pass begins.
+    first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
+    out: dict[str, dict[str, float]] = {
+        "load": {"weights": held.weights, "other models": load.beside},
+        "forward": {
+            **fixed, **gathered, "gradients": before, "autocast copies": casts,
+            "activations": kept, "logits and loss": logits,
+        },
+        "backward": {
+            **fixed, **gathered, "gradients": max(before, first), "activations": kept,
+            "recomputation": again, "backward temporaries": working,
+        },
+        "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
+        "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
+    }  # fmt: skip
+    last = {
+        **fixed, **gathered, "gradients": held.gradients,
+        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working,
+    }  # fmt: skip
+    if sum(last.values()) > sum(out["backward"].values()):
+        out["backward"] = last
+    if load.evaluated:
+        share = load.evaluated / max(1, load.micro)
+        half = 10 if load.element == 2 else 12
+        head = 0.0 if load.loss == "trl_fused" else float(share * load.tokens * facts.vocab * half)
+        out["evaluate"] = {
+            **fixed, "gathered weights": held.gathered, "activations": share * layer, "logits and loss": head,
+        }  # fmt: skip
+    if load.generates:
+        cache = 2.0 * facts.layers * facts.kv_heads * facts.head_dim * 2 * load.generates
+        out["generate"] = {**fixed, "gathered weights": held.gathered, "key-value cache": cache}
+    return {name: {what: size for what, size in parts.items() if size} for name, parts in out.items()}

@@ -1,0 +1,147 @@
+"""A plan as text: a table with bars for a terminal, JSON with a schema, Markdown for a comment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from xpc.compiler.plan import BUDGET, GIB
+from xpc.compiler.plan.experiment import Plan, Span
+
+VERSION = 1
+"""The version of the JSON contract; a change that breaks readers raises it (docs/plan.schema.json)."""
+WIDTH = 36
+
+
+def title(plan: Plan) -> str:
+    """The run in a line: the model and what it runs on."""
+    hardware = plan.spec.hardware
+    gpu = hardware.gpu.name if hardware.gpu is not None else "cpu"
+    many = f"{hardware.nodes} nodes of " if hardware.nodes > 1 else ""
+    return f"{plan.spec.model.name} on {many}{hardware.processes} x {gpu}, {plan.spec.text('strategy')}"
+
+
+def text(plans: Sequence[Plan]) -> str:
+    """For a terminal."""
+    parts = [_one(plan) for plan in plans]
+    if len(plans) > 1:
+        parts.append(_totals(plans))
+    return "\n".join(parts)
+
+
+def _one(plan: Plan) -> str:
+    lines = [f"{plan.spec.name}: {title(plan)}", ""]
+    memory, peak = plan.memory, plan.peak
+    if memory is not None and peak is not None:
+        scale = max(plan.capacity, peak.value)
+        lines.append(
+            f"memory of one GPU: {peak.value / GIB:.1f} GiB ({peak.low / GIB:.1f} to {peak.high / GIB:.1f}) of "
+            f"{plan.capacity / GIB:.1f} at the {memory.phase} phase: {plan.verdict}"
+        )
+        for name, size in sorted(memory.components.items(), key=lambda one: -one[1]):
+            lines.append(_line(name, size, scale))
+        lines.append("  by phase")
+        for name, parts in memory.phases.items():
+            lines.append(_line(name, sum(parts.values()), scale))
+    else:
+        lines.append(f"memory of one GPU: unknown, {plan.unknown['memory']}")
+    most = " at most (rows may be shorter than `seq`)" if plan.full_rows else ""
+    steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
+    lines += ["", f"steps: {steps}, {plan.tokens_per_step:,} tokens in one{most}"]
+    if plan.steps is None:
+        lines.append(f"  {plan.unknown['steps']}")
+    points = [f"warm-up {plan.warmup:,} steps"] if plan.warmup else []
+    if plan.saves is not None and plan.checkpoint:
+        points.append(f"{plan.saves:,} checkpoints of {plan.checkpoint / GIB:.1f} GiB")
+    lines += [f"  {', '.join(points)}"] if points else []
+    if plan.hours is None or plan.gpu_hours is None:
+        lines.append(f"time: unknown, {plan.unknown.get('hours', '')}")
+    else:
+        lines.append(f"time: {_hours(plan.hours)} hours, {_hours(plan.gpu_hours)} GPU-hours")
+        if plan.full_rows:
+            lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
+    if plan.speed is not None:
+        lines.append(f"  {plan.speed.tokens:,.0f} tokens/s a GPU, from {plan.speed.source}")
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, size: float, scale: float) -> str:
+    """A size with its bar, which is as long as the card at the most."""
+    return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
+
+
+def _hours(span: Span) -> str:
+    low = f"{span.low:.1f} to " if span.low else "up to "
+    return f"{span.value:.1f} ({low}{span.high:.1f})"
+
+
+def _totals(plans: Sequence[Plan]) -> str:
+    known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
+    counts = {name: sum(plan.verdict == name for plan in plans) for name in ("fits", "tight", "no", "unknown")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    hours = f"{sum(known):.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
+    return f"{len(plans)} plans: {told}; {hours} together\n"
+
+
+def table(plan: Plan) -> dict[str, object]:
+    """A plan as the JSON contract has it."""
+    memory, peak = plan.memory, plan.peak
+    hardware = plan.spec.hardware
+    return {
+        "version": VERSION,
+        "spec": plan.spec.name,
+        "gpu": hardware.gpu.name if hardware.gpu is not None else None,
+        "gpus": hardware.world,
+        "verdict": plan.verdict,
+        "per_gpu": None
+        if memory is None or peak is None
+        else {
+            "peak_allocated_bytes": _rounded(peak),
+            "phase": memory.phase,
+            "components": {name: round(size) for name, size in memory.components.items()},
+            "phases": {name: round(sum(parts.values())) for name, parts in memory.phases.items()},
+        },
+        "capacity_bytes": round(plan.capacity) or None,
+        "budget_bytes": round(BUDGET * plan.capacity) or None,
+        "steps": plan.steps,
+        "tokens_per_step": plan.tokens_per_step,
+        "tokens_are_most": plan.full_rows,
+        "warmup_steps": plan.warmup,
+        "checkpoints": plan.saves,
+        "checkpoint_bytes": round(plan.checkpoint) or None,
+        "tokens_per_second_per_gpu": None if plan.speed is None else round(plan.speed.tokens, 1),
+        "hours": None if plan.hours is None else _span(plan.hours),
+        "gpu_hours": None if plan.gpu_hours is None else _span(plan.gpu_hours),
+        "unknown": dict(plan.unknown),
+    }
+
+
+def _rounded(span: Span) -> dict[str, int]:
+    return {name: round(value) for name, value in span.table().items()}
+
+
+def _span(span: Span) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in span.table().items()}
+
+
+def as_json(plans: Sequence[Plan]) -> str:
+    """One object for one plan, a list for several."""
+    tables = [table(plan) for plan in plans]
+    return json.dumps(tables[0] if len(tables) == 1 else tables, indent=2) + "\n"
+
+
+def markdown(plans: Sequence[Plan]) -> str:
+    """A table with a row for each plan."""
+    lines = ["| spec | runs on | GiB of a GPU | verdict | steps | hours | GPU-hours |", "|---|---|---|---|---|---|---|"]
+    for plan in plans:
+        peak = "unknown" if plan.peak is None else f"{plan.peak.value / GIB:.1f} of {plan.capacity / GIB:.1f}"
+        steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
+        hours = "unknown" if plan.hours is None else _hours(plan.hours)
+        together = "unknown" if plan.gpu_hours is None else _hours(plan.gpu_hours)
+        cells = (_cell(plan.spec.name), _cell(title(plan)), peak, plan.verdict, steps, hours, together)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")

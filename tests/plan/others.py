@@ -1,0 +1,55 @@
+"""Writes tests/plan/measured/others.json: what accelerate's and DeepSpeed's own estimators say of the same rows.
+
+    python tests/plan/others.py
+
+accelerate 1.15 `accelerate estimate-memory` counts the weights, the largest layer and Adam's states of a training in
+one dtype; DeepSpeed's `estimate_zero*_model_states_mem_needs` the states of ZeRO. Neither counts activations. A row
+with adapters gets what they say of the whole model: neither knows adapters. The numbers are predicted over measured,
+less one, in the order of the rows that the page keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+
+import accuracy
+import points
+from points import Row
+
+from xpc.compiler.plan import GIB
+
+
+def accelerate(row: Row) -> float:
+    """GiB of training with Adam, as the table of `accelerate estimate-memory` has it."""
+    from accelerate.commands.estimate import estimate_training_usage
+
+    half = row["precision"] != "ds_fp32"
+    usage = estimate_training_usage(row["params"] * 4, "bfloat16" if half else "float32")
+    return max(usage.values()) / GIB
+
+
+def deepspeed(row: Row) -> float | None:
+    """GiB of the states of ZeRO-2 (one process, FSDP's gradients) or ZeRO-3 on the row's processes."""
+    from deepspeed.runtime.zero import stage3, stage_1_and_2
+
+    world = row["world_size"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        if row["strategy"] in ("fsdp", "zero3"):
+            layer = row["params"] // row["layers"]
+            _, gpu, _ = stage3.estimate_zero3_model_states_mem_needs(row["params"], layer, world, 1, False, False)
+        else:
+            _, gpu = stage_1_and_2.estimate_zero2_model_states_mem_needs(row["params"], world, 1, False)
+    return float(gpu) / GIB
+
+
+if __name__ == "__main__":
+    rows = accuracy.kept()
+    found = {
+        "accelerate estimate-memory": accuracy.errors(rows, accelerate),
+        "DeepSpeed's estimators": accuracy.errors(rows, deepspeed),
+    }
+    with open(os.path.join(points.HERE, "others.json"), "w", encoding="utf-8") as handle:
+        handle.write(json.dumps({name: [round(one, 4) for one in values] for name, values in found.items()}) + "\n")

@@ -1,0 +1,124 @@
+"""Published measurements as the plan's own input: each row of measured/memory_points.jsonl becomes a `Load`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.registry.types import ModelFacts
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measured")
+Row = dict[str, Any]
+FAMILIES = {
+    "qwen2.5": "qwen2", "qwen-": "qwen2", "qwen2": "qwen2", "qwen3": "qwen3", "mistral": "mistral",
+    "granite": "granite", "gemma-3": "gemma3_text", "gemma-2": "gemma2", "gemma": "gemma", "mixtral": "mixtral",
+    "phi-3": "phi3",
+    "olmo-2": "olmo2", "starcoder2": "starcoder2", "falcon": "falcon", "opt": "opt", "santacoder": "gpt_bigcode",
+    "gpt2": "gpt2", "pythia": "gpt_neox",
+}  # fmt: skip
+"""The family of a row by how its model's name begins; Llama's form for the others. Qwen (1) has the blocks of Qwen2."""
+LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
+TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
+QUANTIZED = {"nf4": 0.5 + 1 / 16, "gptq4": 0.5 + 2.5 / 128, "int8": 1.0}
+"""Bytes of a quantized weight with its scales: nf4 has one fp32 a block of 64; GPTQ an fp16 scale and a packed zero a
+group of 128."""
+
+
+def rows(name: str) -> list[Row]:
+    """The rows of one file."""
+    with open(os.path.join(HERE, name), encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle]
+
+
+def contradicts(row: Row) -> str:
+    """Why a row is left out before anything is compared: its fields deny each other, or say too little. "" keeps it."""
+    notes = row["notes"]
+    if "ZeRO" in notes and row["strategy"] == "single":
+        return "its notes say ZeRO-2 and fp16, its fields one process in bf16"
+    if "yaml not in repo" in notes:
+        return "its configuration is not known: 8.1 GiB are less than 8 bytes a parameter, AdamW's states in bf16"
+    if row["quant"] and not row["autocast"] and row["adapter_dtype"] == "fp32" and row["precision"] == "bf16_pure":
+        return "fp32 adapters on a bf16 base without autocast: their products have no common dtype"
+    if row["metric"] == "torch_reserved" and "variable-length" in notes:
+        return ""
+    if row["group"] == "swift_full" and row["seq_len"] == 2048:
+        return "2,048 tokens measured above 4,096 of the same run"
+    return ""
+
+
+def facts(row: Row) -> ModelFacts:
+    """The sizes of a row; a layer's parameters are what is left without the embeddings."""
+    tables = row["vocab"] * row["hidden"] * (1 if row["tie_embeddings"] else 2)
+    return ModelFacts(
+        alias=row["model"], id=row["model"], model_type=family(row), params=row["params"], layers=row["layers"],
+        hidden=row["hidden"], intermediate=row["intermediate"], heads=row["heads"], kv_heads=row["kv_heads"],
+        head_dim=row["head_dim"], vocab=row["vocab"], context=row["seq_len"], tied=row["tie_embeddings"],
+        dtype="bfloat16", chat=False, gated=False, gated_mlp=row["gated_mlp"],
+        layer_params=(row["params"] - tables) // row["layers"],
+    )  # fmt: skip
+
+
+def family(row: Row) -> str:
+    """The family of a row's blocks."""
+    name = row["model"].lower()
+    if row["stack"] == "litgpt":
+        return "llama" if row["gated_mlp"] else "gpt_neox"
+    return next((value for start, value in FAMILIES.items() if name.startswith(start)), "llama")
+
+
+def load(row: Row) -> Load:
+    """What the plan is asked."""
+    sizes = facts(row)
+    half = row["precision"] != "ds_fp32"
+    fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")
+    pure = row["precision"] in ("bf16_pure", "ds_bf16")
+    weight = 4.0 if not pure else 2.0
+    adapters, trained = None, float(sizes.params)
+    if row["lora_r"]:
+        adapters, trained = lora(row, sizes), 0.0
+        weight = 2.0
+    if row["quant"]:
+        tables = sizes.vocab * sizes.hidden * (1 if sizes.tied else 2)
+        weight = (tables * 2.0 + (sizes.params - tables) * QUANTIZED[row["quant"]]) / sizes.params
+    stage = 3 if fsdp else int(row["strategy"][-1]) if deepspeed else 0
+    element = 2 if half else 4
+    own = 4.0 if deepspeed or not pure else 2.0
+    old = row["loss"] == "nll_old"
+    return Load(
+        facts=sizes, family=family(row), engine="fsdp" if fsdp else "deepspeed" if deepspeed else "none", stage=stage,
+        world=row["world_size"], shard=row["world_size"], offload=0, element=element, weight=weight,
+        amp=half and adapters is not None and adapters.element == 4,
+        moments=2 * (own if adapters is None else adapters.element),
+        temporary=0.0 if deepspeed else own if adapters is None else float(adapters.element),
+        micro=row["micro_batch"], length=row["seq_len"], accumulates=row["grad_accum"] > 1,
+        checkpointing=row["grad_ckpt"], attention="flash" if row["flash_attn"] or old else "sdpa",
+        loss=loss(row), trained=trained, adapters=adapters,
+    )  # fmt: skip
+
+
+def loss(row: Row) -> str:
+    """The loss of a row. GPT-BigCode's model makes no fp32 copy of its logits; litgpt goes through them in chunks."""
+    if row["stack"] == "litgpt":
+        return "chunks"
+    if family(row) == "gpt_bigcode" and row["loss"] == "nll":
+        return "half"
+    return LOSSES[row["loss"]]
+
+
+def lora(row: Row, sizes: ModelFacts) -> Adapters:
+    """The adapters of a row: the nearest set of sites that the oracle measured, and its own parameters."""
+    wide, narrow, h, i = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.hidden, sizes.intermediate
+    of = {"q_proj": h + wide, "k_proj": h + narrow, "v_proj": h + narrow, "o_proj": wide + h}
+    targets = row["lora_targets"]
+    params = sum(of.get(name, 0) for name in targets) * sizes.layers
+    if "mlp" in targets:
+        params += (3 if sizes.gated_mlp else 2) * (h + i) * sizes.layers
+    if "lm_head" in targets:
+        params += h + sizes.vocab
+    sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
+    element = 4 if row["adapter_dtype"] == "fp32" else 2
+    # fms' fused kernels run dropout and adapter in one kernel that keeps neither
+    fused = "foak" in row["notes"]
+    return Adapters(sites, row["lora_r"], float(params * row["lora_r"]), element, 0.0 if fused else row["lora_dropout"])

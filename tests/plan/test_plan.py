@@ -1,0 +1,218 @@
+"""`xpc plan`: what it says of measured runs, of specs, on other hardware, and what it refuses to guess."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+
+import accuracy
+import jsonschema
+import points
+import pytest
+import utilisation
+
+from xpc.compiler.inputs import UsageError
+from xpc.compiler.plan import coefficients, command
+from xpc.compiler.plan.load import Adapters
+from xpc.compiler.plan.memory import GIB, memory
+from xpc.grammar.record import evolve
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SPEC = """xpc 1
+train {model} on infinity-instruct:0625 for 1 epochs
+hardware {hardware}
+{more}
+batch gbs=64 micro=2 seq=2048
+save "out"
+"""
+
+
+@pytest.fixture
+def planned(tmp_path, capsys):
+    """What `xpc plan` prints of a spec, its status, and what it says on standard error."""
+
+    def go(*arguments: str, model: str = "qwen2.5-7b-instruct", hardware: str = "8 x h100-80gb", more: str = "zero3"):
+        path = tmp_path / "run.xp"
+        path.write_text(SPEC.format(model=model, hardware=hardware, more=more))
+        text, status = command.run(command.parse([str(path), *arguments]))
+        return text, status, capsys.readouterr().err
+
+    return go
+
+
+def test_exact_peaks_of_hugging_face_runs_are_within_the_bounds():
+    found = [abs(one) for one in accuracy.errors([row for row in accuracy.kept() if accuracy.exact(row)])]
+    assert len(found) > 50
+    assert statistics.mean(found) <= 0.05
+    assert max(found) <= 0.15
+
+
+def test_the_verdicts_of_measured_runs():
+    rows = accuracy.kept()
+    died, ran = [row for row in rows if row["oom"]], [row for row in rows if not row["oom"]]
+    assert len(died) >= 40
+    assert not [row for row in died if accuracy.said(row) == "fits"]
+    assert sum(accuracy.said(row) == "no" for row in ran) <= 0.03 * len(ran)
+    low = [row for row in ran if (row["measured_peak_gib"] or 1e9) < 0.75 * row["capacity_gib"]]
+    assert sum(accuracy.said(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
+
+
+def test_the_fused_head_is_within_a_tenth():
+    seen = 0
+    for row in points.rows("fused_head_points.jsonl"):
+        load = accuracy.head_load(row, row.get("seq", 2048))
+        found = None if load is None else memory(load)
+        if found is None or isinstance(found, str):
+            continue
+        seen += 1
+        measured = row.get("peak_gib") or row["peak_gb"] * 1e9 / GIB
+        assert abs(found.peak / GIB / measured - 1) <= 0.1, row
+    assert seen
+
+
+def test_speeds_are_predicted_from_other_models():
+    off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in utilisation.left_out())
+    assert len(off) > 100
+    assert statistics.mean(off) <= 0.10
+    assert off[int(0.9 * len(off))] <= 0.25
+    stated = utilisation.table()["range"]
+    assert sum(one <= stated for one in off) >= 0.9 * len(off)
+    assert stated <= 0.2
+
+
+def test_the_tables_and_the_page_are_fresh():
+    with open(utilisation.TABLE, encoding="utf-8") as handle:
+        assert json.load(handle) == utilisation.table(), "python tests/plan/utilisation.py"
+    with open(os.path.join(ROOT, "docs", "plan-accuracy.md"), encoding="utf-8") as handle:
+        assert handle.read() == accuracy.page(), "python tests/plan/accuracy.py docs/plan-accuracy.md"
+
+
+def test_the_seed_recipe_takes_133_hours_and_its_micro_batch_fits():
+    path = os.path.join(ROOT, "specs", "qwen2.5-3b-infinity-8xv100.xp")
+    text, status = command.run(command.parse([path, "--tokens", "600", "--format", "json"]))
+    found = json.loads(text)
+    assert (status, found["verdict"], found["steps"]) == (0, "fits", 3750)
+    assert abs(found["hours"]["value"] - 133) < 2
+    assert found["hours"]["low"] < 133 < found["hours"]["high"]
+
+
+def test_a_family_without_coefficients_is_unknown(planned):
+    known = set(coefficients.families())
+    text, status, _ = planned("--format", "json", model="smollm3-3b")
+    found = json.loads(text)
+    assert status == 0
+    assert (found["verdict"] == "unknown") == ("smollm3" not in known)
+    assert (found["per_gpu"] is None) == ("smollm3" not in known)
+    load = evolve(points.load(accuracy.kept()[0]), family="not-a-family")
+    assert "make coefficients" in str(memory(load))
+
+
+def test_json_keeps_its_contract(planned):
+    with open(os.path.join(ROOT, "docs", "plan.schema.json"), encoding="utf-8") as handle:
+        schema = json.load(handle)
+    for arguments in ((), ("--on", "8 x a100-40gb", "--on", "16 x h100-80gb")):
+        text, status, _ = planned("--format", "json", *arguments)
+        found = json.loads(text)
+        jsonschema.validate(found, schema)
+        assert status == 0
+    one = found[0]["per_gpu"]
+    assert sum(one["components"].values()) == pytest.approx(one["peak_allocated_bytes"]["value"], rel=1e-6)
+    assert max(one["phases"].values()) == pytest.approx(one["peak_allocated_bytes"]["value"], rel=1e-6)
+
+
+def test_other_hardware_is_planned_beside(planned):
+    text, status, _ = planned("--on", "8 x a100-40gb", "--on", "16 x h100-80gb", "--rows", "64000", "--format", "json")
+    small, large = json.loads(text)
+    assert (small["gpus"], large["gpus"], status) == (8, 16, 0)
+    assert small["capacity_bytes"] < large["capacity_bytes"]
+    assert small["per_gpu"]["peak_allocated_bytes"]["value"] > large["per_gpu"]["peak_allocated_bytes"]["value"]
+    assert small["steps"] == large["steps"] == 1000
+    assert small["hours"]["value"] > large["hours"]["value"]
+
+
+@pytest.mark.parametrize("words", ["8 h100", "0 x h100-80gb", "x"])
+def test_hardware_that_is_none_is_refused(planned, words):
+    with pytest.raises(UsageError, match="names no GPUs"):
+        planned("--on", words)
+
+
+def test_conditions_decide_the_status(planned):
+    assert planned("--rows", "64000", "--fail-if", "gpu_hours > 100000")[1] == 0
+    text, status, told = planned("--rows", "64000", "--fail-if", "gpu_hours > 0.001")
+    assert status == 1
+    assert "gpu_hours is" in told
+    assert text
+    assert planned("--fail-if", "verdict == fits")[1] == 1
+    for wrong in ("gpu_hours > fits", "verdict > fits", "cost > 3", "hours"):
+        with pytest.raises(UsageError):
+            planned("--fail-if", wrong)
+
+
+def test_what_is_not_known_fails_a_condition(planned):
+    _, status, told = planned("--fail-if", "hours > 5", more="zero3\nbatch packing(isolate=mask)")
+    assert status == 1
+    assert "hours is not known" in told
+
+
+def test_a_spec_that_passes_the_card_is_planned_and_says_no(planned):
+    text, status, _ = planned("--format", "json", hardware="1 x a100-40gb", more="ddp")
+    found = json.loads(text)
+    assert (status, found["verdict"]) == (0, "no")
+    assert found["per_gpu"]["peak_allocated_bytes"]["low"] > found["capacity_bytes"]
+
+
+def test_a_spec_that_does_not_compile_is_not_planned(planned):
+    text, status, told = planned(more="zero9")
+    assert (text, status) == ("", 1)
+    assert "XP1" in told
+
+
+def test_markdown_has_a_row_for_each(planned):
+    text, _, _ = planned("--compare", "--on", "8 x h100-80gb", "--on", "8 x a100-80gb")
+    assert len(text.strip().split("\n")) == 4
+    assert "GiB" in text.split("\n")[0]
+
+
+def test_less_memory_where_less_is_kept():
+    base = points.load(next(row for row in accuracy.kept() if row["group"] == "fms_liger" and not row["lora_r"]))
+
+    def peak(**changes: object) -> float:
+        found = memory(evolve(base, **changes))
+        assert not isinstance(found, str)
+        return found.peak
+
+    whole = peak()
+    assert peak(checkpointing=False) > whole
+    assert peak(loss="kept", micro=8) > peak(loss="fused", micro=8)
+    assert peak(engine="deepspeed", stage=3, world=8, shard=8) < peak(engine="deepspeed", stage=2, world=8, shard=8)
+    assert peak(offload=1) < whole
+    assert peak(accumulates=True) >= whole
+    assert peak(attention="eager", checkpointing=False) > peak(checkpointing=False)
+    tuned = Adapters("all", 16, 4e7, 4)
+    assert peak(adapters=tuned, trained=0.0, amp=True) < whole
+    more = {"trained": 0.0, "amp": True, "loss": "fused", "micro": 16}
+    assert peak(adapters=evolve(tuned, dropout=0.1), **more) > peak(adapters=tuned, **more)
+
+
+def test_planning_loads_no_training_library():
+    script = (
+        "import sys; from xpc.compiler.cli import main; main(['plan', 'specs/sentence.xp']); "
+        "sys.exit(bool({'torch', 'numpy', 'transformers', 'jsonschema'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "memory of one GPU" in done.stdout
+
+
+def test_the_sessions_of_the_page_are_what_the_tool_prints(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with open(os.path.join("docs", "plan.md"), encoding="utf-8") as handle:
+        sessions = re.findall(r"^```\n\$ xpc plan ([^\n|]*)\n(.*?)^```", handle.read(), re.S | re.M)
+    assert len(sessions) == 2
+    for words, shown in sessions:
+        assert command.run(command.parse(shlex.split(words)))[0] == shown

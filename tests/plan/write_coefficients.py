@@ -1,0 +1,67 @@
+"""`make coefficients`: asks the oracle about every family of the registry that has models, and writes the table.
+
+    python tests/plan/write_coefficients.py [FAMILY ...]
+
+With names, only those families are measured and the others stay as they are. A family that cannot be built, or whose
+parameters the registry does not count, is named with the reason and stays out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import oracle
+
+from xpc.compiler.plan.coefficients import TABLE
+from xpc.compiler.registry import families
+
+FIRST = (
+    "llama", "qwen2", "qwen3", "mistral", "gemma3_text", "gemma2", "olmo2", "phi3", "granite", "gemma", "starcoder2",
+    "gpt_neox", "gpt2", "falcon", "opt", "smollm3", "glm", "glm4", "mixtral", "qwen3_moe",
+)  # fmt: skip
+
+
+def write(family: str, rows: dict[str, dict[str, float]], off: dict[str, str], versions: dict[str, str]) -> None:
+    """Put a family's rows into the table, which is read anew: a run may be stopped and go on with other families."""
+    table: dict[str, dict[str, object]] = {"versions": {}, "families": {}, "differences": {}}
+    if os.path.exists(TABLE):
+        with open(TABLE, encoding="utf-8") as handle:
+            table = json.load(handle)
+    table["versions"][family] = versions
+    table["families"][family] = rows
+    table["differences"].pop(family, None)
+    if off:
+        table["differences"][family] = off
+    with open(TABLE, "w", encoding="utf-8") as handle:
+        handle.write(json.dumps(table, indent=1, sort_keys=True) + "\n")
+
+
+def main(asked: list[str]) -> None:
+    """Measure and write after every family, so that a run that is stopped keeps what it has."""
+    import peft
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    versions = {one.__name__: one.__version__.partition("+")[0] for one in (torch, transformers, peft)}
+    order = [*FIRST, *(name for name in families() if name not in FIRST)]
+    for family in asked or order:
+        why = oracle.facts(family, oracle.shapes(family)[0])
+        if isinstance(why, str):
+            print(f"{family}: {why}", flush=True)
+            continue
+        try:
+            measured = oracle.coefficients(family, list(oracle.MODES))
+        except Exception as error:
+            print(f"{family}: {type(error).__name__}: {error}".partition("\n")[0][:200], flush=True)
+            continue
+        rows = {mode: found for mode, (found, _) in measured.items()}
+        off = {mode: f"{left:.2%}" for mode, (_, left) in measured.items() if left > 1e-9}
+        write(family, rows, off, versions)
+        print(family, rows.get("full/bf16/sdpa"), off, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
