@@ -43,6 +43,26 @@ check: $(VENV)/ready ## linter, formatters and strict types
 	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
 
+.PHONY: oracles
+oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready ## ask axolotl and LLaMA-Factory anew what they do with ../shared/published
+	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
+	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
+		tests/importing/oracles/llamafactory.jsonl
+
+$(VENV)-axolotl/ready: tests/importing/oracles/axolotl.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet -r $<
+	$(@D)/bin/pip install --quiet --no-deps axolotl==0.18.0
+	touch $@
+
+# torchaudio and torchvision of PyPI do not fit a torch for the CPU: transformers stops importing beside them.
+$(VENV)-llamafactory/ready: tests/importing/oracles/llamafactory.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet -r $<
+	$(@D)/bin/pip uninstall --quiet --yes torchaudio torchvision
+	echo '__version__ = "0"' > $$(echo $(@D)/lib/python*/site-packages)/torchaudio.py
+	touch $@
+
 bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the first step, to the end, losses
 	$(BIN)/python tests/bench_run.py
 

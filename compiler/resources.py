@@ -22,8 +22,9 @@ class DataSource:
 
     `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
     are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
-    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both. `survey` is
-    what is remembered of a file whose content was not read again. `parts` are the files of a folder, of all its splits.
+    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both; with
+    `chat` texts become turns of a conversation; `limit` is how many rows are read at most. `survey` is what is remembered
+    of a file whose content was not read again. `parts` are the files of a folder, of all its splits.
     """
 
     id: str | None
@@ -44,6 +45,8 @@ class DataSource:
     rows: int | None = None
     context: str | None = None
     wording: str | None = None
+    chat: bool = False
+    limit: int | None = None
     survey: Survey | None = field(default=None, repr=False)
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 

@@ -10,6 +10,7 @@ from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
 from xpc.compiler.resources import DataSource
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def count(source: DataSource) -> int | None:
     """How many rows a source has, or None where that is not known. A slice of a split is not counted."""
     if source.slice is not None:
         return None
+    if source.limit is not None:
+        there = count(evolve(source, limit=None))
+        return None if there is None else min(there, source.limit)
     if source.parts:
         each = [count(part) for part in source.of_split(source.split)]
         return None if None in each else sum(one for one in each if one is not None)
@@ -59,7 +63,7 @@ def columns(source: DataSource) -> tuple[str, ...]:
 
 def conversational(source: DataSource) -> bool | None:
     """Whether rows hold messages and not plain text; None where that cannot be seen."""
-    if source.shape in ("messages", "conversations"):
+    if source.shape in ("messages", "conversations") or source.chat:
         return True
     if source.shape == "text":
         return False

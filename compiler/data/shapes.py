@@ -54,6 +54,13 @@ def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
     return evolve(source, shape="prompt_completion", columns=(asked, answer), context=context, wording="alpaca")
 
 
+def as_chat(source: DataSource) -> DataSource:
+    """The source with its texts as turns of a conversation, where its shape has a prompt apart (`data.chat`)."""
+    if source.shape not in ("prompt_completion", "preference", "unpaired"):
+        return source
+    return evolve(source, chat=True, parts=tuple(evolve(part, chat=True) for part in source.parts))
+
+
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
     """The source with a column whose text follows the prompt."""
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))

@@ -6,7 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler import methods
-from xpc.compiler.importing import axolotl_data, axolotl_keys, sharding, trainer, trlyaml
+from xpc.compiler.importing import (
+    axolotl_data,
+    axolotl_intervals,
+    axolotl_keys,
+    axolotl_precision,
+    families,
+    sharding,
+    trainer,
+    trlyaml,
+)
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
 from xpc.compiler.importing.draft import Draft, Fate
@@ -14,16 +23,18 @@ from xpc.compiler.importing.entries import Entry, boolean, integer, number, text
 from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
-from xpc.compiler.language.kinds import EPOCH, NEVER, Amount, Weighted
+from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.stacks import DEFAULT
 
 Entries = Mapping[str, Entry]
 
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
 OWN = (
-    "rl", "reward_model", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
+    "rl", "reward_model", "tf32", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
     "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
-    "evals_per_epoch", "saves_per_epoch", "val_set_size", "sample_packing", "eval_sample_packing",
+    "evals_per_epoch", "saves_per_epoch", "val_set_size", "load_best_model_at_end", "hub_model_id", "hub_strategy",
+    "hub_revision", "early_stopping_patience", "eval_steps", "eval_strategy", "save_steps", "save_strategy",
+    "sample_packing", "eval_sample_packing",
     "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
     "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
     "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
@@ -60,17 +71,28 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     named = {SAME.get(key, key): one for key, one in entries.items()}
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
     _model(draft, named)
-    _precision(draft, named)
-    _memory(draft, named)
-    _intervals(draft, named)
+    axolotl_precision.precision(draft, named)
+    axolotl_precision.tf32(draft, named, asked)
+    axolotl_precision.memory(draft, named)
+    axolotl_intervals.intervals(draft, named)
     own = {*OWN, *IMPOSSIBLE, *KEPT, *QUIET, *axolotl_data.READ}
+    if methods.METHODS[method].generates and "max_length" in named:
+        draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
+        own.add("max_length")
     trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
     _adapter(draft, named)
     _sharding(draft, named, asked, launch, zero, found)
     _trackers(draft, named)
     _method(draft, named)
-    axolotl_data.data(draft, named)
+    _packing(draft, named)
+    axolotl_data.data(draft, named, asked)
     _defaults(draft, named)
+    axolotl_intervals.evaluation(draft, named)
+    families.nearest(draft, "axolotl")
+    shape = draft.settings.get("data.format")
+    packed = draft.settings.get("batch.packing")
+    if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
+        draft.default("batch.packing.strategy", "bfd_split", "axolotl goes on in a further row with a longer text")
     follow(draft)
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
@@ -113,87 +135,6 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.setting(path, one)
         else:
             draft.reserve(one, f"special_tokens.{key}: {text(one)}", "a bundle keeps the tokenizer's other tokens")
-
-
-def _precision(draft: Draft, named: Entries) -> None:
-    for key, name in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16"), ("float16", "fp16")):
-        one = named.get(key)
-        if one is None:
-            continue
-        if one.off:
-            draft.note(one, "it is off")
-        elif boolean(one) or one.value in ("auto", "full"):
-            draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
-        else:
-            draft.error(one, "it takes true, false, auto or full")
-    draft.default("precision", "fp32", "not set: axolotl's own")
-    if draft.settings["precision"].text != "fp32":
-        draft.default("model.dtype", draft.settings["precision"].text, "axolotl loads in the computation's dtype")
-
-
-def _memory(draft: Draft, named: Entries) -> None:
-    entry, kwargs, away = (named.get(key) for key in ("gradient_checkpointing", "gradient_checkpointing_kwargs",
-                                                      "activation_offloading"))  # fmt: skip
-    on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
-    if entry is not None and entry.value in ("offload", "offload_disk", "unsloth"):
-        draft.put("memory.checkpointing", True, entry, "what is recomputed from stays on the GPU")
-        draft.warn(entry, "what is recomputed from stays on the GPU: this changes memory, not the loss")
-    elif entry is not None:
-        draft.setting("memory.checkpointing", entry)
-    inside = {} if kwargs is None else kwargs.mapping
-    for key, one in inside.items():
-        if key == "use_reentrant" and on:
-            draft.setting("memory.checkpointing.reentrant", one)
-        elif not on:
-            draft.note(one, "checkpointing is off")
-        else:
-            draft.error(one, "the language has `reentrant` only")
-    if kwargs is not None and not inside:
-        draft.note(kwargs, "null: axolotl's own")
-    draft.default("memory.checkpointing", on, "not set: axolotl's own")
-    if on:
-        draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's own")
-    if away is not None and away.off:
-        draft.note(away, "it is off")
-    elif away is not None and on and draft.method == "sft":
-        draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
-    elif away is not None:
-        draft.put("memory.offload_activations", True, away)
-
-
-def _intervals(draft: Draft, named: Entries) -> None:
-    """`evals_per_epoch` and `saves_per_epoch` are shares of the run, as axolotl computes them."""
-    length = named.get("num_train_epochs")
-    epochs = (number(length) if length is not None else None) or 1
-    held = named.get("val_set_size")
-    evaluates = held is not None and bool(number(held))
-    for key, path, steps in (
-        ("evals_per_epoch", "eval.every", "eval_steps"),
-        ("saves_per_epoch", "save.every", "save_steps"),
-    ):
-        one = named.get(key)
-        if one is None or one.empty:
-            if one is not None:
-                draft.note(one, "null: axolotl's own")
-            continue
-        times = number(one)
-        if key == "evals_per_epoch" and not evaluates:
-            draft.note(one, "no rows are held out")
-        elif times is None or times < 0:
-            draft.error(one, "it takes a number that is not negative")
-        elif steps in named and not named[steps].empty:
-            draft.error(one, f"`{steps}` on line {named[steps].line} says how often, too", "keep one of the two")
-        elif times == 0:
-            draft.put(path, NEVER, one)
-        elif times == 1 or times * epochs <= 1:
-            draft.put(path, EPOCH, one)
-        else:
-            draft.put(path, Amount("share", 1 / (times * epochs)), one)
-    if evaluates and not any(key in named and not named[key].empty for key in ("eval_steps", "eval_strategy")):
-        draft.default("eval.every", EPOCH, "not set: axolotl evaluates after each epoch")
-    if not any(key in named and not named[key].empty for key in ("save_steps", "save_strategy")):
-        draft.default("save.every", EPOCH, "not set: axolotl saves after each epoch")
 
 
 def _adapter(draft: Draft, named: Entries) -> None:
@@ -333,11 +274,13 @@ def _method(draft: Draft, named: Entries) -> None:
     if hub is not None and not hub.empty and "push_to_hub" not in named:
         draft.put("save.hub", True, hub, "axolotl pushes where a repository is named")
         draft.setting("save.hub.name", hub)
+        draft.put("save.hub.private", True, None, "axolotl makes every repository private")
+        for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
+            if key in named:
+                draft.setting(path, named[key])
     longest = named.get("max_prompt_len")
     if longest is not None:
         draft.setting("method.max_prompt", longest)
-    if draft.method in ("dpo", "kto", "orpo"):
-        draft.default("method.max_prompt", 512, "not set: axolotl's own")
     block = named.get("trl")
     if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
         trainer.arguments(draft, block.mapping)
@@ -346,8 +289,8 @@ def _method(draft: Draft, named: Entries) -> None:
             draft.note(one, f"{draft.method} does not read it")
 
 
-def _defaults(draft: Draft, named: Entries) -> None:
-    why = "not set: axolotl's own"
+def _packing(draft: Draft, named: Entries) -> None:
+    """Rows packed; what is evaluated as what is trained on."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
     on = packed is not None and boolean(packed) is True
     if packed is not None and draft.method == "sft":
@@ -356,8 +299,20 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.note(packed, f"{draft.method} packs nothing")
     if again is not None and on and draft.method == "sft" and not again.empty:
         draft.setting("batch.packing.eval", again)
+        if again.off:
+            draft.extra.setdefault("trl", {}).setdefault("dataloader_drop_last", "true")
+            draft.mark(again, "mapped", "extra trl { dataloader_drop_last = true }")
     elif again is not None:
         draft.note(again, "nothing is packed")
+    elif on and draft.method == "sft":
+        draft.default("batch.packing.eval", True, "not set: axolotl packs what is evaluated as what is trained on")
+    if not on and draft.method == "sft":
+        draft.default("batch.packing", False, "not set: axolotl's own")
+    draft.default("batch.mean", "local_tokens", "axolotl averages over each process's own tokens")
+
+
+def _defaults(draft: Draft, named: Entries) -> None:
+    why = "not set: axolotl's own"
     batch = named.get("batch_size")
     if batch is not None and not batch.empty:
         draft.setting("batch.gbs", batch)
@@ -368,8 +323,13 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.default(path, value, why)
     if not draft.has("batch.gbs"):
         draft.default("batch.accum", 1, why)
+    if not draft.has("track.every"):
+        draft.default("track.every", Amount("share", 0.005), why)
+        draft.differs("logging_steps", "without a number axolotl logs each half a percent of the run and at least "
+                                       "every 10 "
+                      "steps, the spec each half a percent")  # fmt: skip
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
-    draft.default("schedule.warmup", Amount("share", 0.03), why)
+    axolotl_intervals.warmup(draft, named)
     floor = named.get("cosine_min_lr_ratio")
     if floor is not None and number(floor) is not None and 0 <= (number(floor) or 0) < 1:
         draft.put("schedule.min_lr", Amount("share", number(floor) or 0), floor)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.importing import corpus
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.entries import Entry, boolean, text
+from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.overrides import Asked
 from xpc.compiler.importing.templates import TEMPLATES
 from xpc.compiler.methods import METHODS
 
@@ -17,7 +19,7 @@ READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "data_seed", "curriculum_sampling",
+    "data_seed", "curriculum_sampling", "excess_length_strategy",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (
@@ -45,9 +47,10 @@ QUIET_SOURCE = {
 }
 
 
-def data(draft: Draft, named: Entries) -> None:
+def data(draft: Draft, named: Entries, asked: Asked) -> None:
     """The sources, the holdout, the template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
+    shapes: dict[str, Entry] = {}
     if draft.sources:
         for one in (listed, raw):
             if one is not None:
@@ -56,11 +59,12 @@ def data(draft: Draft, named: Entries) -> None:
         for entry in (listed, raw):
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
-                _source(draft, one, entry is raw)
+                _source(draft, one, entry is raw, shapes)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     _holdout(draft, named)
-    _template(draft, named)
+    _template(draft, named, asked)
+    _long(draft, named)
     _mask(draft, named)
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
@@ -93,7 +97,8 @@ def data(draft: Draft, named: Entries) -> None:
     draft.default("seed", 42, "not set: axolotl's own")
 
 
-def _source(draft: Draft, entry: Entry, raw: bool) -> None:
+def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> None:
+    """One data set; `shapes` are those of the sets before it, of which a spec has one."""
     table = entry.mapping
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
@@ -116,14 +121,13 @@ def _source(draft: Draft, entry: Entry, raw: bool) -> None:
         draft.error(files, "a spec names one file or folder")
     found = corpus.source(draft, name, table.get("name"), table.get("split"))
     shape, columns = _shape(draft, table, word, kind or entry)
-    if kind is not None and kind.mapping:
-        corpus.everything(draft, kind, "a type of its own: the columns are named")
-        shape, columns = _custom(draft, kind)
-    if shape and shape != METHODS[draft.method].shapes[0]:
+    if shape:
+        shapes.setdefault(shape, kind or entry)
+    if len(shapes) > 1 and shape != next(iter(shapes)):
+        draft.error(kind or entry, f"the rows of another source are {next(iter(shapes))}",
+                    "a spec's sources are of one shape: write a spec for each, or bring the rows into one")  # fmt: skip
+    elif shape and (shape != METHODS[draft.method].shapes[0] or (columns and draft.method == "sft")):
         draft.put("data.format", shape, kind)
-    elif shape and draft.has("data.format") and draft.settings["data.format"].text != shape:
-        draft.error(kind or entry, f"the rows of another source are {draft.settings['data.format'].text}",
-                    "a spec's sources are of one shape")  # fmt: skip
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     if found is not None:
@@ -141,6 +145,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":
+        _worded(draft, word, place)
         return "unpaired", ()
     if METHODS[draft.method].generates:
         draft.warn(
@@ -154,23 +159,74 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         name = (text(messages) if messages is not None else None) or (
             "conversations" if word.startswith("sharegpt") else "messages"
         )
-        role = _mapped(table, "role", "message_field_role")
-        turns = role in ("from", "speaker") or word.startswith("sharegpt")
-        shape = "conversations" if turns else "messages"
+        shape = _spoken(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
     if word == "alpaca":
         return "alpaca", ()
-    if word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
-        draft.warn(place, "the rows have instruction, input and output: the spec reads instruction and output, without "
-                   "axolotl's words around them and without `input`", "`--data` names rows of messages")  # fmt: skip
-        return "prompt_completion", ("instruction", "output")
-    draft.error(place, f"the type `{word[:40]}` is not known", "chat_template, completion and alpaca are")
+    if not isinstance(place.value, str) and place.key.endswith("type"):
+        draft.error(place, "a prompt in words of one's own: no shape of a spec has any but Alpaca's",
+                    "write the words into the rows, as `prompt` and `completion`")  # fmt: skip
+        corpus.everything(draft, place, "the type is refused")
+    elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
+        draft.error(
+            place,
+            "axolotl puts words of its own around the columns, and no shape of a spec has them",
+            "write the words into the rows, as `prompt` and `completion`, and name these by `--data`",
+        )
+    else:
+        draft.error(place, f"the type `{word[:40]}` is not known", "chat_template, completion and alpaca are")
     return "", ()
+
+
+PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
+"""The two keys of a message, to the shape of the rows."""
+SPEAKERS = {"user": {"human", "user"}, "assistant": {"gpt", "assistant"}, "system": {"system"}, "tool": {"tool"}}
+"""Who speaks, and the names that axolotl and the runtime know them by."""
+
+
+def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
+    """Messages of role and content, or of from and value; other keys and other speakers are refused."""
+    mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
+    shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
+    said = table.get("message_property_mappings", place)
+    if not shape:
+        draft.error(said, f"messages of `{mapped[0]}` and `{mapped[1]}` are none that the runtime reads",
+                    "it reads `role` and `content`, or `from` and `value`")  # fmt: skip
+    more = table.get("message_property_mappings")
+    for key, one in ({} if more is None else more.mapping).items():
+        if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
+            draft.differs("message_property_mappings", f"axolotl hands `{key}` of a message to the template, and the "
+                          "runtime role and content", one)  # fmt: skip
+    speakers = table.get("roles")
+    for key, one in ({} if speakers is None else speakers.mapping).items():
+        names = set(words(one) or [])
+        if not names <= SPEAKERS.get(key, set()):
+            draft.error(one, f"the runtime knows no speaker {', '.join(sorted(names - SPEAKERS.get(key, set())))}",
+                        "it reads human and user, gpt and assistant, system and tool")  # fmt: skip
+    return shape or "messages"
+
+
+def _worded(draft: Draft, word: str, place: Entry) -> None:
+    """Types that put the words of a template around texts: the texts become turns under that template."""
+    name = word.partition(".")[0]
+    if name in ("chatml", "llama3"):
+        draft.put("data.chat", True, place)
+        file = f"{draft.stem}.chat_template.jinja"
+        draft.files[file] = TEMPLATES[name].encode()
+        draft.put("model.chat_template", file, place)
+        draft.differs("datasets.system", "axolotl puts what a column `system` holds before the question, and the "
+                                         "spec reads no "
+                      "such column", place)  # fmt: skip
+    elif draft.method in ("dpo", "orpo", "reward"):
+        draft.differs("datasets.type", "axolotl strips the spaces that the template puts after the end of an "
+                                       "answer, the spec "
+                      "keeps them", place)  # fmt: skip
 
 
 def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
           rejected: Entry | None) -> tuple[str, ...]:  # fmt: skip
     last = word.rpartition(".")[2]
+    _worded(draft, word, place)
     if last in COLUMNS:
         return COLUMNS[last]
     one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
@@ -189,16 +245,6 @@ def _mapped(table: Entries, key: str, older: str) -> str:
     return key
 
 
-def _custom(draft: Draft, kind: Entry) -> tuple[str, tuple[str, ...]]:
-    """A type of the user's own: `field_instruction` and `field_output`."""
-    asked, answer = (kind.mapping.get(key) for key in ("field_instruction", "field_output"))
-    names = tuple(
-        (text(one) if one is not None else None) or usual for one, usual in ((asked, "instruction"), (answer, "output"))
-    )
-    draft.warn(kind, "the words around the columns are left out: the spec reads the two columns alone")
-    return "prompt_completion", names
-
-
 def _rest(draft: Draft, table: Entries) -> None:
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:
@@ -208,9 +254,18 @@ def _rest(draft: Draft, table: Entries) -> None:
                 corpus.everything(draft, part, "the runtime knows the speakers of its shapes")
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
-        elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "ds_type", "trust_remote_code", "conversation",
-                     "preprocess_shards"):  # fmt: skip
-            corpus.everything(draft, one, QUIET_SOURCE[key] or "answers are trained on")
+        elif key == "roles_to_train":
+            if set(words(one) or []) <= {"assistant", "gpt"} and words(one):
+                corpus.everything(draft, one, "answers are trained on")
+            else:
+                draft.error(one, "the language trains on answers, or with `train_on_inputs: true` on everything")
+        elif key in ("train_on_eos", "train_on_eot"):
+            if one.empty or one.value == "turn":
+                draft.note(one, "the end of an answer is in the loss")
+            else:
+                draft.error(one, "the end of every answer is in the loss, and no other", "write `turn`")
+        elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards"):
+            corpus.everything(draft, one, QUIET_SOURCE[key])
         elif one.off:
             draft.note(one, "it is off")
         elif key in ("field_thinking", "template_thinking_key", "drop_system_message", "field_tools", "type"):
@@ -222,33 +277,96 @@ def _rest(draft: Draft, table: Entries) -> None:
 def _holdout(draft: Draft, named: Entries) -> None:
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])
-    if not draft.has("data.holdout"):
+    if not draft.has("data.holdout") and not draft.has("eval.data"):
         draft.settings.pop("eval.every", None)
 
 
-def _template(draft: Draft, named: Entries) -> None:
+SAME_TEMPLATES = {"qwen_25": "qwen2.5", "phi_3": "phi3", "chatml": "chatml", "llama3": "llama3", "qwen3": "qwen3",
+                  "gemma": "gemma", "gemma3": "gemma3"}  # fmt: skip
+"""axolotl's templates that a bundle has by name (compiler/templates), each with its answers marked."""
+
+
+def _template(draft: Draft, named: Entries, asked: Asked) -> None:
     entry, body, system = (named.get(key) for key in ("chat_template", "chat_template_jinja", "default_system_message"))
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
-    name = f"{draft.stem}.chat_template.jinja"
+    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    renders = shape in ("messages", "conversations", "preference", "unpaired", "prompt")
+    fallback = word.startswith("tokenizer_default_fallback_")
+    known = registry.find_model(draft.model)
     if body is not None and own:
-        draft.files[name] = (text(body) or "").encode()
-        draft.put("model.chat_template", name, body)
+        _jinja(draft, body, asked)
     elif body is not None:
         draft.note(body, "null: none of its own")
-    if entry is not None and (not word or word in ("tokenizer_default", "jinja") or own):
+    if fallback and known is not None and known.chat:
+        word = "tokenizer_default"
+    usual = word.removeprefix("tokenizer_default_fallback_")
+    if entry is None:
+        pass
+    elif not word or word in ("tokenizer_default", "jinja") or own:
         draft.note(entry, "the tokenizer's own" if not own else "the source's own")
-    elif (
-        entry is not None and word.removeprefix("tokenizer_default_fallback_") in TEMPLATES and draft.method != "reward"
-    ):
-        draft.files[name] = TEMPLATES[word.removeprefix("tokenizer_default_fallback_")].encode()
-        draft.put("model.chat_template", name, entry)
-    elif entry is not None:
+    elif not renders:
+        draft.note(entry, f"rows of {shape} are rendered by no template")
+    elif fallback and known is None:
         draft.note(entry, "the tokenizer's own chat template")
-        draft.warn(entry, f"the tokenizer's own chat template takes the place of axolotl's `{word}`",
-                   '`model(chat_template=file("x.jinja"))` names another')  # fmt: skip
+        draft.differs("chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec "
+                                       "fails there",
+                      entry)  # fmt: skip
+    elif usual in TEMPLATES:
+        name = f"{draft.stem}.chat_template.jinja"
+        draft.files[name] = TEMPLATES[usual].encode()
+        draft.put("model.chat_template", name, entry)
+    elif usual in SAME_TEMPLATES:
+        draft.put("model.chat_template", SAME_TEMPLATES[usual], entry)
+    else:
+        draft.note(entry, "the tokenizer's own chat template")
+        draft.differs("chat_template", f"axolotl renders by its own `{word}`, the spec by the template of the "
+                                       "tokenizer "
+                      '(`model(chat_template=file("x.jinja"))` names another)', entry)  # fmt: skip
     if system is not None and not system.empty:
         corpus.said(draft, system)
+
+
+def _jinja(draft: Draft, body: Entry, asked: Asked) -> None:
+    """A template as text, or the name of its file, as axolotl tells them apart: by whether there is such a file."""
+    said = text(body) or ""
+    data: bytes | None = said.encode()
+    if "{" not in said or "\n" not in said:
+        data = asked.read(said) or (data if "{" in said else None)
+    if data is None:
+        draft.error(body, "the file of the template is not there", "lay it beside the source")
+        return
+    name = f"{draft.stem}.chat_template.jinja"
+    draft.files[name] = data
+    draft.put("model.chat_template", name, body)
+
+
+def _long(draft: Draft, named: Entries) -> None:
+    """Rows longer than `sequence_len` are left out, unless `excess_length_strategy` cuts them; plain text goes on in
+    further rows."""
+    way, length = named.get("excess_length_strategy"), named.get("max_length")
+    word = "drop" if way is None or way.empty else str(way.value).lower()
+    most = (integer(length) if length is not None else None) or 512
+    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    if shape == "text":
+        if draft.settings.get("batch.packing") is None or draft.settings["batch.packing"].text != "true":
+            draft.differs("sequence_len", "axolotl goes on in a further row with what is left of a longer text, "
+                                          "the spec "
+                          "keeps its beginning")  # fmt: skip
+        if way is not None:
+            draft.note(way, "plain text goes on in further rows")
+    elif METHODS[draft.method].generates:
+        if way is not None:
+            draft.note(way, f"{draft.method} reads prompts alone")
+    elif word == "truncate":
+        if way is not None:
+            draft.mark(way, "mapped", "batch.seq")
+    elif word in ("drop", "raise"):
+        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl leaves out longer rows")
+        if way is not None and word == "raise":
+            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec leaves it out", way)
+    elif way is not None:
+        draft.error(way, "it takes drop, truncate or raise")
 
 
 def _mask(draft: Draft, named: Entries) -> None:

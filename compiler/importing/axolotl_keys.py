@@ -99,12 +99,23 @@ QUIET = {
     "experimental_skip_move_to_device": "how weights are read, not what they are",
     "use_ray": "launch.sh starts the run",
     "ray_run_name": "launch.sh starts the run",
-    "loss_watchdog_threshold": "it watches the loss, and changes nothing",
-    "loss_watchdog_patience": "it watches the loss, and changes nothing",
+    **dict.fromkeys(
+        (
+            "include_tkps",
+            "include_tokens_per_second",
+            "gc_steps",
+            "gc_collect_steps",
+            "profiler_steps",
+            "profiler_steps_start",
+            "use_otel_metrics",
+            "otel_metrics_host",
+            "otel_metrics_port",
+        ),
+        "reporting only",
+    ),
     "eot_tokens": "the template marks the answers",
     "device": "the hardware is `hardware`",
     "resize_token_embeddings_to_32x": "rows of no token are not added",
-    "lora_model_dir": "a bundle begins with new adapters",
     "special_tokens_path": "the tokenizer's own",
     "fix_untrained_tokens": "the tokenizer's own",
     "world_size": "the launch's",
@@ -118,6 +129,8 @@ QUIET = {
     "dataloader_pin_memory": "follows the hardware",
 }
 IMPOSSIBLE = {
+    "lora_model_dir": "a bundle begins with new adapters: merge these into the model first",
+    "lr_quadratic_warmup": "the language's warm-up is linear",
     **dict.fromkeys(
         ("use_eaft", "eaft_alpha", "eaft_k", "ebft", "diffusion", "kd_trainer", "kd_alpha", "kd_temperature"),
         "the stack has no such trainer",
@@ -149,6 +162,10 @@ IMPOSSIBLE = {
     "multiple_choice": "evaluation computes the loss",
 }
 KEPT = {
+    **dict.fromkeys(
+        ("loss_watchdog_threshold", "loss_watchdog_patience"),
+        "axolotl ends a run whose loss stays above the threshold, and this run goes on",
+    ),
     "eta_min": "no key that is known of axolotl",
     "test_value": "no key that is known of axolotl",
     "wandb_entity": "WANDB_ENTITY says it at the launch",

@@ -65,17 +65,19 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path as typed, with its columns and share."""
+    """A source of data: a reference or a quoted path as typed, with its columns, share and most rows."""
 
     ref: str
     columns: tuple[str, ...] = ()
     take: Amount | None = None
+    limit: int | None = None
 
 
 @mutable
 class Draft:
     """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
-    `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
+    `differences` are comments, too: what the source's tool does and a run of the spec does not, by the tool's name of
+    it; `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
 
     stack: Stack
     method: str = "sft"
@@ -86,6 +88,7 @@ class Draft:
     extra: dict[str, dict[str, str]] = field(factory=dict)
     files: dict[str, bytes] = field(factory=dict)
     later: dict[str, str] = field(factory=dict)
+    differences: dict[str, str] = field(factory=dict)
     text: str = ""
     read: list[Mapping[str, Entry]] = field(factory=list)
     fates: dict[tuple[str, str], Fate] = field(factory=dict)
@@ -120,6 +123,15 @@ class Draft:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
         self.mark(entry, RESERVED, f"# {typed}", why)
+
+    def differs(self, name: str, why: str, entry: Entry | None = None) -> None:
+        """The source's tool does otherwise than a run of the spec: a comment of the spec, and a warning.
+
+        `name` is the tool's own for it, an argument or a key; `why` says what is done there and what here.
+        """
+        if name not in self.differences:
+            self.differences[name] = why
+            self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
         """Keep keys in comments of the spec, each with its reason; one that is off says nothing."""

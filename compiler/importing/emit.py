@@ -36,7 +36,7 @@ def _first(problems: tuple[Diagnostic, ...]) -> str:
 
 def _lines(draft: Draft, origin: str) -> list[str]:
     out = ["xpc 1", "", f"# From {_shown(origin)}"]
-    named = len(draft.sources) != 1 or draft.sources[0].columns or draft.sources[0].take
+    named = len(draft.sources) != 1 or draft.sources[0].columns or draft.sources[0].take or draft.sources[0].limit
     if draft.model and draft.sources:
         header = f"train {draft.model} on {'corpus' if named else draft.sources[0].ref}"
         for path, unit in (("train.steps", "steps"), ("train.epochs", "epochs")):
@@ -61,6 +61,11 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         out += [
             "# Of the source, and not of this spec:",
             *(f"# {_shown(line)}  ({why})" for line, why in draft.later.items()),
+        ]
+    if draft.differences:
+        out += [
+            "# What the source's own tool does otherwise:",
+            *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.differences.items()),
         ]
     return out
 
@@ -129,6 +134,8 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
         lines = [f"columns = {_bare(plain(one.columns))}"] if one.columns else []
         if one.take is not None:
             lines.append(f"take = {_take(one)}")
+        if one.limit is not None:
+            lines.append(f"limit = {one.limit}")
         inner += [f"{one.ref} {{", *lines, "}"] if lines else [one.ref]
     inner += _inside(draft, "data")
     if not inner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing import llamafactory_data, trainer, trlyaml
+from xpc.compiler.importing import families, llamafactory_data, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
@@ -26,11 +26,22 @@ from xpc.compiler.importing.llamafactory_tuning import tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, router
 from xpc.compiler.importing.values import ATTENTION
-from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.stacks import DEFAULT
 
 Entries = Mapping[str, Entry]
+
+FIRST: Mapping[str, object] = {
+    "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
+    "track.every": Amount("count", 500),
+}  # fmt: skip
+"""What the first layout leaves out: transformers' own, and LLaMA-Factory's length."""
+SECOND: Mapping[str, object] = {
+    "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
+    "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
+}  # fmt: skip
+"""What the second layout leaves out: torch's own AdamW at a rate that stays (v1/core/base_trainer.py)."""
 
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
 """GaLore's kind of an optimizer."""
@@ -57,7 +68,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
         draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
     rest = {key: one for key, one in named.items() if not _ours(key)}
     trainer.arguments(draft, rest)
-    _precision(draft, named)
+    _precision(draft, named, asked.method)
     tuning(draft, named)
     _optimizer(draft, named)
     trlyaml.shard(draft, named, asked, launch, zero, found)
@@ -67,10 +78,14 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     _loss(draft, named, word, orpo)
     llamafactory_data.data(draft, named, asked, word)
     _defaults(draft, named, word)
+    families.nearest(draft, "LLaMA-Factory")
     follow(draft)
     router(draft)
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
+    draft.keep(named, {"tokenized_path": "rows that lie there are taken as they were tokenized once; a bundle "
+                                         "tokenizes "
+                       "its data itself"})  # fmt: skip
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)
@@ -95,7 +110,7 @@ def _quiet(draft: Draft, entry: Entry, why: str) -> None:
         draft.note(one, why)
 
 
-def _precision(draft: Draft, named: Entries) -> None:
+def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
     pure, half = named.get("pure_bf16"), named.get("bf16")
     for one in (half, pure):
         if one is not None and boolean(one):
@@ -106,12 +121,21 @@ def _precision(draft: Draft, named: Entries) -> None:
         draft.put("model.dtype", "bf16", pure)
     second = "train_dataset" in named
     draft.default("precision", "bf16" if second else "fp32", "not set: LLaMA-Factory's own")
+    if second and asked_method is None:
+        draft.warn(
+            None, "the command says the method of such a file, and is not here: sft is written", "`--method` names it"
+        )
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
     """GaLore and APOLLO: a switch, and what is projected how."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
+        scaled = named.get("apollo_scale_type") if kind == "apollo" else None
+        if scaled is not None and scaled.value == "channel":
+            draft.note(scaled, "what a bundle writes")
+        elif scaled is not None:
+            draft.error(scaled, "the language scales APOLLO by channels")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
         if use is None or use.off:
             for one in [*([use] if use is not None else []), *inside]:
@@ -168,12 +192,35 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
             draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
     if "global_batch_size" in named:
         draft.setting("batch.gbs", named["global_batch_size"])
+    kernels = named.get("kernel_config")
+    if kernels is not None and not kernels.empty:
+        _liger(draft, kernels)
+    rate = named.get("lr_scheduler_config")
+    if rate is not None and not rate.empty:
+        draft.error(rate, "the second layout's schedules are not read", "leave it out for a constant rate")
+    elif rate is not None:
+        draft.note(rate, "the rate is constant")
     quant = named.get("quant_config")
     if quant is not None and quant.empty:
         draft.note(quant, "nothing is quantized")
     elif quant is not None:
         for one in quant.mapping.values():
             draft.error(one, "the second generation's quantization is not read", "write `quantization_bit: 4`")
+
+
+def _liger(draft: Draft, kernels: Entry) -> None:
+    """Liger where it is named with what it includes; the other kernels compute the same."""
+    name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
+    on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
+    for one in kernels.mapping.values():
+        if on:
+            draft.put("memory.liger", True, one)
+        else:
+            draft.note(one, "no kernel is asked for, or one that computes the same")
+    if on and inside is not None and inside.value not in ("auto", True):
+        draft.differs(
+            "kernel_config", "LLaMA-Factory applies the kernels that it lists, a bundle all of Liger's", inside
+        )
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
@@ -210,7 +257,8 @@ def _kernels(draft: Draft, named: Entries) -> None:
     if not (off is not None and boolean(off)):
         if again is not None:
             draft.setting("memory.checkpointing.reentrant", again)
-        draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
+        if "train_dataset" not in named:
+            draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
     elif again is not None:
         draft.note(again, "checkpointing is off")
     for key in ("upcast_layernorm", "use_swanlab", "eval_on_each_dataset"):
@@ -222,6 +270,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
+    """What the loss is, and on which tokens."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         whole = prompt is not None and boolean(prompt) is True
@@ -276,12 +325,14 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
             draft.note(one, "it says nothing" if one.empty else f"{draft.method} packs nothing")
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
-    for path, value in (("batch.seq", 2048), ("batch.micro", 8), ("optimizer.lr", 5e-5), ("eval.micro", 8),
-                        ("save.every", Amount("count", 500)), ("track.every", Amount("count", 500))):  # fmt: skip
+    second = "train_dataset" in named
+    usual = SECOND if second else FIRST
+    for path, value in usual.items():
         draft.default(path, value, why)
     if not draft.has("batch.gbs"):
         draft.default("batch.accum", 1, why)
-    draft.default("optimizer", "adamw_torch", why)
+    draft.default("optimizer", "adamw_torch" if second else "adamw_fused", why)
+    draft.default("batch.mean", "global_tokens", why)
     strategy = draft.settings.get("strategy")
     sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
     tuned = any(map(draft.has, ADAPTERS))

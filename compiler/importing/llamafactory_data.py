@@ -5,64 +5,57 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from xpc.compiler.importing import corpus
+from xpc.compiler.importing import corpus, yamltext
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
+from xpc.compiler.importing.llamafactory_sets import OWN, About, Rows, rows
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.templates import TEMPLATES
-from xpc.compiler.language.kinds import Amount
+from xpc.compiler.importing.templates import llamafactory_template
 from xpc.compiler.lower.specfile import quoted
+from xpc.compiler.methods import METHODS
+from xpc.grammar.record import evolve
 
 Entries = Mapping[str, Entry]
 
 
 def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
     """The sources, the holdout and the template."""
-    folder, listed, limit, template = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples", "template"))
+    folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
     base = (text(folder) if folder is not None else None) or "data"
-    take = None
+    most = None
     if limit is not None and not limit.empty:
-        value = integer(limit)
-        if value is None or value < 1:
+        most = integer(limit)
+        if most is None or most < 1:
             draft.error(limit, "it takes a whole number above 0")
         else:
-            take = Amount("count", value)
-            draft.mark(limit, "mapped", f"take = {value}")
-            draft.warn(limit, "`take` wants as many rows in each source; LLaMA-Factory takes what is there")
+            draft.mark(limit, "mapped", f"limit = {most}")
     if folder is not None:
         draft.mark(folder, "mapped", "data")
-    info = _information(asked, base)
     second = named.get("train_dataset")
     if draft.sources:
         for one in (listed, second):
             if one is not None:
                 draft.note(one, "`--data` names another")
-        draft.sources = [Source(one.ref, one.columns, take or one.take) for one in draft.sources]
+        draft.sources = [evolve(one, limit=most) for one in draft.sources]
+        if stage == "pt":
+            draft.put("data.format", "text")
     elif second is not None and not second.empty:
-        name = text(second) or ""
-        path = name.removesuffix(".yaml").removesuffix(".yml") + (".jsonl" if name.endswith((".yaml", ".yml")) else "")
-        ref = models.reference(draft, Entry(second.key, path, second.file, second.line), "dataset")
-        if ref is not None:
-            draft.sources.append(Source(ref, (), take))
-            draft.mark(second, "mapped", f"data {{ {ref} }}")
-            draft.warn(second, f"the rows are looked for in {ref}, as messages", "`--data` names them")
+        _second(draft, second, asked)
     elif listed is not None and not listed.empty:
+        info = {**OWN, **_information(asked, base)}
+        shapes: list[Rows] = []
         for name in words(listed) or []:
-            _source(draft, listed, name, base, info, take)
+            _source(draft, listed, name, base, info, most, stage, shapes)
     else:
         draft.warn(listed, "no data is named", "`--data` names it")
-    if stage == "pt":
-        draft.put("data.format", "text")
-    if template is not None and text(template) in TEMPLATES and draft.method == "sft" and stage != "pt":
-        name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = TEMPLATES[str(text(template))].encode()
-        draft.put("model.chat_template", name, template)
-    elif template is not None:
-        draft.note(template, "the tokenizer's own chat template")
-        draft.warn(template, "the tokenizer's own chat template takes the place of LLaMA-Factory's",
-                   '`model(chat_template=file("x.jinja"))` names another')  # fmt: skip
-    _holdout(draft, named)
+    _masks(draft, named, stage)
+    _template(draft, named, stage)
+    _holdout(draft, named, asked, base, stage, most)
+    _order(draft, named)
+
+
+def _order(draft: Draft, named: Entries) -> None:
     system = named.get("default_system")
     if system is not None and not system.empty:
         corpus.said(draft, system)
@@ -74,50 +67,173 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
     stream = named.get("streaming")
     if stream is not None:
         draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
-    thinking = named.get("enable_thinking")
-    if thinking is not None:
-        draft.note(thinking, "the chat template's own switch, a column of the rows")
-        draft.warn(thinking, "the template's switch is a column `chat_template_kwargs` of the rows")
+    if draft.method == "sft" and draft.sources and not draft.has("data.format"):
+        return
+    if draft.method == "sft":
+        draft.differs("cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the "
+                                    "spec at its "
+                      "end")  # fmt: skip
 
 
-def _holdout(draft: Draft, named: Entries) -> None:
+def _masks(draft: Draft, named: Entries, stage: str) -> None:
+    """The loss on answers, by the setting that the shape of the rows has for it."""
+    if draft.method != "sft" or stage == "pt":
+        return
+    stated = draft.settings.pop("method.assistant_only", None)
+    whole = stated is not None and stated.text == "false"
+    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS["sft"].shapes[0]
+    path = "method.completion_only" if shape in ("alpaca", "prompt_completion") else "method.assistant_only"
+    draft.put(
+        path, not whole, None if stated is None else stated.entry, "LLaMA-Factory trains on answers" * (not whole)
+    )
+
+
+def _template(draft: Draft, named: Entries, stage: str) -> None:
+    """The tool's own template of this name, written anew; without one the tokenizer's."""
+    entry, thinking = named.get("template"), named.get("enable_thinking")
+    word = "" if entry is None or entry.empty else str(text(entry))
+    think = thinking is None or boolean(thinking) is not False
+    body = llamafactory_template(word, think)
+    if stage == "pt":
+        if entry is not None:
+            draft.note(entry, "text is rendered by no template")
+    elif body is not None and entry is not None:
+        name = f"{draft.stem}.chat_template.jinja"
+        draft.files[name] = body.encode()
+        draft.put("model.chat_template", name, entry)
+    elif entry is not None and word:
+        draft.note(entry, "the tokenizer's own chat template")
+        draft.differs("template", f"LLaMA-Factory renders by its own `{word}`, the spec by the template of the "
+                                  "tokenizer "
+                      '(`model(chat_template=file("x.jinja"))` names another)', entry)  # fmt: skip
+    elif entry is not None:
+        draft.note(entry, "the tokenizer's own chat template")
+    if thinking is not None and (body is None or "<think>" not in body):
+        draft.note(thinking, "the template has no thoughts")
+    elif thinking is not None:
+        draft.mark(thinking, "mapped", "model.chat_template")
+
+
+def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
+    """The second layout: a YAML of data sets, or one data set by its name."""
+    name = text(entry) or ""
+    if not name.endswith((".yaml", ".yml")):
+        ref = models.reference(draft, entry, "dataset")
+        if ref is not None:
+            draft.sources.append(Source(ref))
+            draft.mark(entry, "mapped", f"data {{ {ref} }}")
+        return
+    data = asked.read(name)
+    if data is None:
+        ref = quoted(name.rpartition(".")[0] + ".jsonl")
+        draft.sources.append(Source(ref))
+        draft.mark(entry, "mapped", f"data {{ {ref} }}")
+        draft.differs("train_dataset", f"`{name}` is not there, and says which rows are trained on: the spec reads "
+                      f"messages of {ref} (`--data` names others)", entry)  # fmt: skip
+        return
+    try:
+        table = yamltext.read(data.decode("utf-8-sig"), name)
+    except (Unreadable, UnicodeDecodeError) as error:
+        draft.error(entry, f"the file cannot be read: {error}")
+        return
+    draft.read.append(table)
+    draft.mark(entry, "mapped", "data")
+    for one in table.values():
+        _of_the_file(draft, one)
+
+
+def _of_the_file(draft: Draft, entry: Entry) -> None:
+    """One data set of such a file: `path`, `source`, and how its rows become messages."""
+    inside = entry.mapping
+    path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
+    if path is None:
+        draft.error(entry, "a data set needs a `path`")
+        return
+    found = corpus.source(draft, path, None, inside.get("split"))
+    for one in (kind,):
+        if one is not None:
+            draft.mark(one, "mapped", "data")
+    word = "messages" if how is None or how.empty else str(text(how))
+    shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
+        word, ""
+    )
+    if not shape:
+        draft.error(how or entry, "no shape of a spec holds such rows", "write the rows as messages")
+    elif how is not None:
+        draft.put("data.format", shape, how)
+        if shape == "alpaca":
+            draft.put("data.chat", True, how)
+    if found is not None:
+        draft.sources.append(found)
+
+
+def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, most: int | None) -> None:
+    """Rows held out, or sets of their own."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
+    sets = named.get("eval_dataset")
     every = draft.settings.get("eval.every")
-    if every is not None and every.text != "never" and not draft.has("data.holdout"):
+    if sets is not None and (sets.empty or every is None or every.text == "never"):
+        draft.note(sets, "it says nothing" if sets.empty else "nothing is evaluated")
+    elif sets is not None:
+        _evaluated(draft, sets, base, {**OWN, **_information(asked, base)}, stage)
+    if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
         del draft.settings["eval.every"]
 
 
-def _information(asked: Asked, folder: str) -> Mapping[str, object]:
+def _information(asked: Asked, folder: str) -> Mapping[str, About]:
     """LLaMA-Factory's `dataset_info.json`, where it lies beside the source."""
     data = asked.read(f"{folder}/dataset_info.json")
     try:
         found = None if data is None else json.loads(data)
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {}
+    return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
-def _source(
-    draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, object], take: Amount | None
-) -> None:
+def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
+    """Sets to evaluate on: their rows are read as those of the training data."""
+    refs = []
+    for name in words(entry) or []:
+        about = info.get(name, {})
+        refs.append(_reference(name, base, about))
+    draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
+    if len(refs) > 1 and not draft.has("eval.every"):
+        draft.note(entry, "nothing is evaluated")
+
+
+def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None, stage: str,
+            shapes: list[Rows]) -> None:  # fmt: skip
     """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
-    known = info.get(name)
-    about: Mapping[str, object] = known if isinstance(known, dict) else {}
+    about = info.get(name)
+    ref = _reference(name, folder, about or {})
+    draft.mark(entry, "mapped", f"data {{ {ref} }}")
+    if about is None and draft.method == "sft" and stage != "pt":
+        draft.warn(entry, f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as "
+                   "LLaMA-Factory takes them")  # fmt: skip
+    found = rows(draft, entry, name, about or {"columns": {"prompt": "text"}} if stage == "pt" else about or {}, stage)
+    if found is None:
+        draft.sources.append(Source(ref, (), None, most))
+        return
+    if shapes and (shapes[0].shape, shapes[0].chat) != (found.shape, found.chat):
+        draft.error(entry, f"`{name}` holds {found.shape}, and the set before it {shapes[0].shape}",
+                    "a spec's sources are of one shape: bring the rows into one")  # fmt: skip
+    shapes.append(found)
+    if found.shape != METHODS[draft.method].shapes[0] or found.columns:
+        draft.put("data.format", found.shape, entry)
+    if found.chat:
+        draft.put("data.chat", True, entry)
+    draft.sources.append(Source(ref, found.columns, None, most))
+
+
+def _reference(name: str, folder: str, about: About) -> str:
     hub, file = about.get("hf_hub_url"), about.get("file_name")
     if isinstance(hub, str):
         config, split = about.get("subset"), about.get("split")
-        ref = hub + (f":{config}" if isinstance(config, str) else "") + (f"[{split}]" if isinstance(split, str) else "")
-    elif "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
-        ref = name
-    else:
-        ref = quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")
-    draft.sources.append(Source(ref, (), take))
-    draft.mark(entry, "mapped", f"data {{ {ref} }}")
-    form = about.get("formatting", "alpaca")
-    if form == "sharegpt" and draft.method == "sft":
-        draft.put("data.format", "conversations", entry)
-    elif draft.method == "sft":
-        draft.warn(entry, f"{ref}: the runtime reads messages, and alpaca's instruction, input and output are none",
-                   "`--data` names rows of messages")  # fmt: skip
+        return (
+            hub + (f":{config}" if isinstance(config, str) else "") + (f"[{split}]" if isinstance(split, str) else "")
+        )
+    if "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
+        return name
+    return quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")

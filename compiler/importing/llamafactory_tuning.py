@@ -95,6 +95,9 @@ def _lora(
             draft.setting(path, table[key])
     draft.default("lora.rank", 8, WHY)
     rank = int(draft.settings["lora.rank"].text)
+    if paths is SECOND:
+        draft.default("lora.alpha", 16.0, WHY)
+        draft.default("lora.dropout", 0.05, WHY)
     draft.default("lora.alpha", float(2 * rank), "not set: LLaMA-Factory takes twice the rank")
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("target_modules" if paths is SECOND else "lora_target"))

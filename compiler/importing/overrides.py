@@ -93,7 +93,12 @@ def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stac
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
-    dated = names & ({"evaluation_strategy", *RENAMES}.union(*(_arguments(one, method) for one in others)) - today)
+    dated = names & (
+        {"evaluation_strategy", *(old for old, new in RENAMES.items() if old != new)}.union(
+            *(_arguments(one, method) for one in others)
+        )
+        - today
+    )
     if not dated or not others:
         return default, default
     source = max(others, key=lambda one: len(dated & _arguments(one, method)))

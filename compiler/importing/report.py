@@ -26,6 +26,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
             for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key))
         ],
         "defaults": [{"to": one.to, "why": one.why} for one in draft.defaults],
+        "differences": draft.differences,
         "messages": [
             {"severity": one.severity, "place": one.place, "message": one.text, "help": one.help}
             for one in draft.messages

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from xpc.compiler.importing import jsontext, zero
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked, Machines
+from xpc.compiler.importing.tool_files import FILES
 from xpc.compiler.stacks import able
 
 Entries = Mapping[str, Entry]
@@ -32,15 +34,6 @@ SAME = {
     "fsdp_forward_prefetch": False, "fsdp_limit_all_gathers": True, "fsdp_min_num_params": 0,
 }  # fmt: skip
 """What a bundle states anyway."""
-KNOWN = {
-    "ds_z0_config.json": ("ddp", ""), "ds_z2_config.json": ("zero2", ""),
-    "ds_z2_offload_config.json": ("zero2", "optimizer"),
-    "ds_z3_config.json": ("zero3", ""), "ds_z3_offload_config.json": ("zero3", "cpu"), "zero1.json": ("zero1", ""),
-    "zero1_torch_compile.json": ("zero1", ""), "zero2.json": ("zero2", ""), "zero3.json": ("zero3", ""),
-    "zero3_bf16.json": ("zero3", ""), "zero3_bf16_cpuoffload_all.json": ("zero3", "cpu"),
-    "zero3_bf16_cpuoffload_params.json": ("zero3", "cpu"),
-}  # fmt: skip
-"""The files that LLaMA-Factory (examples/deepspeed) and axolotl (deepspeed_configs) bring: strategy and offloading."""
 BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_config": "FSDP"}
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
@@ -111,7 +104,11 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
         if block is None or name == BLOCKS.get(key):
             continue
         for one in block.mapping.values() or [block]:
-            if key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
+            if one.key.endswith("sp_size") and (integer(one) or 1) > 1:
+                draft.error(
+                    one, "the language has no Ulysses parallelism", "`context_parallel` shares sequences under FSDP2"
+                )
+            elif key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
                 draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
                 draft.note(one, f"{name} does not read it")
@@ -299,17 +296,13 @@ def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
         return
     name = text(entry) or ""
     data = asked.read(name)
-    usual = KNOWN.get(name.rpartition("/")[2])
-    if data is None and usual is not None:
-        strategy, offloaded = usual
-        draft.put("strategy", strategy, entry)
-        if offloaded:
-            draft.put("strategy.offload", offloaded, entry)
-        draft.warn(entry, f"the file is not there: `{strategy}` is what the tool's own file of this name asks for",
+    usual = None if data is not None else FILES.get(name.rpartition("/")[2])
+    if usual is not None:
+        data = json.dumps(usual).encode()
+        draft.warn(entry, "the file is not there: what the tool's own file of this name holds is written",
                    "`--deepspeed FILE` names another")  # fmt: skip
-    elif data is None:
-        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
     if data is None:
+        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
         return
     try:
         table = jsontext.read(data.decode("utf-8-sig"), name)

@@ -111,6 +111,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
     Setting("data.unique", k.FLAG, "leave out rows that are the same as an earlier one", inner=True),
     _of_methods("data.min_tokens", k.TOKENS, "leave out rows that have fewer tokens", low=1, inner=True),
+    _of_methods("data.max_tokens", k.TOKENS, "leave out rows that have more tokens, instead of cutting them at `seq`",
+                low=1, high=2**31, inner=True),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
                      "prompt")),
@@ -118,6 +120,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text follows the prompt after an empty line, where it has any",
             inner=True),
+    _of_methods("data.chat", k.FLAG, "columns of text become turns of a conversation: the prompt the user's, the "
+                                     "answer "
+                "the assistant's", default=False, inner=True),
     # method
     Setting("method", k.CHOICE, "what is trained for", default=DEFAULT, head=True,
             choices=tuple(METHODS)),
@@ -365,6 +370,7 @@ EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
     "columns": Setting("data.columns", k.NAMES, "columns that are read"),  # type: ignore[arg-type]
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
+    "limit": Setting("data.limit", k.INT, "most rows that are read, from the beginning", low=1),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used", low=0),  # type: ignore[arg-type]
 }
 """What a row of a `data` block may say about its source."""

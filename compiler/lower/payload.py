@@ -113,8 +113,9 @@ def _source(source: DataSource) -> Source:
         "columns": None if source.columns is None else list(source.columns),
         "only": source.only,
         "context": source.context,
-        "wording": source.wording,
+        "wording": "chat" if source.chat else source.wording,
         "take": _rows(source.take),
+        "limit": source.limit,
     }
 
 
@@ -129,6 +130,7 @@ def _data(spec: Spec) -> Data:
         "max_prompt": max_prompt(spec),
         "unique": spec.flag("data.unique"),
         "min_tokens": spec.get("data.min_tokens"),
+        "max_tokens": spec.get("data.max_tokens"),
         "eval_split": spec.get("eval.split"),
         "evaluation": _evaluation(spec),
     }

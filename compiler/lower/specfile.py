@@ -158,6 +158,8 @@ def _sources(sources: tuple[DataSource, ...]) -> list[str]:
     out = []
     for source in sources:
         inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
+        if source.limit is not None:
+            inside.append(f"limit = {source.limit}")
         if source.only and source.columns is not None:
             asked, *rest = source.columns
             between = [source.context] if source.wording and source.context else []

@@ -18,7 +18,8 @@ DPO = Method(
     ("preference",),
     (
         "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
-        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "batch.padding_free",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.chat",
+        "batch.padding_free",
         "memory.offload_activations",
     ),
     (

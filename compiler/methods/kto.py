@@ -13,7 +13,8 @@ KTO = Method(
     ("unpaired", "preference"),
     (
         "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
-        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "memory.offload_activations",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.chat",
+        "memory.offload_activations",
     ),
     (
         Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),

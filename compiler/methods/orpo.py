@@ -8,7 +8,7 @@ ORPO = Method(
     "orpo",
     "learns the better of two answers by their odds, without a reference",
     ("preference",),
-    ("method.beta", "method.max_prompt", "batch.seq"),
+    ("method.beta", "method.max_prompt", "batch.seq", "data.max_tokens", "data.chat"),
     sequences=2,
     counts="pairs",
     cuts_rows="uncounted",

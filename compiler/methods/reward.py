@@ -10,7 +10,7 @@ REWARD = Method(
     "reward",
     "learns to give the better of two answers the higher score",
     ("preference",),
-    ("batch.seq", "memory.offload_activations"),
+    ("batch.seq", "data.max_tokens", "data.chat", "memory.offload_activations"),
     (
         Setting("method.center", k.REAL, "weight of the penalty that keeps rewards around zero", low=0,
                 args=("center_rewards_coefficient",), methods=("reward",), inner=True),

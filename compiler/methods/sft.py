@@ -13,6 +13,8 @@ SFT = Method(
     (
         "method.loss",
         "data.min_tokens",
+        "data.max_tokens",
+        "data.chat",
         "batch.seq",
         "batch.packing",
         "batch.packing.strategy",

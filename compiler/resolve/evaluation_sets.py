@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
+from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
@@ -109,6 +110,8 @@ class Sets:
             if alike or again.found is None:
                 source, found = again, other
         self.problems += found
+        chat = self.values.get("data.chat")
+        source = as_chat(source) if chat is not None and chat.value is True else source
         held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(held, source.split))
 

@@ -6,6 +6,7 @@ from attrs import field
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.data.contents import bundle_name
+from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
@@ -322,7 +323,7 @@ class _Resolver:
         sources: list[DataSource] = []
         for row in rows:
             source, problems = find_source(row, shape, self.workspace, method or "sft", column, context)
-            sources.append(source)
+            sources.append(as_chat(source) if self._flag("data.chat") else source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
             told = any(one.code == "XP111" for one in self.problems)  # once is enough
@@ -335,6 +336,10 @@ class _Resolver:
             empty = "the system prompt is empty"
             self.problems.report("XP107", empty, prompt.origin.label, help="leave `system` out")
         return tuple(sources)
+
+    def _flag(self, path: Path) -> bool:
+        value = self.values.get(path)
+        return value is not None and value.value is True
 
     def _is_unknown(self, data: Ref | String) -> bool:
         return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None

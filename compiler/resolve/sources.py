@@ -230,6 +230,9 @@ def find_source(
     problems += wrong
     if isinstance(take, Amount):
         source = evolve(source, take=take)
+    most = settings.get("limit")
+    if isinstance(most, int):
+        source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
     if source.parts:
         read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording")}
         source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))

@@ -141,6 +141,9 @@ def _source(source: DataSource) -> str:
         parts.append(f"columns {', '.join(source.columns)}")
     if source.context is not None:
         parts.append(f"context {source.context}")
+    parts += ["as a chat"] * source.chat
+    if source.limit is not None:
+        parts.append(f"at most {source.limit} rows")
     if source.take is not None:
         take = source.take
         parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")

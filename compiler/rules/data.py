@@ -79,7 +79,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
     """
     if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
-    source = next((one for one in spec.sources if one.shape in CONVERSATIONS), None)
+    source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
     if source is not None:
         from xpc.compiler.templates import advice  # only a wrong spec pays for it
 

@@ -52,6 +52,7 @@ MEANT: dict[str, str] = {
     "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val ratio; "
     "test ratio; eval share; val fraction",
     "data.take": "max samples; num samples; max train samples; sample limit; subset; max rows; max examples",
+    "data.max_tokens": "max sample len; excess length; drop long; max row tokens",
     "data.shuffle": "shuffle; shuffle data; shuffle dataset; shuffle merged datasets; shuffle train data",
     "data.format": "dataset format; dataset type; data format; data type; formatting; dataset shape",
     "data.unique": "dataset exact deduplication; deduplicate; exact deduplication; drop duplicates",

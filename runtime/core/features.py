@@ -38,8 +38,9 @@ def uses(plan: Payload) -> dict[str, bool]:
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     local = any(one["path"] is not None for one in sources(plan))
-    shares = len(data["sources"]) > 1 or any(one.get("take") for one in sources(plan))
-    filtered = data.get("unique") or data.get("max_prompt") is not None or data.get("min_tokens") is not None
+    shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
+    lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
+    filtered = data.get("unique") or any(lengths)
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)

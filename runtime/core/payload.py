@@ -120,6 +120,7 @@ class Source(TypedDict):
     context: str | None
     wording: str | None
     take: Rows | None
+    limit: NotRequired[int | None]
 
 
 class EvaluationSet(TypedDict):
@@ -148,6 +149,7 @@ class Data(TypedDict):
     max_prompt: int | None
     unique: bool
     min_tokens: int | None
+    max_tokens: NotRequired[int | None]
     eval_split: str | None
     evaluation: Evaluation | None
 

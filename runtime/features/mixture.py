@@ -43,7 +43,9 @@ def mix(
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
     nothing is shuffled anywhere. ``filtered`` leaves out rows of what the parts hold together.
     """
-    taken = [_take(part, plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
+    taken = [
+        _take(_first(part, plan), plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)
+    ]
     whole = _joined(taken)
     if filtered is not None:
         whole = filtered(whole)
@@ -73,6 +75,12 @@ def _joined(parts: list[Any]) -> Any:
         raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
 
 
+def _first(part: Any, plan: Mapping[str, Any]) -> Any:
+    """The rows at the beginning where the source has a ``limit``, and all of fewer."""
+    most = plan.get("limit")
+    return part if most is None or most >= len(part) else part.select(range(most))
+
+
 def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
     if take is None:
         return part
@@ -99,7 +107,9 @@ def _own(bundle: Bundle, stated: Mapping[str, Any], mapped: Mapped) -> Any:
     for one in stated["sets"]:
         parts = [mapped(source) for source in one["sources"]]
         plans = zip(parts, one["sources"], strict=True)
-        taken = [_take(part, plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans]
+        taken = [
+            _take(_first(part, plan), plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans
+        ]
         made[one["name"]] = _joined(taken)
         if len(made[one["name"]]) == 0:
             raise RunError(f"the evaluation set {one['name']} has no rows")

@@ -95,6 +95,7 @@ def to_row(
     - prompt: ``prompt``; a text becomes the turn of a user where the tokenizer has a chat template (``chat``), as in
       Open-R1's grpo.py, for an instruct model has no other way to be asked.
 
+    With the wording "chat" texts are turns of a conversation, the prompt a user's and what answers it an assistant's.
     The text of the column ``context`` follows a prompt that is a text, where the row has any. Conversations and texts
     are those of core/rows.py.
     """
@@ -104,6 +105,8 @@ def to_row(
     values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if source.get("context") or source.get("wording"):
         values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)
+    if source.get("wording") == "chat":
+        values = {role: _turn(value, role) for role, value in values.items()}
     if shape == "prompt_completion":
         return _pair(values, where, system)
     if shape == "preference":
@@ -111,6 +114,12 @@ def to_row(
     if shape == "unpaired":
         return _unpaired(values, where, system)
     return {"prompt": _asked(values["prompt"], where, system, chat)}
+
+
+def _turn(value: Any, role: str) -> Any:
+    """A text as a conversation of one turn; anything else as it is."""
+    speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
+    return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
 def _asked_about(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
@@ -122,6 +131,8 @@ def _asked_about(source: Mapping[str, Any], prompt: Any, context: Any, where: st
         return (
             ALPACA_WITH_INPUT.format(instruction=asked, input=context) if context else ALPACA.format(instruction=asked)
         )
+    if source.get("wording") == "chat" and isinstance(prompt, str | None):
+        return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins a question and its input
     if context and not isinstance(prompt, str):
         raise RunError(f"{where}: a context follows a prompt that is a text, and this one is none")
     return f"{prompt}\n\n{context}" if context else prompt

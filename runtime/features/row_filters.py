@@ -1,4 +1,4 @@
-"""Rows that are left out before training: those with too long a prompt, those that are too short or repeated."""
+"""Rows that are left out before training: those with too long a prompt, those too short, too long or repeated."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from ..core.errors import RunError, say
 
 
 def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
-    """The rows with none of too long a prompt, and none that is too short."""
+    """The rows with none of too long a prompt, none that is too short, and none that is too long."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
+    most = bundle.data.get("max_tokens")
     if longest is not None:
         rows = long_prompts(rows, tokenizer, longest, use)
     if shortest is not None:
         rows = short_rows(rows, tokenizer, shortest, use)
+    if most is not None:
+        rows = long_rows(rows, tokenizer, most, use)
     return rows
 
 
@@ -35,6 +38,14 @@ def short_rows(whole: Any, tokenizer: Any, least: int, use: str) -> Any:
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
     return _told(whole, kept, f"they have fewer than {least} tokens")
+
+
+def long_rows(whole: Any, tokenizer: Any, most: int, use: str) -> Any:
+    """The rows that have at most ``most`` tokens with every answer of theirs; says how many have more."""
+    kept = whole.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
+    return _told(whole, kept, f"they have more than {most} tokens")
 
 
 def repeated(whole: Any) -> Any:
@@ -64,14 +75,32 @@ def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
 
 
 def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int) -> bool:
+    return min(_lengths(row, tokenizer, "")) >= least
+
+
+def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int) -> bool:
+    """The trainer ends a text by the end-of-sequence token, which counts here."""
+    return max(_lengths(row, tokenizer, tokenizer.eos_token or "")) <= most
+
+
+def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
+    """Tokens of a row, with each of its answers; ``end`` follows a text that does not end with it."""
     if "messages" in row:
-        return _rendered(row, row["messages"], tokenizer, False) >= least
+        return [_rendered(row, row["messages"], tokenizer, False)]
     if "text" in row:
-        return len(tokenizer(row["text"])["input_ids"]) >= least
-    prompt, completion = row["prompt"], row["completion"]
-    if isinstance(prompt, str):
-        return len(tokenizer(prompt + completion)["input_ids"]) >= least
-    return _rendered(row, [*prompt, *completion], tokenizer, False) >= least
+        return [_tokens(row["text"], tokenizer, end)]
+    prompt, out = row.get("prompt"), []
+    for name in ("completion", "chosen", "rejected"):
+        answer = row.get(name)
+        if isinstance(answer, str):
+            out.append(_tokens((prompt or "") + answer, tokenizer, end))
+        elif answer is not None:
+            out.append(_rendered(row, [*(prompt or []), *answer], tokenizer, False))
+    return out
+
+
+def _tokens(text: str, tokenizer: Any, end: str) -> int:
+    return len(tokenizer(text if end and text.endswith(end) else text + end)["input_ids"])
 
 
 def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:

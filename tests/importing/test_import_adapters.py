@@ -71,7 +71,7 @@ def test_the_second_generation_says_the_same_in_peft_config():
     found = imported(head + "peft_config:\n  name: freeze\n  freeze_trainable_layers: 3\n", *HARDWARE)
     assert found.payload["freeze"]["last"] == 3
     found = imported(head + "peft_config:\n  name: lora\n  r: 4\n  target_modules: all\n", *HARDWARE)
-    assert (found.payload["lora"]["rank"], found.payload["lora"]["alpha"]) == (4, 8)
+    assert (found.payload["lora"]["rank"], found.payload["lora"]["alpha"]) == (4, 16)
 
 
 def test_freezing_nothing_is_an_error():

@@ -33,7 +33,7 @@ def test_llamafactory_defaults():
     found = lf("lora_rank: 8\n")
     lora = found.payload["lora"]
     assert (lora["rank"], lora["alpha"], lora["dropout"], lora["targets"]) == (8, 16, 0.0, "all-linear")
-    assert found.arguments["assistant_only_loss"] is True
+    assert found.arguments["completion_only_loss"] is True
     assert found.arguments["max_length"] == 1024
     assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": True}
     assert found.payload["model"]["dtype"] == "bfloat16"
@@ -89,7 +89,7 @@ def test_llamafactory_projected_optimizers(more, optim):
     assert found.arguments["optim"] == optim
     assert found.arguments["optim_target_modules"] == "all-linear"
     assert "rank = 64" in found.text
-    assert lf(more.replace("true", "false")).arguments["optim"] == "adamw_torch"
+    assert lf(more.replace("true", "false")).arguments["optim"] == "adamw_torch_fused"
 
 
 def test_the_second_generation():
@@ -120,7 +120,7 @@ def test_axolotl_defaults():
     assert found.arguments["assistant_only_loss"] is True
     assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": True}
     assert found.arguments["eval_steps"] == 1 / 16
-    assert found.arguments["save_strategy"] == "epoch"
+    assert (found.arguments["save_strategy"], found.arguments["save_steps"]) == ("steps", 1 / 4)
     assert found.payload["data"]["holdout"] == {"fraction": 0.05}
     assert found.payload["model"]["dtype"] == "bfloat16"
     assert found.arguments["optim"] == "adamw_torch_fused"
@@ -193,7 +193,7 @@ def test_axolotl_ipo_and_the_hub():
     assert found.draft.method == "dpo"
     assert "loss = [ipo]" in found.text
     assert "columns = [question, chosen, rejected]" in found.text
-    assert 'hub(name="me/x")' in found.text
+    assert 'hub(name="me/x", private=true)' in found.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+"""What a tool does with kernels and patches of its own for some families of models, and the libraries here do not.
+
+The spec then says what comes nearest and can run, and a comment what the source's tool does otherwise.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.fused_experts import adapted
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.entries import Entry
+from xpc.compiler.stacks import Family
+
+FLASH = ("flash2", "flash3")
+
+
+def kind_of(draft: Draft) -> str | None:
+    """The family of the model: of the registry, else as its name spells it."""
+    known = registry.find_model(draft.model)
+    return registry.family_named(draft.model) if known is None else known.model_type
+
+
+def nearest(draft: Draft, tool: str) -> None:
+    """Attention, packing, dropout of experts and code from the hub as the libraries here have them."""
+    kind = kind_of(draft)
+    family = draft.stack.family(kind)
+    if family is not None:
+        _attention(draft, family, tool)
+        _dropout(draft, family, tool)
+        _remote_code(draft, family, tool)
+    _context(draft, tool)
+    _packing(draft, family, tool)
+    _weights(draft, tool)
+
+
+def _again(draft: Draft, path: str, value: object, why: str) -> Entry | None:
+    """Write a setting anew; the key that it came from keeps it."""
+    old = draft.settings.pop(path, None)
+    entry = None if old is None else old.entry
+    draft.put(path, value, entry, why)
+    return entry
+
+
+def _attention(draft: Draft, family: Family, tool: str) -> None:
+    said = draft.settings.get("model.attn")
+    if said is None or said.text == "eager" or said.text in family.attention:
+        return
+    better = "flash2" if "flash2" in family.attention and said.text in FLASH else None
+    best = better or ("sdpa" if "sdpa" in family.attention else "eager")
+    entry = _again(draft, "model.attn", best, f"{family.model_type} has no {said.text} on {draft.stack.name}")
+    draft.differs("attn_implementation", f"{tool} runs {family.model_type} with {said.text}, for which "
+                                         f"{draft.stack.name} has "
+                  f"no kernel; the spec computes the same by {best}", entry)  # fmt: skip
+
+
+def _packing(draft: Draft, family: Family | None, tool: str) -> None:
+    """Rows are padded where nothing here keeps packed documents of the family apart."""
+    packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
+    if packed is None or packed.text != "true":
+        return
+    facts = draft.stack.facts
+    parallel = draft.has("strategy.context_parallel")
+    flash = attn is not None and attn.text in FLASH
+    if flash:
+        apart = family is None or (
+            family.model_type not in facts.flash_mixes and family.packing not in ("stateful", "kernel")
+        )
+    else:
+        exact = family is not None and family.packing == "exact" and family.model_type not in facts.mask_mixes
+        apart = facts.isolate_mask and exact and registry.find_model(draft.model) is not None
+    if apart and not parallel:
+        return
+    why = "among ranks that share a sequence" if parallel else "of this family"
+    entry = _again(draft, "batch.packing", False, f"nothing keeps packed documents {why} apart")
+    for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
+        del draft.settings[path]
+    draft.differs("sample_packing", f"{tool} packs several rows into a sequence, with kernels of its own that keep "
+                                    "them apart; "
+                  f"nothing here does so {why}, and the spec has one row in each: write `micro` larger for as many "
+                  "tokens "
+                  "a step", entry)  # fmt: skip
+
+
+def _context(draft: Draft, tool: str) -> None:
+    """Ranks that share a sequence hand its pieces round by sdpa alone."""
+    attn = draft.settings.get("model.attn")
+    if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
+        entry = _again(draft, "model.attn", "sdpa", "ranks that share a sequence compute by sdpa")
+        draft.differs("attn_implementation", f"{tool} computes by {attn.text} on ranks that share a sequence, the "
+                                             "spec the "
+                      "same by sdpa", entry)  # fmt: skip
+
+
+def _dropout(draft: Draft, family: Family, tool: str) -> None:
+    """peft refuses dropout before the adapter of a stack of experts, which axolotl leaves out there alone."""
+    said, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
+    if said is None or float(said.text) == 0 or targets is None:
+        return
+    names = targets.text if targets.text == "all-linear" else tuple(
+        one.strip().strip('"') for one in targets.text.strip("[]").split(",")
+    )  # fmt: skip
+    if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
+        entry = _again(draft, "lora.dropout", 0.0, "an adapter of experts has no dropout")
+        draft.differs("lora_dropout", f"{tool} has a dropout of {said.text} before every adapter but those of "
+                                      "experts, the spec "
+                      "none", entry)  # fmt: skip
+
+
+def _remote_code(draft: Draft, family: Family, tool: str) -> None:
+    """Code of the hub with no commit is not run where the libraries have the family themselves."""
+    said = draft.settings.get("model.trust_remote_code")
+    if (
+        said is None
+        or said.text != "true"
+        or draft.has("model.revision")
+        or registry.find_model(draft.model) is not None
+    ):
+        return
+    entry = _again(draft, "model.trust_remote_code", False, f"transformers has {family.model_type} itself")
+    draft.differs("trust_remote_code", f"{tool} runs code that comes with the model, of no fixed commit; "
+                                       "transformers has "
+                  f"{family.model_type} itself, and the spec runs that (`model(trust_remote_code)` and a "
+                  "`revision` of 40 "
+                  "digits ask for the other)", entry)  # fmt: skip
+
+
+def _weights(draft: Draft, tool: str) -> None:
+    """bf16 weights without a copy in fp32 lose updates at a small rate."""
+    dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
+    if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
+        return
+    if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):
+        entry = _again(draft, "model.dtype", "fp32", "updates are lost in bf16 weights at this rate")
+        why = (
+            f"{tool} trains weights of bf16, in which most updates of this rate are lost; the spec keeps them in fp32 "
+            "and computes in bf16"
+        )
+        draft.differs("torch_dtype", why, entry)

@@ -1,0 +1,122 @@
+"""LLaMA-Factory's data sets: what its `dataset_info.json` says of the shape of their rows, as a spec says it.
+
+Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.entries import Entry
+from xpc.grammar.record import record
+
+About = Mapping[str, object]
+
+SPEAKERS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system",)}
+"""The names of those who speak that the runtime knows, by LLaMA-Factory's key of each."""
+TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
+"""Its own names of the parts of a message."""
+MEDIA = ("images", "videos", "audios")
+OWN: Mapping[str, About] = {
+    "identity": {"file_name": "identity.json"},
+    "alpaca_en_demo": {"file_name": "alpaca_en_demo.json"},
+    "alpaca_zh_demo": {"file_name": "alpaca_zh_demo.json"},
+    "alpaca_en": {"hf_hub_url": "llamafactory/alpaca_en"},
+    "alpaca_zh": {"hf_hub_url": "llamafactory/alpaca_zh"},
+    "alpaca_gpt4_en": {"hf_hub_url": "llamafactory/alpaca_gpt4_en"},
+    "c4_demo": {"file_name": "c4_demo.jsonl", "columns": {"prompt": "text"}},
+    "wiki_demo": {"file_name": "wiki_demo.txt", "columns": {"prompt": "text"}},
+    "dpo_en_demo": {"file_name": "dpo_en_demo.json", "ranking": True, "formatting": "sharegpt",
+                    "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}},
+    "kto_en_demo": {"file_name": "kto_en_demo.json", "formatting": "sharegpt",
+                    "columns": {"messages": "messages", "kto_tag": "label"},
+                    "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user",
+                             "assistant_tag": "assistant"}},
+    "ultrafeedback": {"hf_hub_url": "llamafactory/ultrafeedback_binarized", "ranking": True,
+                      "columns": {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected"}},
+    "slimorca": {"hf_hub_url": "Open-Orca/SlimOrca", "formatting": "sharegpt"},
+    "mathinstruct": {"hf_hub_url": "TIGER-Lab/MathInstruct",
+                     "columns": {"prompt": "instruction", "response": "output"}},
+}  # fmt: skip
+"""What LLaMA-Factory's own data/dataset_info.json says of the sets that its examples name."""
+
+
+@record
+class Rows:
+    """What a spec says of the rows of a set: `format`, whether texts become turns, and the columns."""
+
+    shape: str
+    chat: bool = False
+    columns: tuple[str, ...] = ()
+
+
+def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
+    """The rows of a set, or None with an error where no shape of a spec holds them."""
+    columns, tags = _table(about, "columns"), _table(about, "tags")
+    ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
+    asked = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
+    named = columns if "columns" in about else asked
+    wrong = _unread(draft, entry, name, columns, tags, form)
+    if ranking != (stage in ("rm", "dpo")):
+        draft.error(entry, f"`{name}` is {'' if ranking else 'no '}ranking data, and `stage: {stage}` "
+                    f"{'takes none' if ranking else 'takes nothing else'}")  # fmt: skip
+        return None
+    if wrong:
+        return None
+    if stage == "pt":
+        return Rows("text", False, (named.get("prompt", "text"),))
+    if form == "alpaca":
+        return _alpaca(named, ranking)
+    turns = named.get("messages", "conversations")
+    if ranking:
+        return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
+    if "kto_tag" in named:
+        draft.error(entry, f"`{name}` holds an answer among its messages, and KTO's rows here have it in a column "
+                           "apart",
+                    "bring the rows into `prompt`, `completion` and `label`")  # fmt: skip
+        return None
+    shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
+    return Rows(shape, False, (turns,) if turns != shape else ())
+
+
+def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
+    asked = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
+    if ranking:
+        return Rows("preference", True, (*asked[:1], named.get("chosen", "chosen"), named.get("rejected", "rejected")))
+    if "kto_tag" in named:
+        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]))
+    columns = (*asked, named.get("response", "output"))
+    return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
+
+
+def _table(about: About, key: str) -> dict[str, str]:
+    """Names of columns or tags; null names none."""
+    given = about.get(key)
+    return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
+
+
+def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
+            form: str) -> bool:  # fmt: skip
+    """An error for each thing in the rows that the runtime does not read."""
+    whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
+    for key, what in (("system", "system prompts"), ("history", "earlier turns"), ("tools", "tools")):
+        if key in columns:
+            whys.append(f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read "
+                        "beside rows "
+                        "of this shape")  # fmt: skip
+    if columns.get("query") is not None and columns.get("chosen") is not None:
+        whys.append(f"`{name}` has its question in two columns beside two answers")
+    pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
+    if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
+        whys.append(f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or "
+                    "from "
+                    "and value")  # fmt: skip
+    for key, known in SPEAKERS.items():
+        if tags and tags.get(key, TAGS[key]) not in known:
+            whys.append(f"`{name}` calls a speaker `{tags[key]}`, whom the runtime does not know")
+    if form not in ("alpaca", "sharegpt", "openai"):
+        whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know either")
+    for why in whys:
+        draft.error(entry, why, "write the rows as messages, and name them by `--data`")
+    return bool(whys)

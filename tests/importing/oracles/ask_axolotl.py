@@ -1,0 +1,215 @@
+"""What axolotl would do with its files, asked of axolotl itself, on a CPU without a network.
+
+    python ask_axolotl.py PUBLISHED OUT.jsonl
+
+Run by the interpreter that has axolotl (`make oracles` builds it). Each file goes through axolotl's own reader: its
+plugins, `validate_config`, `normalize_config`, the trainer builder's arguments. Only what asks the machine is answered
+here: a GPU of compute capability 9.0 with bf16, and the model's kind, which our registry knows. A line a file: what
+differs from the class's own defaults; the first line holds these.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+import tempfile
+import tomllib
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+os.environ.update(
+    AXOLOTL_DO_NOT_TRACK="1",
+    HF_HUB_OFFLINE="1",
+    CUDA_VISIBLE_DEVICES="",
+    WANDB_MODE="disabled",
+    AXOLOTL_SKIP_TELEMETRY="1",
+)
+import torch
+import yaml
+from transformers import AutoConfig, PreTrainedTokenizerFast
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+STEPS = 1000
+"""The steps of the run that shares of it are counted in, where the file does not say how many."""
+MACHINE = {
+    "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "chat_template", "model_type", "max_steps",
+    "accelerator_config", "hub_token", "push_to_hub_token", "dataset_num_proc", "dataloader_num_workers",
+}  # fmt: skip
+"""Arguments that speak of the machine or the folder; of the template, which the rows show."""
+WANTED = {"axolotl", "torch", "trl", "transformers", "accelerate", "peft"}
+
+
+def types() -> dict[str, str]:
+    """The kind of each model of our registry, by its name in small letters."""
+    with open(os.path.join(REPOSITORY, "compiler", "registry", "models.toml"), "rb") as handle:
+        table = tomllib.load(handle)
+
+    def kind(row: dict[str, Any]) -> str:
+        return str(row["config"]["model_type"]) if "model_type" in row.get("config", {}) else kind(table[row["like"]])
+
+    return {str(row["id"]).lower(): kind(row) for row in table.values() if "id" in row}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return plain(vars(value)) if hasattr(value, "__dict__") else str(value)
+
+
+class Captured(Exception):
+    """The arguments, where the builder would go on to the trainer."""
+
+    def __init__(self, arguments: Any) -> None:
+        super().__init__("captured")
+        self.arguments = arguments
+
+
+def tokenizer() -> Any:
+    """A tokenizer of bytes, with a template of its own."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    vocabulary = {"<s>": 0, "</s>": 1, "<pad>": 2, "<unk>": 3}
+    for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
+        vocabulary.setdefault(letter, len(vocabulary))
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.BPE(vocab=vocabulary, merges=[])), bos_token="<s>", eos_token="</s>",
+        pad_token="<pad>", unk_token="<unk>",
+    )  # fmt: skip
+    made.chat_template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    return made
+
+
+def builder(cfg: Any) -> Any:
+    """The trainer's arguments as axolotl's builder makes them."""
+    from axolotl.core.builders import HFCausalTrainerBuilder, HFRLTrainerBuilder
+
+    class Model:
+        config = AutoConfig.for_model("llama", num_labels=1)
+
+    if cfg.rl:
+        return HFRLTrainerBuilder(cfg, Model(), tokenizer())._build_training_arguments(cfg.max_steps or STEPS)[0]
+
+    class Causal(HFCausalTrainerBuilder):
+        def hook_post_create_training_args(self, training_arguments: Any) -> Any:
+            raise Captured(training_arguments)
+
+    try:
+        Causal(cfg, Model(), tokenizer()).build(cfg.max_steps or STEPS)
+    except Captured as found:
+        return found.arguments
+    raise RuntimeError("no arguments were made")
+
+
+def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the arguments have otherwise than their class does."""
+    name = type(made).__name__
+    if name not in defaults:
+        bare = type(made)(output_dir=tempfile.mkdtemp(), use_cpu=True)
+        defaults[name] = {key: plain(value) for key, value in vars(bare).items() if kept(key)}
+    said = {key: plain(value) for key, value in vars(made).items() if kept(key)}
+    return {key: value for key, value in said.items() if value != defaults[name].get(key)}
+
+
+def kept(key: str) -> bool:
+    return not key.startswith(("_", "distributed_state", "deepspeed_plugin", "hf_deepspeed")) and key not in MACHINE
+
+
+READ = (
+    "adapter", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear",
+    "lora_modules_to_save",
+    "lora_target_parameters", "lora_model_dir", "lora_exclude_modules", "peft_use_dora", "peft_use_rslora",
+    "peft_init_lora_weights", "load_in_4bit", "load_in_8bit", "torch_dtype", "bf16", "fp16", "attn_implementation",
+    "sequence_len", "sample_packing", "eval_sample_packing", "pad_to_sequence_len", "excess_length_strategy",
+    "val_set_size", "min_sample_len", "dataset_exact_deduplication", "shuffle_merged_datasets",
+    "shuffle_before_merging_datasets", "curriculum_sampling", "train_on_inputs", "chat_template",
+    "early_stopping_patience", "loss_watchdog_threshold", "loss_watchdog_patience", "dp_shard_size",
+    "dp_replicate_size", "tensor_parallel_size", "context_parallel_size", "fsdp_version", "pretraining_dataset",
+    "test_datasets", "relora", "seed", "rl", "reward_model", "unfrozen_parameters", "trust_remote_code",
+    "tokens", "special_tokens", "datasets", "batch_size", "gradient_checkpointing", "activation_offloading",
+    "device_map", "plugins", "max_steps", "streaming",
+)  # fmt: skip
+"""Keys of the file, as they stand after axolotl's defaults, which no argument of the trainer shows."""
+
+
+def ask(path: str, kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What axolotl would do with one file."""
+    from axolotl.cli.config import plugin_set_cfg, prepare_plugins
+    from axolotl.utils import config as configs
+    from axolotl.utils.dict import DictDefault
+    from axolotl.utils.trackio_ import setup_trackio_env_vars
+    from axolotl.utils.wandb_ import setup_wandb_env_vars
+
+    with open(path, encoding="utf-8") as handle:
+        cfg = DictDefault(yaml.safe_load(handle))
+    name = str(cfg.base_model).lower()
+    known = kinds.get(name, "gemma4" if "gemma-4" in name else "llama")
+
+    def of_the_registry(_cfg: Any) -> Any:
+        try:
+            return AutoConfig.for_model(known)
+        except ValueError:
+            return AutoConfig.for_model("llama")
+
+    import transformers.training_args as training_args
+
+    training_args.is_torch_bf16_gpu_available = lambda: True
+    training_args.is_torch_tf32_available = lambda: True
+    configs.load_model_config = of_the_registry
+    configs.is_torch_bf16_gpu_available = lambda: True
+    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # its presence alone is asked for
+    prepare_plugins(cfg)
+    capabilities = {"bf16": True, "fp8": True, "tf32": True, "n_gpu": 1, "compute_capability": "sm_90"}
+    cfg = configs.validate_config(cfg, capabilities, {"torch_version": "2.13.0"})
+    configs.normalize_config(cfg)
+    configs.normalize_cfg_datasets(cfg)
+    for setup in (setup_wandb_env_vars, setup_trackio_env_vars):
+        setup(cfg)
+    plugin_set_cfg(cfg)
+    cfg.use_cpu = True
+    file = cfg.deepspeed
+    cfg.deepspeed = None  # its file is not here; what it holds is known by its name
+    made = builder(cfg)
+    resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}
+    resolved.update({"deepspeed": plain(file)} if file else {})
+    return {"class": type(made).__name__, "arguments": arguments(made, defaults), "config": resolved}
+
+
+def main() -> None:
+    """Every file, and what it could not be asked for."""
+    from importlib.metadata import version
+
+    published, out = sys.argv[1:3]
+    only = sys.argv[3:]
+    kinds, defaults, lines = types(), {}, []
+    for path in sorted(glob.glob(os.path.join(published, "axolotl", "**", "*.y*ml"), recursive=True)):
+        name = os.path.relpath(path, published)
+        if only and not any(one in name for one in only):
+            continue
+        try:
+            found = ask(path, kinds, defaults)
+        except Exception as error:
+            found = {"refused": f"{type(error).__name__}: {error}"[:400]}
+        lines.append({"file": name, **found})
+        print(name, found.get("refused", "asked"), flush=True)
+    versions = {one: version(one) for one in sorted(WANTED)}
+    head = {"tool": "axolotl", "versions": versions, "steps": STEPS, "defaults": defaults}
+    with open(out, "w", encoding="utf-8") as handle:
+        for one in (head, *lines):
+            handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()

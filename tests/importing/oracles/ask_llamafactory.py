@@ -1,0 +1,126 @@
+"""What LLaMA-Factory would do with its files, asked of LLaMA-Factory itself, on a CPU without a network.
+
+    python ask_llamafactory.py PUBLISHED OUT.jsonl
+
+Run by the interpreter that has LLaMA-Factory (`make oracles` builds it). A file of the first layout goes through
+`get_train_args`, one of the second (`train_dataset`) through its own parser; only what asks the machine is answered
+here: a GPU with bf16 and a launch of several processes. A line a file: what differs from the classes' own defaults,
+which the first line holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import json
+import os
+import sys
+import tempfile
+from enum import Enum
+from typing import Any
+
+os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_CHECK="1", WANDB_MODE="disabled")
+import torch
+import yaml
+
+MACHINE = {
+    "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "accelerator_config", "hub_token",
+    "push_to_hub_token", "dataloader_num_workers", "preprocessing_num_workers", "device_map", "overwrite_output_dir",
+    "ray_init_kwargs", "save_token_string",
+}  # fmt: skip
+"""Arguments that speak of the machine or the folder."""
+WANTED = ("accelerate", "llamafactory", "peft", "torch", "transformers", "trl")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def stated(made: Any, defaults: dict[str, dict[str, Any]], bare: Any) -> dict[str, Any]:
+    """What a record of arguments has otherwise than its class does."""
+    name = type(made).__name__ if type(made).__module__.find(".v1.") < 0 else "v1." + type(made).__name__
+    if name not in defaults:
+        defaults[name] = _read(bare(type(made)))
+    return {key: one for key, one in _read(made).items() if one != defaults[name].get(key)}
+
+
+def _read(made: Any) -> dict[str, Any]:
+    names = {one.name for one in dataclasses.fields(made)} | set(vars(made))
+    said = {key: plain(getattr(made, key, None)) for key in sorted(names - MACHINE) if not key.startswith("_")}
+    return {key: value for key, value in said.items() if not (isinstance(value, str) and " object at 0x" in value)}
+
+
+def _bare(kind: type) -> Any:
+    given: dict[str, Any] = {}
+    names = {one.name for one in dataclasses.fields(kind)}
+    if "output_dir" in names:
+        given["output_dir"] = tempfile.mkdtemp()
+    if "use_cpu" in names:
+        given["use_cpu"] = True
+    if "model_name_or_path" in names:
+        given["model_name_or_path"] = "x"
+    return kind(**given)
+
+
+def ask(path: str, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What LLaMA-Factory would do with one file."""
+    with open(path, encoding="utf-8") as handle:
+        table = yaml.safe_load(handle)
+    if "train_dataset" in table or "model_class" in table:
+        from llamafactory.v1.config.arg_parser import get_args
+
+        made = get_args(table)
+        return {"layout": 1, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:3]}}
+    from llamafactory.hparams import get_train_args
+
+    table.pop("deepspeed", None)  # its file is not here; what it holds is known by its name
+    made = get_train_args({**table, "use_cpu": True, "output_dir": tempfile.mkdtemp()})
+    return {"layout": 0, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:4]}}
+
+
+def answers() -> None:
+    """What asks the machine."""
+    import transformers.training_args as training_args
+    from llamafactory.hparams import parser
+    from transformers import TrainingArguments
+    from transformers.training_args import ParallelMode
+
+    training_args.is_torch_bf16_gpu_available = lambda: True
+    training_args.is_torch_tf32_available = lambda: True
+    parser.is_torch_bf16_gpu_available = lambda: True
+    TrainingArguments.parallel_mode = property(lambda self: ParallelMode.DISTRIBUTED)
+
+
+def main() -> None:
+    """Every file, and what it could not be asked for."""
+    from importlib.metadata import version
+
+    published, out = sys.argv[1:3]
+    answers()
+    defaults: dict[str, dict[str, Any]] = {}
+    lines = []
+    for path in sorted(glob.glob(os.path.join(published, "llamafactory", "**", "*.yaml"), recursive=True)):
+        name = os.path.relpath(path, published)
+        try:
+            found = ask(path, defaults)
+        except Exception as error:
+            found = {"refused": f"{type(error).__name__}: {error}"[:400]}
+        lines.append({"file": name, **found})
+        print(name, found.get("refused", "asked"), flush=True)
+    head = {"tool": "llamafactory", "versions": {one: version(one) for one in WANTED}, "defaults": defaults}
+    with open(out, "w", encoding="utf-8") as handle:
+        for one in (head, *lines):
+            handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""What a source means beside its numbers: data, defaults, and keys that decide something (part by part as they were
+found to be lost)."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from import_support import HARDWARE, imported
+
+AX = (
+    "base_model: Qwen/Qwen2.5-3B\ndatasets:\n  - path: org/chat\n    type: chat_template\nsequence_len: 2048\n"
+    "micro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 2\nlearning_rate: 0.0002\noutput_dir: ./out\n"
+)
+LF = (
+    "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+    "dataset: identity\ntemplate: qwen3_nothink\noutput_dir: saves/x\nbf16: true\n"
+)
+SECOND = (
+    "model: Qwen/Qwen3-4B\ntrain_dataset: data/rows.yaml\noutput_dir: out\nmax_steps: 10\n"
+    "learning_rate: 1.0e-4\nmicro_batch_size: 1\n"
+)
+
+
+def ax(more: str = "", rows: str = "    type: chat_template\n", root: str | None = None):
+    text = AX.replace("    type: chat_template\n", rows) + more
+    return imported(text, *HARDWARE, **({} if root is None else {"root": root}))
+
+
+def lf(more: str = "", root: str | None = None, without: str = "", text: str = LF):
+    return imported(text.replace(without, "") + more, *HARDWARE, **({} if root is None else {"root": root}))
+
+
+def test_a_repository_of_axolotl_is_private():
+    assert ax("hub_model_id: me/x\n").arguments["hub_private_repo"] is True
+
+
+def test_a_template_by_the_name_of_its_file(tmp_path):
+    (tmp_path / "x.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    found = ax("chat_template_jinja: ./x.jinja\n", root=str(tmp_path))
+    assert b"m.content" in found.draft.files["recipe.chat_template.jinja"]
+    lost = ax("chat_template_jinja: ./y.jinja\n", root=str(tmp_path))
+    assert lost.fates["chat_template_jinja"] == "error"
+
+
+def test_axolotl_computes_in_bf16_and_tf32_where_nothing_is_said():
+    found = ax().arguments
+    assert (found["bf16"], found["tf32"], found["average_tokens_across_devices"]) == (True, True, False)
+    assert "precision fp16" in ax("fp16: true\n").text
+    assert ax("bf16: false\n").arguments["bf16"] is False
+
+
+def test_the_second_layout_trains_at_a_constant_rate_with_torchs_weight_decay():
+    found = lf(text=SECOND)
+    assert (found.arguments["lr_scheduler_type"], found.arguments["weight_decay"]) == ("constant", 0.01)
+    assert any("--method" in one or "the command says the method" in one for one in found.messages)
+    assert lf("kernel_config:\n  name: liger_kernel\n  include_kernels: auto\n", text=SECOND).payload["model"]["liger"]
+
+
+def test_the_second_layouts_data_file_is_read(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.yaml").write_text("a:\n  path: org/rows\n  source: hf_hub\n  converter: alpaca\n")
+    found = lf(text=SECOND, root=str(tmp_path))
+    (source,) = found.payload["data"]["sources"]
+    assert (source["id"], source["wording"]) == ("org/rows", "chat")
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["lora_model_dir: ./adapter\n", "lr_quadratic_warmup: true\n", "early_stopping_patience: 3\n"],
+)  # fmt: skip
+def test_keys_that_decide_something_are_refused(more):
+    assert any(one.startswith("error") for one in ax(more).messages)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["roles_to_train: [user]", "train_on_eos: last", "message_property_mappings: {role: who, content: what}",
+     "roles: {assistant: [bot]}"],
+)  # fmt: skip
+def test_masks_and_messages_that_the_runtime_does_not_have(inside):
+    assert ax(rows=f"    type: chat_template\n    {inside}\n").draft.wrong
+    assert not ax(rows="    type: chat_template\n    roles_to_train: [assistant]\n    train_on_eos: turn\n").draft.wrong
+
+
+def test_evaluations_of_axolotl_are_its_own_arithmetic():
+    found = ax("val_set_size: 0.1\neval_steps: 50\n").arguments
+    assert (found["eval_strategy"], found["eval_steps"], found["eval_on_start"]) == ("steps", 50, True)
+    once = ax("val_set_size: 0.1\nevals_per_epoch: 1\n").arguments  # of two epochs
+    assert (once["eval_strategy"], once["eval_steps"]) == ("steps", 0.5)
+    never = ax("val_set_size: 0.1\nevals_per_epoch: 0\n").arguments
+    assert never["eval_strategy"] == "no"
+    best = ax("val_set_size: 0.1\nevals_per_epoch: 4\nsaves_per_epoch: 2\nload_best_model_at_end: true\n").arguments
+    assert best["load_best_model_at_end"] is True
+
+
+def test_saves_of_axolotl_are_its_own_arithmetic():
+    assert ax("save_steps: 0.25\n").arguments["save_steps"] == 0.25
+    assert ax("saves_per_epoch: 0\n").arguments["save_strategy"] == "epoch"
+
+
+def test_longer_rows_are_left_out_unless_they_are_cut():
+    assert ax().payload["data"]["max_tokens"] == 2048
+    assert ax("excess_length_strategy: truncate\n").payload["data"]["max_tokens"] is None
+
+
+@pytest.mark.parametrize("rl", ["dpo", "orpo"])
+def test_preferences_have_no_longest_prompt(rl):
+    kind = "chat_template.default" if rl == "dpo" else "chat_template.argilla"
+    found = ax(f"rl: {rl}\n", rows=f"    type: {kind}\n")
+    assert found.payload["data"]["max_prompt"] is None or rl == "dpo"
+    assert "max_prompt" not in found.text
+
+
+def test_packed_text_goes_on_in_further_rows():
+    flash = "sample_packing: true\nattn_implementation: flash_attention_2\n"
+    found = ax(flash, rows="    type: completion\n")
+    assert (found.arguments["packing"], found.arguments["packing_strategy"]) == (True, "bfd_split")
+    assert ax(flash).arguments["eval_packing"] is True
+
+
+def test_the_warm_up_of_a_run_of_known_length_has_its_cap():
+    assert ax("max_steps: 10000\n").arguments["warmup_steps"] == 100
+    assert ax("max_steps: 40\n").arguments["warmup_steps"] == 2
+    assert "warmup_steps" in ax().draft.differences
+
+
+def test_a_fallback_is_for_tokenizers_without_a_template():
+    found = ax("chat_template: tokenizer_default_fallback_chatml\n")  # qwen2.5-3b has one
+    assert not found.payload["tokenizer"]["chat_template"]
+    base = AX.replace("Qwen/Qwen2.5-3B", "google/gemma-2-9b")
+    bare = imported(base + "chat_template: tokenizer_default_fallback_chatml\n", *HARDWARE)
+    assert bare.payload["tokenizer"]["chat_template"]
+
+
+@pytest.mark.parametrize("kinds", [("alpaca", "chat_template"), ("chat_template", "alpaca")])
+def test_two_shapes_in_one_mixture_are_refused_in_either_order(kinds):
+    found = ax(rows=f"    type: {kinds[0]}\n  - path: org/more\n    type: {kinds[1]}\n")
+    assert any("of one shape" in one or "another source" in one for one in found.messages)
+    assert found.draft.wrong
+
+
+def test_a_deepspeed_file_by_name_holds_what_the_tools_own_does():
+    assert "offload = optimizer" in ax("deepspeed: deepspeed_configs/zero2.json\n").text
+    assert "round_robin_gradients" in lf("deepspeed: examples/deepspeed/ds_z2_config.json\n").text
+
+
+def test_attention_does_not_date_a_file():
+    found = imported(
+        "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\nattn_implementation: sdpa\n", *HARDWARE
+    )
+    assert found.draft.stack.name == "trl-1.16"
+
+
+def test_ulysses_is_refused_and_not_left_out():
+    file = (
+        "distributed_type: DEEPSPEED\nparallelism_config:\n  parallelism_config_sp_size: 2\n"
+        "deepspeed_config:\n  zero_stage: 2\n"
+    )
+    found = imported(file, "--model", "Qwen/Qwen2.5-3B", "--data", "org/rows", *HARDWARE)
+    assert any("Ulysses" in one for one in found.messages)
+
+
+INFO = {
+    "mine": {"file_name": "mine.json", "formatting": "sharegpt",
+             "columns": {"messages": "talk"}, "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user",
+                                                       "assistant_tag": "assistant"}},
+    "pairs": {"file_name": "pairs.json", "ranking": True,
+              "columns": {"prompt": "question", "chosen": "good", "rejected": "bad"}},
+    "asked": {"file_name": "asked.json", "columns": {"prompt": "question", "response": "answer"}},
+    "told": {"file_name": "told.json", "columns": {"prompt": "q", "response": "a", "system": "s"}},
+    "bots": {"file_name": "b.json", "formatting": "sharegpt", "tags": {"role_tag": "from", "content_tag": "value",
+                                                                     "user_tag": "human", "assistant_tag": "bot"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "shape", "columns", "wording"),
+    [
+        ("mine", "sft", "messages", ["talk"], None),
+        ("asked", "sft", "prompt_completion", ["question", "answer"], "chat"),
+        ("pairs", "dpo", "preference", ["question", "good", "bad"], "chat"),
+    ],
+)  # fmt: skip
+def test_dataset_info_says_the_shape_and_the_columns(tmp_path, name, stage, shape, columns, wording):
+    os.makedirs(tmp_path / "data")
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
+    text = LF.replace("dataset: identity", f"dataset: {name}").replace("stage: sft", f"stage: {stage}")
+    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    row = {"talk": turns, "question": "2 + 2?", "answer": "4", "good": "4", "bad": "5"}
+    (tmp_path / "data" / f"{name}.json").write_text(json.dumps([row] * 64))
+    found = lf(text=text, root=str(tmp_path))
+    (source,) = found.payload["data"]["sources"]
+    assert (source["shape"], source["columns"], source["wording"]) == (shape, columns, wording)
+
+
+@pytest.mark.parametrize(("name", "stage"), [("told", "sft"), ("bots", "sft"), ("pairs", "sft"), ("mine", "dpo")])
+def test_rows_that_no_shape_holds_are_refused(tmp_path, name, stage):
+    os.makedirs(tmp_path / "data")
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
+    text = LF.replace("dataset: identity", f"dataset: {name}").replace("stage: sft", f"stage: {stage}")
+    assert lf(text=text, root=str(tmp_path)).draft.wrong
+
+
+def test_max_samples_takes_what_is_there():
+    (source,) = lf("max_samples: 1000\n").payload["data"]["sources"]
+    assert (source["limit"], source["take"]) == (1000, None)
+
+
+def test_sharegpt_and_words_of_ones_own_are_refused():
+    assert ax(
+        rows="    type:\n      field_instruction: q\n      field_output: a\n      format: '{instruction}'\n"
+    ).draft.wrong
+    assert ax(rows="    type: context_qa\n").draft.wrong
+
+
+def test_grpo_reads_no_sequence_length():
+    found = ax("rl: grpo\ntrl:\n  num_generations: 4\n  reward_funcs: [accuracy]\n  max_completion_length: 64\n",
+               rows="    split: train\n")  # fmt: skip
+    assert found.fates["sequence_len"] == "irrelevant"
