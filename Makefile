@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test slow test-fast check bench bench-run golden docs site tables format fuzz differential soak mutants clean resolve
+.PHONY: help demo test slow test-fast check bench bench-run golden docs site tables format gpu fuzz differential soak mutants clean resolve
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ coefficients: $(VENV)/ready ## measure what autograd keeps in a layer of each mo
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+gpu: $(VENV)/ready ## what only a GPU can show, in pieces of at most 8 minutes; goes on where it was stopped; writes gpu-readings/
+	$(BIN)/python tests/gpu/campaign.py --out gpu-readings
 
 fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
 	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2

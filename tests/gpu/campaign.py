@@ -1,0 +1,126 @@
+"""`make gpu`: runs what only a GPU can show, in pieces that can be stopped, and writes a JSON line for each.
+
+    python tests/gpu/campaign.py --out gpu-readings            # goes on where it was stopped; at most 8 minutes a call
+    python tests/gpu/campaign.py --out /tmp/r --rehearse       # the same on a CPU, with small shapes
+
+The versions that are installed are taken as they are, and stand in each reading. A piece that fails is a reading, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import machine
+import memory
+import runs
+import throughput
+from attrs import frozen
+
+Reading = dict[str, Any]
+UNFINISHED = 75
+"""Exit status where pieces are left: the same command goes on."""
+CLOSE = 1e-3
+"""Largest difference of losses, relative, among runs that compute the same."""
+
+
+@frozen
+class Piece:
+    """One reading: a name that finds it again, what kind it is, and what makes it."""
+
+    name: str
+    kind: str
+    read: Callable[[], Reading]
+
+
+def pieces(place: machine.Machine) -> Iterator[Piece]:
+    """Every piece of the campaign, the most telling first."""
+    yield Piece("preflight", "preflight", lambda: runs.preflight(place))
+    for case in runs.cases(place):
+        yield Piece(f"run {case.name}", "run", lambda case=case: runs.read(case, place))  # type: ignore[misc]
+    yield Piece("run killed", "run", lambda: runs.killed(place))
+    for shape in memory.shapes(place.rehearsal):
+        yield Piece(f"memory {shape.name}", "memory", lambda shape=shape: memory.read(shape, place))  # type: ignore[misc]
+    for pair in throughput.pairs(place):
+        yield Piece(f"throughput {pair.name}", "throughput", lambda pair=pair: throughput.read(pair, place))  # type: ignore[misc]
+
+
+class Readings:
+    """The file of readings; what another set of versions or another card read is another reading."""
+
+    def __init__(self, folder: str, place: machine.Machine) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, "readings.jsonl")
+        self.place = place
+        self.known: dict[str, Reading] = {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as handle:
+                found = [json.loads(line) for line in handle if line.endswith("\n")]
+            self.known = {one["piece"]: one for one in found if one["machine"] == place.facts}
+
+    def take(self, piece: Piece) -> Reading:
+        """Makes a reading and writes it down whole."""
+        began = time.monotonic()
+        try:
+            found = {"ok": True, **piece.read()}
+        except (subprocess.SubprocessError, machine.Failed, OSError, ValueError, KeyError) as error:
+            found = {"ok": False, "error": f"{type(error).__name__}: {error}"[-2000:]}
+        found = {
+            "piece": piece.name, "kind": piece.kind, **found, "seconds": round(time.monotonic() - began, 1),
+            "machine": self.place.facts,
+        }  # fmt: skip
+        with open(self.path, "a", encoding="utf-8") as handle:
+            handle.write(json.dumps(found) + "\n")
+        self.known[piece.name] = found
+        return found
+
+
+def unequal(found: dict[str, Reading]) -> Iterator[str]:
+    """The runs of one group whose losses differ by more than CLOSE from those of its first."""
+    first: dict[str, Reading] = {}
+    for one in found.values():
+        if one["kind"] != "run" or not one["ok"] or "group" not in one:
+            continue
+        group = first.setdefault(one["group"], one)
+        worst = max((abs(a - b) / abs(b) for a, b in zip(one["losses"], group["losses"], strict=False)), default=0.0)
+        if worst > CLOSE or len(one["losses"]) != len(group["losses"]):
+            yield f"{one['piece']}: losses differ from those of {group['piece']} by {worst:.1e}"
+
+
+def main() -> int:
+    """Takes readings until the time is over. Status 0: all are there and good; 1: some failed; 75: unfinished."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of readings.jsonl and of the runs")
+    parser.add_argument("--minutes", type=float, default=8, help="begin no piece after so many (default: 8)")
+    parser.add_argument("--rehearse", action="store_true", help="on a CPU, with small shapes")
+    parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
+    options = parser.parse_args()
+    began = time.monotonic()
+    place = machine.look(os.path.abspath(options.out), options.rehearse)
+    readings = Readings(options.out, place)
+    wanted = [one for one in pieces(place) if options.only in one.name]
+    for one in wanted:
+        if one.name in readings.known:
+            continue
+        if time.monotonic() - began > 60 * options.minutes:
+            left = sum(piece.name not in readings.known for piece in wanted)
+            print(f"{left} pieces are left; the same command goes on", flush=True)
+            return UNFINISHED
+        found = readings.take(one)
+        print(
+            f"{one.name}: {'ok' if found['ok'] else found['error'].splitlines()[-1]} ({found['seconds']} s)", flush=True
+        )
+    wrong = [f"{one['piece']}: {one['error']}" for one in readings.known.values() if not one["ok"]]
+    wrong += unequal(readings.known)
+    print("\n".join([*wrong, f"{len(readings.known)} readings in {readings.path}, {len(wrong)} of them wrong"]))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The machine of a campaign: its card, its versions, and a place to work with a model and rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from attrs import frozen
+
+from xpc.compiler.registry import find_gpu, gpu_names
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "deepspeed",
+    "peft",
+    "liger-kernel",
+    "bitsandbytes",
+    "flash-attn",
+)
+SHAPE = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+}
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+LOOK = """
+import json, torch
+there = torch.cuda.is_available()
+one = torch.cuda.get_device_properties(0) if there else None
+print(json.dumps({
+    "card": one.name if there else "cpu", "memory": one.total_memory if there else 0,
+    "capability": list(torch.cuda.get_device_capability(0)) if there else [], "cuda": torch.version.cuda or "",
+    "cards": torch.cuda.device_count() if there else 0,
+}))
+"""
+MODEL = """
+import json, sys
+from tiny import build, write_messages
+from transformers import Qwen2Config, Qwen2ForCausalLM
+folder, rows, sizes = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+build(folder, context=4096)
+kept = {k: v for k, v in Qwen2Config.from_pretrained(folder).to_dict().items() if v is not None and k != "layer_types"}
+Qwen2ForCausalLM(Qwen2Config(**{**kept, **sizes})).save_pretrained(folder)
+write_messages(folder + ".jsonl", rows)
+"""
+
+
+class Failed(Exception):
+    """A piece did not come to its end; the last lines that it printed."""
+
+
+@frozen
+class Machine:
+    """Where a campaign runs. `gpu` is the registry's name of the card, "cpu" in a rehearsal."""
+
+    folder: str
+    facts: dict[str, Any]
+    gpu: str
+    rehearsal: bool
+
+    def hardware(self, cards: int = 1) -> str:
+        """What a spec says of it."""
+        return "cpu" if self.rehearsal else f"{cards} x {self.gpu}"
+
+    @property
+    def precision(self) -> str:
+        """The precision of the runs: that of the mission where the card has it."""
+        return "bf16" if not self.rehearsal and tuple(self.facts["capability"]) >= (8, 0) else "fp32"
+
+
+def look(folder: str, rehearsal: bool) -> Machine:
+    """Looks at the card and the packages, and makes the model and the rows. Exits where there is no card."""
+    facts = json.loads(output([sys.executable, "-c", LOOK]))
+    if rehearsal:
+        facts = {**facts, "card": "cpu", "memory": 0, "capability": [], "cards": 0}
+    elif not facts["cards"]:
+        sys.exit("no GPU is here that torch sees: --rehearse tries the campaign on a CPU")
+    facts["versions"] = {name: found for name in PACKAGES if (found := _version(name))}
+    place = Machine(folder, facts, "cpu" if rehearsal else card_name(facts["card"], facts["memory"]), rehearsal)
+    os.makedirs(folder, exist_ok=True)
+    model = os.path.join(folder, "model")
+    if not os.path.exists(model + ".jsonl"):
+        sizes = SMALL if rehearsal else SHAPE
+        output([sys.executable, "-c", MODEL, model, "512", json.dumps(sizes)])
+    return place
+
+
+def card_name(card: str, memory: int) -> str:
+    """The registry's name of a card that the driver calls `NVIDIA H100 80GB HBM3`: its words, then its memory."""
+    words = set(re.split(r"[^a-z0-9]+", card.lower()))
+    found = []
+    for name in gpu_names():
+        gpu = find_gpu(name)
+        assert gpu is not None
+        own = name.split("-")
+        off = abs(gpu.memory_gib - memory / 2**30)
+        if own[0] in words and off < 0.1 * gpu.memory_gib:
+            found.append((-sum(one in words for one in own), off, name))
+    if not found:
+        raise SystemExit(
+            f"the registry has no card like {card} of {memory / 2**30:.1f} GiB: add it to compiler/registry"
+        )
+    return min(found)[2]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def output(command: list[str], folder: str | None = None, seconds: float = 460, **environment: str) -> str:
+    """What a command printed. Raises Failed with its last lines where it failed or took too long."""
+    added = {"PYTHONPATH": os.path.join(os.path.dirname(HERE), "support")}
+    whole = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **added, **environment}
+    try:
+        done = subprocess.run(command, cwd=folder, env=whole, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{command[-1]} took more than {seconds:.0f} s") from error
+    if done.returncode:
+        raise Failed(f"status {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+    return done.stdout

@@ -1,0 +1,108 @@
+"""One reading of memory: a Qwen2 of the asked shape takes two steps, and each phase says what it left and its peak.
+
+On a GPU the numbers are the allocator's (`max_memory_allocated`). On a CPU, which has none, they are the bytes of
+weights, gradients, states and of what autograd saved, so that the way to them is tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def main(asked: dict[str, Any]) -> dict[str, Any]:
+    """Bytes by phase."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    device, half = asked["device"], torch.bfloat16
+    torch.manual_seed(0)
+    heads = max(4, asked["hidden"] // 128)
+    config = Qwen2Config(
+        vocab_size=asked["vocab"], hidden_size=asked["hidden"], intermediate_size=4 * asked["hidden"],
+        num_hidden_layers=asked["layers"], num_attention_heads=heads, num_key_value_heads=max(2, heads // 4),
+        max_position_embeddings=asked["tokens"], tie_word_embeddings=asked["vocab"] > 100_000,
+    )  # fmt: skip
+    if asked["head"] == "liger":
+        from liger_kernel.transformers import apply_liger_kernel_to_qwen2
+
+        apply_liger_kernel_to_qwen2(rope=False, rms_norm=False, swiglu=False, fused_linear_cross_entropy=True)
+    meter = Meter(torch, device)
+    with meter.phase("load"):
+        model = Qwen2ForCausalLM._from_config(config, attn_implementation="sdpa")
+        model = model.to(device=device, dtype=half if asked["precision"] == "bf16" else torch.float32)
+        model.config.use_cache = False
+        if asked["checkpointing"]:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    rows = torch.randint(0, asked["vocab"], (1, asked["tokens"]), device=device)
+    for _ in range(2):  # the second step has the optimizer's states from the start
+        mixed = asked["precision"] == "mixed"
+        with meter.phase("forward"), meter.saved(), torch.autocast(device, dtype=half, enabled=mixed):
+            loss = model(input_ids=rows, labels=rows).loss
+        with meter.phase("backward"):
+            loss.backward()
+        with meter.phase("step"):
+            optimizer.step()
+            kept = meter.held(model, optimizer)
+            optimizer.zero_grad(set_to_none=True)
+    return {
+        "parameters": sum(one.numel() for one in model.parameters()), "loss": float(loss.detach()),
+        "phases": meter.phases, "held": kept, "counted": "allocator" if device == "cuda" else "tensors",
+    }  # fmt: skip
+
+
+class Meter:
+    """Bytes at the end of each phase, and its peak."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self.torch = torch
+        self.cuda = device == "cuda"
+        self.phases: dict[str, dict[str, int]] = {}
+        self.bytes: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """The block is one phase; the same phase of a later step takes its place."""
+        if self.cuda:
+            self.torch.cuda.synchronize()
+            self.torch.cuda.reset_peak_memory_stats()
+        yield
+        if self.cuda:
+            self.torch.cuda.synchronize()
+            peak, left = self.torch.cuda.max_memory_allocated(), self.torch.cuda.memory_allocated()
+            self.phases[name] = {"peak": peak, "left": left}
+
+    @contextlib.contextmanager
+    def saved(self) -> Iterator[None]:
+        """On a CPU, the bytes that autograd saves in the block."""
+        if self.cuda:
+            yield
+            return
+        self.bytes = {}
+
+        def note(one: Any) -> Any:
+            storage = one.untyped_storage()
+            self.bytes[storage.data_ptr()] = storage.nbytes()
+            return one
+
+        with self.torch.autograd.graph.saved_tensors_hooks(note, lambda one: one):
+            yield
+        self.phases["forward"] = {"saved": sum(self.bytes.values())}
+
+    def held(self, model: Any, optimizer: Any) -> dict[str, int]:
+        """Bytes of weights, gradients and optimizer states."""
+        states = [one for state in optimizer.state.values() for one in state.values() if hasattr(one, "nbytes")]
+        return {
+            "weights": sum(one.nbytes for one in model.parameters()),
+            "gradients": sum(one.grad.nbytes for one in model.parameters() if one.grad is not None),
+            "optimizer": sum(one.nbytes for one in states),
+        }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

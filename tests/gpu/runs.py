@@ -1,0 +1,179 @@
+"""Runs of compiled bundles: each strategy, adapter and method for a few steps, and one that is killed and goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+from machine import Failed, Machine, output
+
+HEAD = """\
+xpc 1
+train "model" on "rows.jsonl" for {steps} steps
+hardware {hardware}
+precision {precision}
+batch gbs=16 micro={micro} seq={seq}
+optimizer adamw(lr=1e-4)
+track none(every=1)
+save "out" every={every}
+{more}
+"""
+
+
+@frozen
+class Case:
+    """One run. Runs of one `group` compute the same, and their losses are compared; `needs` is a package.
+
+    `cards` are the GPUs of the run: FSDP over one process shares nothing, and the compiler refuses it.
+    """
+
+    name: str
+    lines: str
+    group: str = ""
+    needs: str = ""
+    cards: int = 1
+
+    @property
+    def micro(self) -> int:
+        """Sequences of one GPU at once; several GPUs have as many in a step as one."""
+        return 8 // self.cards
+
+    def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
+        """The text of its spec."""
+        text = HEAD.format(
+            hardware=hardware, precision=precision, micro=micro, seq=seq, steps=steps, every=every, more=self.lines
+        )
+        return text.replace("adamw(", f"{self.optimizer}(")
+
+    @property
+    def optimizer(self) -> str:
+        """Its optimizer."""
+        return "adamw8bit" if self.name == "adamw in 8 bits" else "adamw"
+
+
+PLAIN = "memory(checkpointing=false)"
+
+
+def cases(place: Machine) -> Iterator[Case]:
+    """Every case that the machine can run; a rehearsal leaves out what a CPU cannot do."""
+    for one in CASES:
+        gpu_only = any(word in one.lines for word in GPU_ONLY)
+        there = not one.needs or importlib.util.find_spec(one.needs) is not None
+        if there and not (place.rehearsal and gpu_only) and one.cards <= max(1, place.facts["cards"]):
+            yield one
+
+
+GPU_ONLY = ("fsdp", "liger", "offload", "flash2", "qlora", "adamw8bit", "torch_compile")
+CASES = (
+    Case("ddp", f"strategy ddp\n{PLAIN}", "full"),
+    Case("zero1", f"strategy zero1\n{PLAIN}", "full", "deepspeed"),
+    Case("zero2", f"strategy zero2\n{PLAIN}", "full", "deepspeed"),
+    Case("zero3", f"strategy zero3\n{PLAIN}", "full", "deepspeed"),
+    Case("fsdp", f"strategy fsdp\n{PLAIN}", "full", cards=2),
+    Case("checkpointing", "strategy ddp\nmemory(checkpointing)", "full"),
+    Case("offload", f"strategy zero3(offload=cpu)\n{PLAIN}", "full", "deepspeed"),
+    Case("activations in host memory", "strategy ddp\nmemory(checkpointing=false, offload_activations)", "full"),
+    Case("liger", "strategy ddp\nmemory(liger, checkpointing=false)", "full", "liger_kernel"),
+    Case("compiled", f"strategy ddp\n{PLAIN}\nextra trl {{ torch_compile = true }}", "full"),
+    Case("flash attention", f"strategy ddp\n{PLAIN}\nmodel(attn=flash2)", "full", "flash_attn"),
+    Case("packed", f"strategy ddp\n{PLAIN}\nmodel(attn=flash2)\nbatch(packing)", "", "flash_attn"),
+    Case("adamw in 8 bits", f"strategy ddp\n{PLAIN}", "", "bitsandbytes"),
+    Case("lora", f"strategy ddp\n{PLAIN}\nlora(rank=8)", "lora", "peft"),
+    Case("lora under zero2", f"strategy zero2\n{PLAIN}\nlora(rank=8)", "lora", "peft"),
+    Case("qlora", f"strategy ddp\n{PLAIN}\nqlora(rank=8)", "", "bitsandbytes"),
+)
+
+
+def bundle(case: Case, place: Machine, steps: int = 6, every: str = "never") -> str:
+    """The bundle of a case, compiled anew in a folder of its own."""
+    folder = os.path.join(place.folder, "runs", re.sub(r"\W+", "-", case.name))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    model = os.path.join(place.folder, "model")
+    os.symlink(model, os.path.join(folder, "model"))
+    os.symlink(model + ".jsonl", os.path.join(folder, "rows.jsonl"))
+    micro, seq = (2, 64) if place.rehearsal else (case.micro, 512)
+    text = case.spec(place.hardware(case.cards), place.precision, micro, seq, steps, every)
+    with open(os.path.join(folder, "run.xp"), "w", encoding="utf-8") as handle:
+        handle.write(text)
+    output([sys.executable, "-m", "xpc.compiler.cli", "compile", "run.xp"], folder)
+    return os.path.join(folder, "run.bundle")
+
+
+def command(made: str) -> list[str]:
+    """What launch.sh starts after its look at the machine, which would stop at other versions than the pins."""
+    return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
+
+
+def events(made: str) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl that have a loss."""
+    with open(os.path.join(os.path.dirname(made), "out", "metrics.jsonl"), encoding="utf-8") as handle:
+        return [one for one in map(json.loads, handle) if "loss" in one]
+
+
+def facts(made: str, started: list[str]) -> dict[str, Any]:
+    """What a run left: its losses, tokens a second between its first step and its last, and its command."""
+    found = events(made)
+    out: dict[str, Any] = {
+        "losses": [one["loss"] for one in found],
+        "command": [os.path.basename(one) for one in started],
+    }
+    if len(found) > 1 and "tokens" in found[0]:
+        spent = found[-1]["seconds"] - found[0]["seconds"]
+        out["tokens_per_second"] = round((found[-1]["tokens"] - found[0]["tokens"]) / spent, 1) if spent else None
+    return out
+
+
+def read(case: Case, place: Machine) -> dict[str, Any]:
+    """Compiles and runs one case."""
+    made = bundle(case, place)
+    started = command(made)
+    output(started, os.path.dirname(made), XPC_PREFLIGHT="passed")
+    group = {"group": case.group} if case.group else {}
+    return {**facts(made, started), **group}
+
+
+def killed(place: Machine) -> dict[str, Any]:
+    """A run that is killed with -9 after its first checkpoint and started again, beside one that was left alone."""
+    case = Case("killed", f"strategy ddp\n{PLAIN}")
+    made = bundle(case, place, steps=20, every="4")
+    started, folder = command(made), os.path.dirname(made)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "XPC_PREFLIGHT": "passed"}
+    process = subprocess.Popen(started, cwd=folder, env=environment, start_new_session=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    first, limit = os.path.join(folder, "out", "checkpoint-4", "xpc_files.json"), time.monotonic() + 300
+    while not os.path.exists(first) and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    if process.poll() is not None:
+        raise Failed("the run was over before it could be killed")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    output(started, folder, XPC_PREFLIGHT="passed")
+    again = [one["loss"] for one in events(made)]
+    alone = bundle(Case("left alone", case.lines), place, steps=20)
+    output(command(alone), os.path.dirname(alone), XPC_PREFLIGHT="passed")
+    whole = [one["loss"] for one in events(alone)]
+    return {"losses": again, "undisturbed": whole, "equal": again == whole, "ok": again == whole}
+
+
+def preflight(place: Machine) -> dict[str, Any]:
+    """What a bundle's own look at the machine says; where the versions are not the pins, it says so."""
+    made = bundle(CASES[0], place)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}
+    done = subprocess.run([os.path.join(made, "launch.sh"), "--preflight"], cwd=os.path.dirname(made), env=environment,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    doctor = subprocess.run([sys.executable, "-m", "xpc.compiler.cli", "doctor", "--python", sys.executable],
+                            capture_output=True, text=True, timeout=300)  # fmt: skip
+    return {"status": done.returncode, "said": said, "doctor": doctor.stdout.splitlines()}

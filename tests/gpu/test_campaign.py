@@ -1,0 +1,92 @@
+"""The campaign for a GPU, tried on a CPU: it is stopped and goes on, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import campaign
+import machine
+import memory
+import pytest
+import runs
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.grammar.diagnostic import ERROR
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.parametrize(
+    ("card", "gib", "name"),
+    [
+        ("NVIDIA H200", 139.8, "h200"),
+        ("NVIDIA H100 80GB HBM3", 79.1, "h100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", 39.4, "a100-40gb"),
+        ("NVIDIA A100 80GB PCIe", 79.2, "a100-pcie-80gb"),
+        ("Tesla V100-SXM2-32GB", 31.7, "v100-32gb"),
+        ("NVIDIA GeForce RTX 4090", 23.5, "rtx-4090"),
+        ("NVIDIA RTX 6000 Ada Generation", 47.4, "rtx-6000-ada"),
+        ("NVIDIA L40S", 44.4, "l40s"),
+    ],
+)
+def test_a_card_has_its_name_in_the_registry(card, gib, name):
+    assert machine.card_name(card, int(gib * 2**30)) == name
+
+
+def test_a_card_that_nobody_knows_is_said():
+    with pytest.raises(SystemExit, match="no card like"):
+        machine.card_name("Voodoo 2", 2**30)
+
+
+@pytest.mark.parametrize("gpu", ["h200", "a100-80gb", "h100-80gb"])
+@pytest.mark.parametrize("case", runs.CASES, ids=lambda one: one.name)
+def test_every_case_is_a_spec_that_compiles_for_a_gpu(case, gpu, tmp_path):
+    """Its specs are tried here without the card, so that none is refused there."""
+    text = case.spec(f"{case.cards} x {gpu}", "bf16", case.micro, 512, 6, "never")
+    text = text.replace('"model"', "qwen2.5-0.5b-instruct")
+    row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 32)
+    found = check_text(text.encode(), "run.xp", Workspace(str(tmp_path)))
+    assert [one.message for one in found.problems if one.severity == ERROR] == []
+
+
+def test_shapes_are_about_forty_of_four_sizes():
+    found = list(memory.shapes(False))
+    assert len(found) == len({one.name for one in found}) == 40
+
+
+def test_runs_that_compute_the_same_are_compared():
+    found = {
+        "a": {"piece": "run a", "kind": "run", "ok": True, "group": "full", "losses": [2.0, 1.0]},
+        "b": {"piece": "run b", "kind": "run", "ok": True, "group": "full", "losses": [2.0, 1.0005]},
+        "c": {"piece": "run c", "kind": "run", "ok": True, "group": "full", "losses": [2.0, 1.01]},
+        "d": {"piece": "run d", "kind": "run", "ok": True, "group": "lora", "losses": [5.0, 4.0]},
+    }
+    (told,) = campaign.unequal(found)
+    assert told.startswith("run c")
+
+
+@pytest.mark.nightly
+def test_a_rehearsal_is_stopped_and_goes_on(tmp_path):
+    ask = [sys.executable, os.path.join(HERE, "campaign.py"), "--out", str(tmp_path), "--rehearse"]
+
+    def lines() -> list[dict]:
+        with open(tmp_path / "readings.jsonl", encoding="utf-8") as handle:
+            return [json.loads(line) for line in handle]
+
+    assert subprocess.run([*ask, "--minutes", "0.02"]).returncode == campaign.UNFINISHED
+    begun = len(lines())
+    assert begun >= 1
+    assert subprocess.run([*ask, "--minutes", "60"]).returncode == 0
+    found = {one["piece"]: one for one in lines()}
+    assert len(lines()) == len(found), "nothing is read twice"
+    assert found["run killed"]["equal"]
+    assert found["throughput plain"]["equal"], "the bundle's losses are the script's"
+    mixed = found["memory 2x64 v1024 t128 mixed kept full"]
+    assert mixed["held"]["optimizer"] >= 8 * mixed["parameters"]
+    less = found["memory 2x64 v1024 t128 mixed recomputed full"]
+    assert less["phases"]["forward"]["saved"] < mixed["phases"]["forward"]["saved"]

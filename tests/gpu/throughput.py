@@ -1,0 +1,80 @@
+"""Tokens a second of a bundle beside the plain TRL script of the same arguments, in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+from machine import Machine, output
+from runs import PLAIN, Case, bundle, command, facts
+
+SCRIPT = """
+import json, time, torch
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import SFTConfig, SFTTrainer
+
+class Log(TrainerCallback):
+    def on_log(self, args, state, control, logs=None, **_):
+        if "loss" in logs:
+            event = {"loss": logs["loss"], "tokens": state.num_input_tokens_seen or logs.get("num_tokens", 0)}
+            with open("out/metrics.jsonl", "a") as out:
+                out.write(json.dumps({**event, "seconds": time.perf_counter()}) + "\\n")
+
+plan = json.load(open("run.bundle/trainer_args.json"))
+torch.manual_seed(plan["arguments"]["seed"])
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained(
+    "model", dtype=torch.float32, attn_implementation=plan["model"]["attn_implementation"])
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+trainer = SFTTrainer(model=model, args=SFTConfig(**plan["arguments"]), train_dataset=rows, processing_class=tokenizer,
+                     callbacks=[Log()])
+trainer.train()
+"""
+
+
+@frozen
+class Pair:
+    """A bundle and the script of its arguments."""
+
+    case: Case
+    times: int = 2
+
+    @property
+    def name(self) -> str:
+        """What finds the reading again."""
+        return self.case.name
+
+
+def pairs(place: Machine) -> Iterator[Pair]:
+    """What is compared."""
+    yield Pair(Case("plain", f"strategy ddp\n{PLAIN}"))
+    yield Pair(Case("recomputed", "strategy ddp\nmemory(checkpointing)"))
+    if not place.rehearsal:
+        yield Pair(Case("with liger", "strategy ddp\nmemory(liger)", needs="liger_kernel"))
+
+
+def read(pair: Pair, place: Machine) -> dict[str, Any]:
+    """Both ways in turn: tokens a second of each, and whether the losses are the same numbers."""
+    steps = 12 if place.rehearsal else 60
+    found: dict[str, list[dict[str, Any]]] = {"bundle": [], "script": []}
+    for _ in range(pair.times):
+        for way in found:
+            made = bundle(pair.case, place, steps)
+            folder = os.path.dirname(made)
+            os.makedirs(os.path.join(folder, "out"), exist_ok=True)
+            started = command(made) if way == "bundle" else [sys.executable, "script.py"]
+            if way == "script":
+                with open(os.path.join(folder, "script.py"), "w", encoding="utf-8") as handle:
+                    handle.write(SCRIPT)
+            else:
+                os.rmdir(os.path.join(folder, "out"))
+            output(started, folder, XPC_PREFLIGHT="passed")
+            found[way].append(facts(made, started))
+    speeds = {way: [one.get("tokens_per_second") for one in all_] for way, all_ in found.items()}
+    losses = {json.dumps(one["losses"]) for all_ in found.values() for one in all_}
+    return {"tokens_per_second": speeds, "equal": len(losses) == 1, "losses": found["bundle"][0]["losses"]}
