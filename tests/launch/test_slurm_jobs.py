@@ -212,6 +212,7 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     assert words[:2] == ["serve", str(tmp_path / "tiny")]
     assert words[-3:] == ["node3", "1", ""]
     for rank in (0, 1):
+        until(lambda rank=rank: len(said(str(tmp_path), rank)) > 1, "a node says its second line")
         assert said(str(tmp_path), rank)[0].startswith(f"rank {rank} of 2 on node{rank + 1} ")
         assert said(str(tmp_path), rank)[1] == "server 127.0.0.1"
     cluster.run("scancel", "--signal=USR1", "--batch", number)
