@@ -22,6 +22,7 @@ class FaultTolerant(TrainerHooks):
     """What every trainer of a run gets. Every method that agrees is called by all processes at once."""
 
     allow_nan = False
+    base_name = ""
     stopping = False
     epoch_ended = False
     held = False
@@ -184,11 +185,10 @@ class FaultTolerant(TrainerHooks):
         super().create_model_card(*given, **named)  # type: ignore[misc]
         path = os.path.join(self.args.output_dir, "README.md")
         if rank() == 0 and os.path.isfile(path):
-            base = os.path.basename(os.path.normpath(self.model.config._name_or_path))  # type: ignore[attr-defined]
             with open(path, encoding="utf-8") as handle:
                 text = handle.read()
             with open(path, "w", encoding="utf-8") as handle:
-                handle.write(text.replace("[None](https://huggingface.co/None)", f"`{base}`"))
+                handle.write(text.replace("[None](https://huggingface.co/None)", f"`{self.base_name}`"))
 
     def name_best(self, folder: str) -> None:
         """Says in a checkpoint which one is the best (features/evaluation.py)."""

@@ -193,6 +193,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.data_facts = losses.facts()
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
+    trainer.base_name = os.path.basename(os.path.normpath(bundle.base))
     trainer.allow_nan = bundle.run.get("nan") == "allow"
     if bundle.uses("epoch_order"):
         from ..library_internals import epoch_order
