@@ -16,6 +16,7 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.show import as_json, markdown, text
 from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
@@ -73,8 +74,11 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     form = markdown if options.compare and options.format == "text" else FORMATS[options.format]
     met = list(_met(conditions, plans))
     for line in met:
-        sys.stderr.write(f"xpc: {line}\n")
-    return form(plans), int(wrong or bool(met))
+        sys.stderr.write(visible(f"xpc: {line}") + "\n")
+    told = form(plans)
+    if form is not as_json:  # JSON spells escapes out; a name of a file or a model may hold them
+        told = "\n".join(map(visible, told.split("\n")))
+    return told, int(wrong or bool(met))
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: str) -> list[Spec]:

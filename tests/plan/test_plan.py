@@ -172,6 +172,16 @@ def test_a_spec_that_does_not_compile_is_not_planned(planned):
     assert "XP1" in told
 
 
+def test_names_do_not_reach_the_terminal_as_they_are(planned, tmp_path, capsys):
+    path = tmp_path / "a\x1b[2Jb.xp"
+    path.write_text(SPEC.format(model="qwen2.5-7b-instruct", hardware="8 x h100-80gb", more="zero3"))
+    for form in ("text", "markdown", "json"):
+        words = [str(path), "--format", form, "--fail-if", "verdict != no"]
+        text, status = command.run(command.parse(words))
+        assert status == 1
+        assert "\x1b" not in text + capsys.readouterr().err
+
+
 def test_markdown_has_a_row_for_each(planned):
     text, _, _ = planned("--compare", "--on", "8 x h100-80gb", "--on", "8 x a100-80gb")
     assert len(text.strip().split("\n")) == 4
