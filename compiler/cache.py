@@ -39,7 +39,7 @@ Seen = tuple[str, str]
 """Where a path led to, all links followed, and what was found there."""
 
 
-APART = ("importing", "review", "commands")
+APART = ("importing", "review", "commands", "locking")
 """Folders of the package that no answer of `check` depends on."""
 
 

@@ -138,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     compiled.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     compiled.add_argument("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
     compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
+    compiled.add_argument("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
     for one in (check, compiled):
         one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
@@ -201,6 +202,15 @@ def _compile(options: argparse.Namespace) -> int:
         return 1
     if files is None:
         return 1
+    if options.locked:
+        from xpc.compiler.locking.state import wrong
+
+        stale = list(wrong(workspace.pins, checked, workspace, files))
+        for sentence in stale:
+            _tell(sentence, to)
+        if stale:
+            print("nothing was written (--locked)", file=to)
+            return 1
     out = options.output or os.path.join(".", f"{name.removesuffix('.xp')}.bundle")
     try:
         moved = write(files, out, options.force)

@@ -21,6 +21,7 @@ from xpc.grammar.record import mutable, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.data.survey_cache import Memory
+    from xpc.compiler.pins import Lock
 
 MAX_TEXT = 16 * 2**20
 """Largest text (spec, template, config) that is read, bytes."""
@@ -66,6 +67,7 @@ class Workspace:
     `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
     to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
     same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
+    `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds.
     """
 
     root: str
@@ -74,6 +76,8 @@ class Workspace:
     remembers: bool = False
     copies: bool = True
     hashes: bool = False
+    lock: str = ""
+    pins: Lock | None = None
 
     def memory(self) -> Memory | None:
         """What earlier readings of data files found, where it may be used."""

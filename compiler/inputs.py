@@ -50,6 +50,7 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
             workspace.read("bundle.toml")  # a check holds as long as it is that
             workspace.reads.clear()
     workspace.saw(full, state)
+    workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
     # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return data, name, workspace

@@ -44,6 +44,11 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     source, problems = decode(data, name)
     loaded = load(source, workspace)
     loaded.problems[:0] = problems
+    if workspace.lock and workspace.pins is None and workspace.kind(workspace.lock) == "file":
+        from xpc.compiler import lockfile  # most specs have none
+
+        workspace.pins, wrong = lockfile.read(workspace)
+        loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
         from xpc.compiler.suggest.pasted import told  # only a spec with lines of other tools pays for it
 

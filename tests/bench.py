@@ -49,12 +49,17 @@ def processes(runs: int) -> None:
         env["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
         cold = {**env, "XPC_CACHE": "off"}
         spec = shutil.copy(SEED, folder)
+        other = os.path.join(folder, "other.xp")
+        with open(SEED, encoding="utf-8") as handle, open(other, "w", encoding="utf-8") as copy:
+            copy.write(handle.read().replace("gbs = 528", "gbs = 264"))
         rows: list[tuple[str, list[str], dict[str, str], float]] = [
             ("python -c pass", [python, "-c", "pass"], env, 0),
             ("python -c 'import lark, attrs'", [python, "-c", "import lark, attrs"], env, 0),
             ("xpc check, cold", [xpc, "check", spec], cold, 120),
             ("xpc check, unchanged file", [xpc, "check", spec], env, 60),
             ("xpc compile", [xpc, "compile", spec, "-o", "out.bundle"], env, 200),
+            ("xpc fmt, of a page", [xpc, "fmt", "--check", spec], env, 200),
+            ("xpc diff, of two pages", [xpc, "diff", spec, other], env, 200),
         ]
         times: dict[str, list[float]] = {name: [] for name, *_ in rows}
         for run in range(runs + 1):
@@ -106,6 +111,16 @@ def in_process() -> None:
             assert files is not None
             write(files, os.path.join(folder, "sweep.bundle"))
 
+    def diff_sweeps(members: int) -> None:
+        from xpc.compiler.review.diff import parse, run
+
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, f"{name}.xp") for name in ("before", "after")]
+            for path, old in zip(paths, ("", "gbs = 528"), strict=True):
+                with open(path, "wb") as handle:
+                    handle.write(sweep(members).replace(old.encode() or b"\0", b"gbs = 264"))
+            assert run(parse(paths))[1] == 0
+
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")
     for name, work, sizes, budget in (
@@ -113,6 +128,7 @@ def in_process() -> None:
         ("check a mixture of {} rows", mixture, (500, 1000, 2000), 0.5),
         ("check a sweep of {} members", check_sweep, (100, 1000), 3.0),
         ("write a sweep of {} members", compile_sweep, (100, 1000), 20.0),
+        ("diff of two sweeps of {} members", diff_sweeps, (100, 1000), 5.0),
     ):
         for size in sizes:
             print(

@@ -6,6 +6,7 @@ APART = {
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
     "upgrade": "xpc.compiler.review.upgrade",
+    "lock": "xpc.compiler.locking.command",
     "new": "xpc.compiler.commands.starter",
     "list": "xpc.compiler.commands.listing",
     "schema": "xpc.compiler.commands.settings_schema",
@@ -23,6 +24,7 @@ COMMANDS = {
     "diff": "say what two specs, commits or bundles differ in",
     "verify": "say whether a bundle is what its spec says, and installed",
     "upgrade": "say what moves with a spec to another stack, and move it",
+    "lock": "pin the commits, files and packages that a spec means",
     "import": "write a spec from another tool's configuration",
     "new": "write a spec to begin with, or a copy of a recipe",
     "list": "list models, GPUs, datasets, settings, recipes ...",
@@ -32,6 +34,6 @@ COMMANDS = {
     "doctor": "say whether this machine is ready for runs",
 }
 """Every command with its line in `xpc --help`."""
-LATER = ("lock", "sweep", "report")
+LATER = ("sweep", "report")
 FORMATS = ("full", "concise", "json", "github", "sarif")
 """Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

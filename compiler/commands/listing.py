@@ -129,6 +129,24 @@ def _stacks() -> list[Row]:
     return [{"name": one.name, "default": one.name == stacks.DEFAULT, "packages": one.title} for one in found]
 
 
+def _advisories() -> list[Row]:
+    """What versions of the libraries are known to compute wrongly, and which stacks have them."""
+    from xpc.compiler.advisories import table
+
+    pinned = [one for one in map(stacks.load, stacks.names()) if one is not None]
+    return [
+        {
+            "name": one.name,
+            "versions": f"{one.package} {one.first or 'any'} to before {one.mended or 'none yet'}",
+            "stacks": ", ".join(stack.name for stack in pinned if one.of(stack)) or "none",
+            "told": one.rule or one.runtime or "XP940",
+            "threads": ", ".join(one.threads),
+            "effect": one.effect,
+        }
+        for one in table()
+    ]
+
+
 def _recipes() -> list[Row]:
     from xpc.compiler.commands.starter import recipes
 
@@ -144,4 +162,5 @@ KINDS: dict[str, Callable[[], list[Row]]] = {
     "settings": _settings,
     "stacks": _stacks,
     "recipes": _recipes,
+    "advisories": _advisories,
 }

@@ -26,6 +26,13 @@ EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:
     """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
+    files = emitted(spec)
+    files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
+    return files
+
+
+def emitted(spec: CheckedSpec) -> dict[str, bytes]:
+    """Every file but the table of their digests."""
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)
@@ -58,7 +65,6 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
     files[LIST] = listed(files)
     for name, text in started_by.files(spec, pin(files[LIST])).items():
         files[name] = text.encode("utf-8", "surrogatepass")
-    files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 
 

@@ -109,7 +109,8 @@ def cell(text: str) -> str:
 
 def install(spec: Spec) -> list[str]:
     """The commands that install what the run needs, in an empty environment; flash-attn is built against torch."""
-    steps = ["pip install -r requirements.txt"]
+    locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
+    steps = [f"pip install -r requirements.txt{locked}"]
     if spec.text("model.attn") == "flash2":
         steps.append(f"pip install {' '.join(FLASH_BUILD)}")
         steps.append("pip install --no-build-isolation -r requirements-flash.txt")

@@ -19,7 +19,7 @@ from xpc.compiler.resolve import extras
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
-from xpc.compiler.spec import DEFAULT, SPEC, Origin, Spec, Value, text_of
+from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value, text_of
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.checks import WORDS
@@ -27,6 +27,10 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.pins import Lock
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
@@ -72,6 +76,8 @@ class _Resolver:
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
+        if self.workspace.pins is not None:
+            self._lock(self.workspace.pins)
         evaluated: tuple[EvalSet, ...] = ()
         if "eval.data" in self.values:
             from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
@@ -195,6 +201,17 @@ class _Resolver:
                 continue
             self.values[path] = Value(self._bundle(read), value.origin)
 
+    def _lock(self, lock: Lock) -> None:
+        """The bundle has a copy of the lock, so that its own spec compiles to it again, and what the lock resolved."""
+        if not lock.text:
+            return  # one that is being made
+        from xpc.compiler.lockfile import constraints
+
+        self.bundled["files/" + bundle_name(lock.name, self.workspace.reads[lock.name])] = lock.text
+        packages = constraints(lock)
+        if packages is not None:
+            self.bundled["constraints.txt"] = packages
+
     def _bundle(self, read: Read) -> str:
         """Keep a copy for the bundle and return the name that it has there."""
         self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
@@ -226,7 +243,10 @@ class _Resolver:
         )
         self.problems += problems
         if isinstance(node, Ref) and node.revision is not None and revision is None:
-            self.values["model.revision"] = Value(node.revision, Origin(SPEC, label))
+            revision = Value(node.revision, Origin(SPEC, label))
+        if revision is not None or (model.revision is not None and model.path is None):
+            origin = Origin(DERIVED, None, "the lock") if revision is None else revision.origin
+            self.values["model.revision"] = Value(model.revision, origin)
         if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
             model = evolve(model, vocabulary=vocabulary(model, self.workspace))
         return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
@@ -75,10 +76,18 @@ def find_model(
             help="keep one of the two",
         )
     entry = registry.find_model(node.name)
+    id, chat = (node.name, None) if entry is None else (entry.id, entry.chat)
+    revision = node.revision or revision
+    pin = None if workspace.pins is None else workspace.pins.find("model", id, revision)
+    if pin is not None:
+        revision, chat = pin.revision, chat if pin.chat is None else pin.chat
+        if entry is None and config is None and pin.config:
+            facts, said, problem = _facts(workspace.lock, pin.config.encode(), label)
+            known = workspace.lock
+            problems += problem
     if entry is not None:
         return Model(
-            label, entry.id, None, node.revision or revision, facts or entry, known or "registry", entry.chat,
-            config=said,
+            label, entry.id, None, revision, facts or entry, known or "registry", chat, config=said
         ), problems  # fmt: skip
     if "/" not in node.name:
         from xpc.compiler.suggest.registry_names import unknown_model  # only a wrong spec pays for it
@@ -93,7 +102,7 @@ def find_model(
             label,
             help='`config = file("config.json")` gives the architecture',
         )
-    return Model(label, node.name, None, node.revision or revision, facts, known, config=said), problems
+    return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None]:
@@ -256,9 +265,12 @@ def _of_the_hub(
     node: Ref, label: Label, shape: str | None, workspace: Workspace, method: str
 ) -> tuple[DataSource, list[Diagnostic]]:
     entry = registry.find_dataset(node.name)
+    id, part = (node.name, node.config) if entry is None else (entry.id, node.config or entry.config)
+    pin = None if workspace.pins is None else workspace.pins.find("dataset", id, node.revision, part)
+    revision = node.revision if pin is None else pin.revision
     if entry is not None:
         fitting = shape is None or shape == entry.shape
-        config, split = node.config or entry.config, node.split or entry.split
+        config, split = part, node.split or entry.split
         return DataSource(
             entry.id,
             None,
@@ -266,7 +278,7 @@ def _of_the_hub(
             config,
             split,
             node.slice,
-            node.revision,
+            revision,
             shape or entry.shape,
             entry.columns if fitting else None,
             rows=entry.rows if (config, split, node.slice) == (entry.config, entry.split, None) else None,
@@ -274,8 +286,11 @@ def _of_the_hub(
         ), []
     usual = METHODS[method].shapes[0]
     source = DataSource(
-        node.name, None, label, node.config, node.split or "train", node.slice, node.revision, shape or usual
+        node.name, None, label, node.config, node.split or "train", node.slice, revision, shape or usual
     )
+    if pin is not None and pin.columns and not node.is_name:
+        known, found = _shaped(source, pin.columns, shape, method)
+        return evolve(known, rows=None if node.slice else pin.rows.get(known.split)), found
     if not node.is_name and "/" in node.name:
         path = _unquoted(node.name, label, "XP110", "XP111", workspace)
         if path is not None or shape is not None:
@@ -318,7 +333,6 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, workspace, method)
-    problems = Problems()
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
     try:
@@ -326,6 +340,14 @@ def _local(
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
+    return _shaped(source, columns, shape, method)
+
+
+def _shaped(
+    source: DataSource, columns: Sequence[str] | None, shape: str | None, method: str
+) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with the shape that its columns show, where none is written."""
+    problems = Problems()
     if shape is None and columns is not None:
         order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
@@ -337,8 +359,8 @@ def _local(
             listed = ", ".join(columns[:8]) or "none"
             problems.report(
                 "XP124",
-                f"the columns of `{path[:80]}` are of no known shape",
-                label,
+                f"the columns of `{source.name[:80]}` are of no known shape",
+                source.label,
                 related=(),
                 help=f"its columns are {listed}; {wanted(method, columns)}",
             )

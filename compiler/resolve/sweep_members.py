@@ -66,6 +66,8 @@ def members(
             workspace.remembers,
             workspace.copies,
             workspace.hashes,
+            workspace.lock,
+            workspace.pins,
             answers,
         )
         spec, found = resolve(_one(loaded, grid, picks, name), view)

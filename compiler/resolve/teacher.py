@@ -29,6 +29,6 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
     if isinstance(node, String):
         text = '"' + node.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     else:
-        text = node.name + (f"@{node.revision}" if node.revision is not None else "")
+        text = node.name + (f"@{model.revision}" if model.revision is not None else "")
     values["method.teacher"] = Value(text, value.origin)
     return model

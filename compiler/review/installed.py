@@ -31,7 +31,7 @@ def environment(folder: str, python: str) -> tuple[str, int]:
     wrong = [
         f"{name} {found[name] or 'is not installed'}{' is installed' if found[name] else ''}, the bundle has {version}"
         for name, version in sorted(pins.items())
-        if _plain(found[name]) != version
+        if plain_version(found[name]) != version
     ]
     if wrong:
         return "\n".join([*wrong, f"{python} is not what {folder} was written for", ""]), 1
@@ -51,7 +51,7 @@ def _pins(folder: str) -> dict[str, str]:
     return pins
 
 
-def _plain(version: str | None) -> str | None:
+def plain_version(version: str | None) -> str | None:
     """A version without the build that a wheel was made for, as `+cu126`."""
     return None if version is None else version.partition("+")[0]
 

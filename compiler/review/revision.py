@@ -7,10 +7,8 @@ data often is, is the one of the working tree.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from tempfile import TemporaryDirectory
 
 from attrs import field
 
@@ -59,6 +57,8 @@ class RevisionWorkspace(Workspace):
 
 def git(folder: str, *arguments: str) -> bytes | None:
     """What git prints, None where it fails. Raises UsageError where there is no git."""
+    import subprocess  # a side of most comparisons is no commit
+
     command = ["git", "-C", folder, "--literal-pathspecs", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
@@ -88,15 +88,16 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
     data = git(tree, "cat-file", "blob", f"{commit.decode().strip()}:{inside}")
     if data is None:
         raise UsageError(f"{written}: `{inside}` is not in {revision}")
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(prefix="xpc-") as mirror:
         mirror = os.path.realpath(mirror)
         root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
         os.makedirs(root, exist_ok=True)
-        yield (
-            data,
-            os.path.basename(inside),
-            RevisionWorkspace(root, tree=tree, mirror=mirror, commit=commit.decode().strip()),
-        )
+        space = RevisionWorkspace(root, tree=tree, mirror=mirror, commit=commit.decode().strip())
+        if git(tree, "cat-file", "-t", f"{space.commit}:{inside}.lock") == b"blob\n":  # no other commit's
+            space.lock = os.path.basename(inside) + ".lock"
+        yield data, os.path.basename(inside), space
 
 
 def is_revision(written: str) -> bool:

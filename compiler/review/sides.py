@@ -33,13 +33,13 @@ class Run:
         return self.spec.problems
 
     def files(self) -> Mapping[str, bytes]:
-        """Every file of its bundle: those on the disk, or those that would be written."""
+        """The files of its bundle: those on the disk, or those that would be written, without the digests."""
         if self.folder:
             return _on_disk(self.folder)
-        from xpc.compiler.lower import lower
+        from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
-        return lower(named(self.spec, self.name) if self.name else self.spec)
+        return emitted(named(self.spec, self.name) if self.name else self.spec)
 
 
 @record

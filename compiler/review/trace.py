@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.lower import lower
+from xpc.compiler.lower import emitted
 from xpc.compiler.review.tables import PROSE, tables
 from xpc.compiler.spec import CheckedSpec, Value
 from xpc.grammar.record import evolve
@@ -25,7 +25,7 @@ class Trace:
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
-        self.files = lower(spec)
+        self.files = emitted(spec)
         self.keys = tables(self.files)
 
     def became(self, path: str) -> list[str]:
@@ -38,7 +38,7 @@ class Trace:
                 spec = evolve(self.spec, values={**values, path: Value(other, value.origin)})
                 if path in ("hardware", "nodes"):
                     spec = evolve(spec, hardware=_machines(spec, path))
-                files = lower(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
+                files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
                 continue  # another value cannot be lowered without others beside it
             out.update(dict.fromkeys(self._different(files)))

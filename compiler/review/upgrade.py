@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import stacks
+from xpc.compiler.advisories import mended
 from xpc.compiler.atomic import replace_files
 from xpc.compiler.inputs import UsageError, located, read_spec
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
@@ -184,6 +185,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         ) + f"it does not compile for {options.target}: nothing was written\n", 1
     found = moved.pin()
     lines = list(_told(found, moved.pins, checked.spec.stack.name, options.target))
+    mends = mended(checked.spec, checked.spec.stack, after.stack)
+    if mends:
+        title = f"Mended: what {checked.spec.stack.name} computes wrongly for this spec"
+        told = [
+            f"{one.effect} ({', '.join(one.threads)}{'; the trainer mends it' if one.runtime else ''})" for one in mends
+        ]
+        lines += ["", title, *(f"  {one}" for one in told)]
     if options.write:
         lines += ["", _write(options.file, moved.text, name)]
     return "".join(f"{visible(line)}\n" for line in lines), 0

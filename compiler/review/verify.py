@@ -20,8 +20,9 @@ from xpc.grammar.source import Source
 
 EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. With --env nothing is "
-    "compiled: the packages of an interpreter are compared with the pins that the bundle's README.md installs. Exit "
-    "status: 0 as it should be, 1 something differs, 2 used wrongly, or written by another version of xpc."
+    "compiled: the packages of an interpreter are compared with the pins that the bundle's README.md installs. With "
+    "--run it is the summary.json of a run: arguments, versions, processes, steps and sequences. Exit status: 0 as it "
+    "should be, 1 something differs, 2 used wrongly, or written by another version of xpc."
 )
 SHOWN = 100
 """Most characters of a line that are shown."""
@@ -34,6 +35,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("folder", metavar="DIR", help="a bundle, or the folder of a sweep")
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
+    parser.add_argument("--run", metavar="OUT", help="compare what a run in a folder did with what the bundle asks for")
     parser.add_argument("--python", metavar="PATH", help="the interpreter of --env (default: $PYTHON or python3)")
     return parser.parse_args(list(arguments))
 
@@ -46,6 +48,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         from xpc.compiler.review.installed import environment  # verifying a bundle starts no interpreter
 
         return environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
+    if options.run is not None:
+        return _run(bundles[0], options.run)
     changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
     if changed:
         return visible(f"{folder} {changed}{_detail(bundles)}") + "\n", 1
@@ -66,6 +70,15 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 Table = Mapping[str, Mapping[str, str]]
+
+
+def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
+    from xpc.compiler.review.outcome import outcome
+    from xpc.compiler.review.ran import ran
+
+    spec = _again(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
+    text, status = ran(bundle[0], out, None if isinstance(spec, str) else outcome(spec).steps)
+    return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 
 def _bundles(folder: str) -> Iterator[tuple[str, Table]]:

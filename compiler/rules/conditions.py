@@ -132,3 +132,11 @@ def secrets(spec: Spec) -> bool:
     texts = {spec.source.text}
     texts.update(one.origin.label.source.text for one in spec.values.values() if one.origin.label is not None)
     return any(map(suspect, texts))
+
+
+def advised(spec: Spec) -> bool:
+    """What the table of advisories speaks of beside other rules: the reduction of ZeRO, accumulations, a fused loss."""
+    if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
+        return True
+    fused = spec.extra_value("trl", "use_liger_loss") is not None
+    return spec.get("method") != "sft" and (fused or spec.integer("batch.accum") > 1)

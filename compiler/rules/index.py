@@ -6,6 +6,7 @@
 from xpc.compiler.rules.conditions import (
     Condition,
     adapters,
+    advised,
     always,
     both,
     chosen,
@@ -36,6 +37,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("engines.slurm.rules", chosen("launch", "slurm")),
     ("rules.adapted", adapters),
     ("rules.adapters", adapters),
+    ("rules.advisories", advised),
     ("rules.attention", always),
     ("rules.batch", always),
     ("rules.batch_rows", few_rows),

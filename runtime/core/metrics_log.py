@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ..library_internals.transformers_trainer import tokens_trained
-from . import checkpoints, signals
+from . import checkpoints, machine, signals
 from .bundle import Bundle
 from .fault_tolerance import writing
 from .metrics_file import events, number, trim, written
@@ -191,9 +191,12 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,
+            "world": trainer.args.world_size,
+            "versions": {name: machine.installed(name) for name in bundle.pins},
+            "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
         }
         with open(target + ".part", "w", encoding="utf-8") as handle:
-            handle.write(json.dumps(facts, indent=2, allow_nan=False) + "\n")
+            handle.write(json.dumps(facts, indent=2, allow_nan=False, default=str) + "\n")
         os.replace(target + ".part", target)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""

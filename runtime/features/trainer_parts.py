@@ -81,6 +81,10 @@ def build(
             from . import weight_dtypes
 
             kept = replaced.enter_context(weight_dtypes.unrounded(bundle, module))
+        if bundle.arguments.get("use_vllm"):
+            from . import sampling
+
+            replaced.enter_context(sampling.vllm_at_commit(bundle, module))
         trainer = kind(model=model, args=args, **parts)
     if bundle.uses("distillation"):
         from . import distillation

@@ -83,6 +83,11 @@ SHARDING: tuple[Case, ...] = (
         spec("target trl-0.24", strategy="zero2", batch="gbs=256 micro=16 seq=512"),
         spec("target trl-0.24", strategy="zero1", batch="gbs=256 micro=16 seq=512"),
     ),
+    Case(
+        "XP940",
+        spec("target trl-0.24", strategy="zero2(overlap_comm=true)"),
+        spec("target trl-0.24", strategy="zero2(overlap_comm=false)"),
+    ),
     Case("XP410", spec(strategy="fsdp1"), spec(strategy="fsdp")),
     Case(
         "XP411",

@@ -19,6 +19,7 @@ from stacks import Run, payload
 
 from xpc.compiler.language.schema import REWARDS as REGISTERED
 from xpc.compiler.methods import METHODS
+from xpc.compiler.review.ran import ran
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
@@ -61,6 +62,12 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert (done.summary["steps"], done.summary["sequences"]) == (STEPS, STEPS * 8)
     checkpoints = ["checkpoint-2", "checkpoint-4"] if small.resumes else []
     assert sorted(name for name in os.listdir(done.out) if name.startswith("checkpoint")) == checkpoints
+
+
+@every
+def test_a_run_notes_that_it_is_what_its_bundle_asks_for(runs: Runs, small: Small) -> None:
+    for done in runs(small):
+        assert ran(done.folder, done.out, STEPS)[1] == 0, ran(done.folder, done.out, STEPS)[0]
 
 
 @resumed

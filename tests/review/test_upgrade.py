@@ -91,7 +91,7 @@ def test_a_setting_is_never_pinned_where_that_changes_more(tmp_path):
     assert arguments(free)["optim"] == arguments(text)["optim"] == "adamw_torch", told
 
 
-@pytest.mark.parametrize("path", RECIPES[::4], ids=os.path.basename)
+@pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
 def test_recipes_move_to_the_default_stack_and_differ_only_as_told(path, tmp_path):
     copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # beside its bases and templates
     data, name, workspace = read_spec(path)

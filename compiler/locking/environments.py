@@ -1,0 +1,88 @@
+"""The packages that a bundle's requirements come to: pip resolves them, and installs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from tempfile import TemporaryDirectory
+
+from xpc.compiler.pins import Environment
+
+SECONDS = 3600
+"""Longest resolution: an index without separate metadata has pip load whole packages."""
+BASE = "requirements.txt"
+BUILT = "requirements-flash.txt"
+"""Built against the torch that is installed: pip knows what it needs only then, and it has its own pin alone."""
+
+
+class ResolveError(Exception):
+    """The requirements do not resolve, or pip could not be asked; one sentence."""
+
+
+def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
+    """What each requirements file of a bundle asks for; of a sweep, those of all members together."""
+    out: dict[str, tuple[str, ...]] = {}
+    for name, data in sorted(files.items()):
+        last = name.rpartition("/")[2]
+        if last == BASE or (last.startswith("requirements-") and last.endswith(".txt")):
+            lines = {line.strip() for line in data.decode().split("\n")}
+            out[last] = tuple(sorted({*out.get(last, ()), *lines} - {""}))
+    return out
+
+
+def resolve(asked: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
+    """Each file with the packages that it comes to. Raises ResolveError."""
+    base = asked[BASE]
+    out = {BASE: Environment(base, _resolved(base, python))}
+    for name, lines in asked.items():
+        if name == BASE:
+            continue
+        if name == BUILT:
+            out[name] = Environment(lines, lines)
+            continue
+        try:
+            out[name] = Environment(lines, _resolved((*base, *lines), python))
+        except ResolveError:  # it asks for other versions than the pins, and is installed in its own step
+            out[name] = Environment(lines, _resolved(lines, python))
+    return out
+
+
+def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
+    program = shutil.which(python)
+    if program is None:
+        raise ResolveError(f"there is no interpreter {python}; name one with --python")
+    with TemporaryDirectory(prefix="xpc-") as folder:
+        path = os.path.join(folder, "requirements.txt")
+        with open(path, "w", encoding="utf-8") as handle:
+            handle.writelines(f"{line}\n" for line in lines)
+        words = [
+            program,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--quiet",
+            "--report",
+            "-",
+            "-r",
+            path,
+        ]
+        try:
+            done = subprocess.run(
+                [*words, "--disable-pip-version-check", "--no-input"], capture_output=True, text=True, timeout=SECONDS,
+                check=False, cwd=folder,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ResolveError(f"{python} could not be asked: {type(error).__name__}") from error
+    if done.returncode:
+        told = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
+        raise ResolveError(f"pip does not resolve the requirements: {(told or done.stderr.splitlines() or ['?'])[-1]}")
+    try:
+        found = [one["metadata"] for one in json.loads(done.stdout)["install"]]
+        return tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResolveError(f"the pip of {python} gives no report (it has to be 22.2 or later)") from error

@@ -1,0 +1,140 @@
+"""What the hub says of a model or a dataset: its commit, a model's configuration, a dataset's columns and rows.
+
+HF_ENDPOINT names another hub than the public one, HF_TOKEN opens what is gated, as for the libraries themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from xpc.compiler.pins import DATASET, MODEL, Pin
+
+ENDPOINT = "https://huggingface.co"
+SECONDS = 30.0
+LARGEST = 16 * 2**20
+"""Of one answer, bytes."""
+NAMES = {MODEL: "models", DATASET: "datasets"}
+
+
+class HubError(Exception):
+    """The hub did not answer as it should; one sentence."""
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects, without the token where they lead to another host."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
+        """The next request."""
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+            made.remove_header("Authorization")
+        return made
+
+
+class Hub:
+    """The hub that the environment names. Raises HubError for what it does not have, or does not show."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        if environment.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+            raise HubError("HF_HUB_OFFLINE is set, and `xpc lock --update` asks the hub")
+        self.endpoint = (environment.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+        if urlsplit(self.endpoint).scheme not in ("http", "https"):
+            raise HubError("HF_ENDPOINT is no address of the web")
+        token = environment.get("HF_TOKEN")
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.opener = build_opener(_Redirects)
+
+    def pin(self, kind: str, id: str, asked: str, part: str) -> Pin:
+        """A repository at a branch, a tag or a commit; empty for the default branch."""
+        path = f"/api/{NAMES[kind]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
+        said = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
+        revision = said.get("sha")
+        if not isinstance(revision, str) or len(revision) != 40:
+            raise HubError(f"the hub names no commit of {id}")
+        if kind == MODEL:
+            return self._model(id, asked, revision)
+        card = said.get("cardData")
+        columns, rows = described(card if isinstance(card, dict) else {}, part)
+        return Pin(kind, id, asked, revision, part, columns=columns, rows=rows)
+
+    def _model(self, id: str, asked: str, revision: str) -> Pin:
+        config = self._file(id, revision, "config.json")
+        tokenizer = self._file(id, revision, "tokenizer_config.json")
+        template = self._file(id, revision, "chat_template.jinja")
+        try:
+            said = json.loads(tokenizer or b"{}")
+            text = json.dumps(json.loads(config), sort_keys=True) if config else ""
+        except (ValueError, RecursionError) as error:
+            raise HubError(f"a configuration of {id} is not JSON") from error
+        held = template.decode("utf-8", "replace") if template is not None else said.get("chat_template")
+        spelled = held if isinstance(held, str) else "" if held is None else json.dumps(held, sort_keys=True)
+        return Pin(
+            MODEL, id, asked, revision, config=text,
+            chat=None if tokenizer is None and template is None else held is not None,
+            template=f"sha256:{sha256(spelled.encode()).hexdigest()}" if spelled else "",
+        )  # fmt: skip
+
+    def _file(self, id: str, revision: str, name: str) -> bytes | None:
+        try:
+            return self._get(f"/{quote(id)}/resolve/{revision}/{name}", id)
+        except _Missing:
+            return None
+
+    def _json(self, path: str, what: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self._get(path, what))
+        except _Missing as error:
+            raise HubError(f"the hub has no {what}, or shows it only with a token (HF_TOKEN)") from error
+        except (ValueError, RecursionError) as error:
+            raise HubError(f"the hub's answer about {what} is not JSON") from error
+        if not isinstance(found, dict):
+            raise HubError(f"the hub's answer about {what} is no object")
+        return found
+
+    def _get(self, path: str, what: str) -> bytes:
+        try:
+            with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
+                data: bytes = answer.read(LARGEST + 1)
+        except HTTPError as error:
+            error.close()
+            if error.code == 404:
+                raise _Missing from error
+            if error.code in (401, 403):
+                raise HubError(
+                    f"{what} is gated or private: HF_TOKEN must be that of an account that may read it"
+                ) from error
+            raise HubError(f"the hub answered {error.code} about {what}") from error
+        except (URLError, OSError, ValueError) as error:
+            raise HubError(
+                f"the hub cannot be asked about {what} ({getattr(error, 'reason', None) or error})"
+            ) from error
+        if len(data) > LARGEST:
+            raise HubError(f"the hub's answer about {what} is larger than {LARGEST // 2**20} MiB")
+        return data
+
+
+class _Missing(Exception):
+    """There is no such file or repository."""
+
+
+def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Columns, and rows of each split, as a dataset's card states them of a configuration (`dataset_info`)."""
+    said = card.get("dataset_info")
+    entries = [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict)]
+    named = [one for one in entries if one.get("config_name", "default") == (part or "default")]
+    entry = named[0] if named else entries[0] if len(entries) == 1 and not part else {}
+    features, splits = entry.get("features"), entry.get("splits")
+    columns = tuple(str(one["name"]) for one in _dicts(features) if "name" in one)
+    counted = [(one.get("name"), one.get("num_examples")) for one in _dicts(splits)]
+    return columns, {str(name): count for name, count in counted if isinstance(count, int)}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

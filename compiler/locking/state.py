@@ -1,0 +1,89 @@
+"""What a compiled spec comes to beside its lock: what is stale, and what is not pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler import __version__
+from xpc.compiler.data.rows import count
+from xpc.compiler.files import Workspace
+from xpc.compiler.lockfile import bundle_digest
+from xpc.compiler.locking.environments import requirements
+from xpc.compiler.pins import Lock, Pin
+from xpc.compiler.pipeline import Checked
+from xpc.compiler.resources import DataSource
+from xpc.compiler.secrets import pinned
+from xpc.compiler.spec import CheckedSpec
+
+UPDATE = "`xpc lock --update` asks for it"
+RENEW = "`xpc lock` writes it anew"
+
+
+def specs(checked: Checked) -> list[CheckedSpec]:
+    """The run, or every member of a sweep."""
+    if checked.members:
+        return [one.spec for one in checked.members if one.spec is not None]
+    return [] if checked.spec is None else [checked.spec]
+
+
+def _sources(checked: Checked) -> Iterator[DataSource]:
+    for spec in specs(checked):
+        yield from spec.sources
+
+
+def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
+    """The digest of every file that decides the run, by the name that the spec has for it."""
+    reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
+    out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
+    for source in _sources(checked):
+        for one in (source, *source.parts):
+            if one.path is not None and one.sha256 is not None:
+                out[one.path] = f"sha256:{one.sha256}"
+    return out
+
+
+def counts(checked: Checked) -> dict[str, int]:
+    """The rows of local data, where they can be counted."""
+    found = {source.path: count(source) for source in _sources(checked) if source.path is not None}
+    return {path: rows for path, rows in found.items() if rows is not None}
+
+
+def named(ask: tuple[str, str, str, str]) -> str:
+    """A reference in words."""
+    kind, id, asked, part = ask
+    return f"the {kind} {Pin(kind, id, asked, '', part).name}"
+
+
+def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
+    """References of the spec that name no commit and have none in the lock: kind, id, branch and configuration."""
+    return [ask for ask, pin in lock.asked.items() if pin is None and not pinned(ask[2])]
+
+
+def wrong(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
+    """A sentence for everything that `--locked` refuses."""
+    if lock is None:
+        yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
+        return
+    for ask in unpinned(lock):
+        yield f"{named(ask)} is not pinned; {UPDATE}"
+    used = [pin for pin in lock.asked.values() if pin is not None]
+    for pin in lock.pins:
+        if pin not in used:
+            yield f"the spec no longer names the {pin.kind} {pin.name}; {RENEW}"
+    now = digests(checked, workspace)
+    for name in sorted({*now, *lock.files}):
+        if now.get(name) != lock.files.get(name):
+            what = (
+                "is not in the lock" if name not in lock.files else "is not read" if name not in now else "has changed"
+            )
+            yield f"{name} {what}; {RENEW}"
+    target = specs(checked)[0].stack.name
+    if target != lock.target:
+        yield f"the lock is for {lock.target}, and the spec for {target}; {RENEW}"
+    for name, lines in requirements(files).items():
+        held = lock.environments.get(name)
+        if held is None or held.asked != lines:
+            yield f"the packages of {name} are not resolved; {UPDATE}"
+    if bundle_digest(files) != lock.digest:
+        by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, and this is {__version__})"
+        yield f"the bundle is not the one that was locked{by}; {RENEW}"

@@ -1,0 +1,105 @@
+"""The table of what versions of the libraries compute wrongly: its entries, and specs that each stack's show in."""
+
+import re
+
+import pytest
+from case_support import spec
+from compile_support import checked, codes, put, xpc
+
+from xpc.compiler import stacks
+from xpc.compiler.advisories import known, table
+from xpc.compiler.rules import codes as rule_codes
+
+ADVISORIES = {one.name: one for one in table()}
+HPZ = "extra deepspeed {\n  zero_optimization.zero_hpz_partition_size = 8\n}"
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 1 epochs"
+ONLINE = "qwen2.5-3b on gsm8k for 1 epochs"
+SHOWN = {
+    "overlap-buffers-0.24": ("overlap-buffers", "XP940", spec("target trl-0.24", strategy="zero2(overlap_comm=true)")),
+    "overlap-buffers-0.18": ("overlap-buffers", "XP940", spec("target trl-0.18", strategy="zero1(overlap_comm=true)")),
+    "zero2-accumulation": ("zero2-accumulation", "XP488", spec("target trl-0.24", batch="gbs=256 micro=16")),
+    "secondary-shards": (
+        "secondary-shards", "XP478",
+        spec("target trl-0.24", HPZ, strategy="zero3"),
+    ),
+    "smoothed-labels": (
+        "smoothed-labels", "XP352",
+        spec("target trl-0.18", "extra trl {\n  label_smoothing_factor = 0.1\n}", batch="gbs=256 micro=16"),
+    ),
+    "last-accumulation": (
+        "last-accumulation", "XP940",
+        spec("target trl-0.18", "method dpo", train=PAIRS, batch="gbs=512 micro=16"),
+    ),
+    "packing-without-flash": (
+        "packing-without-flash", "XP310",
+        spec("target trl-0.18", "model(attn=sdpa)", batch="gbs=128 micro=16 seq=512 packing"),
+    ),
+    "dapo-of-another-round": (
+        "dapo-of-another-round", "XP485",
+        spec("target trl-0.24", "method grpo(rewards=[accuracy], steps_per_generation=2)", train=ONLINE),
+    ),
+    "fused-grpo": (
+        "fused-grpo", "XP940",
+        spec("target trl-0.24", "method grpo(rewards=[accuracy])", "extra trl {\n  use_liger_loss = true\n}",
+             train=ONLINE),
+    ),
+    "fused-dpo-options": (
+        "fused-dpo-options", "XP489",
+        spec("target trl-0.24", "method dpo", "extra trl {\n  use_liger_loss = true\n}",
+             train=PAIRS, strategy="ddp"),
+    ),
+    "bnpo-by-micro-batch": (
+        "bnpo-by-micro-batch", "XP940",
+        spec("target trl-0.18", "method grpo(rewards=[accuracy], loss=bnpo)", train=ONLINE,
+             batch="gbs=256 micro=16"),
+    ),
+}  # fmt: skip
+"""A spec that an advisory concerns on one of the stacks, and the code that tells of it."""
+
+
+@pytest.mark.parametrize("name", ADVISORIES)
+def test_an_advisory_has_threads_an_effect_and_names_that_are_known(name):
+    one = ADVISORIES[name]
+    assert one.threads
+    assert all(re.fullmatch(r"[\w-]+/[\w.-]+#\d+", thread) for thread in one.threads)
+    assert len(one.effect) > 30
+    assert [each for each in one.when if not known(each)] == []
+    assert not one.rule or one.rule in rule_codes()
+    assert one.severity in ("warning", "note")
+    told = not one.rule and not one.runtime and any(one.of(stacks.load(stack)) for stack in stacks.names())
+    assert not told or (one.place and one.help)
+
+
+def test_there_are_enough_of_them_and_ten_concern_a_stack():
+    assert len(ADVISORIES) >= 25
+    assert len({name for name, _, _ in SHOWN.values()}) >= 10
+
+
+@pytest.mark.parametrize(("name", "code", "text"), SHOWN.values(), ids=SHOWN)
+def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
+    one = ADVISORIES[name]
+    found = checked(text)
+    assert code in codes(found), found.problems
+    assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
+    assert not one.of(stacks.load(stacks.DEFAULT))
+    if code != "XP310":  # which speaks of every packing whose mask nobody asked for
+        assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
+    if code == "XP940":
+        assert any(one.threads[0] in each.message for each in found.problems)
+
+
+def test_versions_from_the_first_to_before_the_one_that_mends():
+    one = ADVISORIES["zero2-accumulation"]
+    assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
+        False, True, True, False, False,
+    ]  # fmt: skip
+    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # nothing mends it yet
+
+
+def test_upgrade_lists_what_a_move_mends(tmp_path):
+    put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero2(overlap_comm=true)")})
+    told = xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()
+    assert "Mended: what trl-0.24 computes wrongly for this spec" in told
+    assert "deepspeedai/DeepSpeed#7965" in told
+    put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero3")})
+    assert "#7965" not in xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()

@@ -1,0 +1,275 @@
+"""`xpc lock` and `--locked`, against stand-ins of the hub and of a package index."""
+
+import ast
+import json
+import os
+import sys
+import tomllib
+
+import pytest
+from compile_support import CONFIG, REPOSITORY, put, tree, xpc
+from hub_index import Repository, Served
+
+from xpc.compiler import stacks
+from xpc.compiler.locking import command
+from xpc.compiler.pins import Environment
+
+FIRST, SECOND, THIRD, TEACHER = ("1" * 40, "2" * 40, "3" * 40, "4" * 40)
+SPEC = """\
+xpc 1
+
+train me/model on me/rows for 1 epochs
+
+hardware 2 x cpu
+precision fp32
+
+batch {
+  gbs = 4
+  micro = 1
+  seq = 256
+}
+
+save "out/x"
+"""
+TEMPLATE = b"{% for one in messages %}{{ one.content }}{% endfor %}"
+ENTRY = {"features": [{"name": "chosen", "dtype": "string"}, {"name": "prompt"}, {"name": "completion"}],
+         "splits": [{"name": "train", "num_examples": 40}, {"name": "test", "num_examples": 7}]}  # fmt: skip
+
+
+@pytest.fixture
+def served():
+    pins = stacks.load(stacks.DEFAULT).pins
+    with Served() as server:
+        files = {
+            "config.json": json.dumps(CONFIG).encode(),
+            "tokenizer_config.json": b"{}",
+            "chat_template.jinja": TEMPLATE,
+        }
+        server.repositories = {
+            ("models", "me/model"): Repository({"main": FIRST, "v1": THIRD}, files),
+            ("models", "me/teacher"): Repository({"main": TEACHER}, files),
+            ("datasets", "me/rows"): Repository({"main": SECOND}, card={"dataset_info": ENTRY}),
+            ("models", "me/closed"): Repository({"main": FIRST}, files, token="hf_read"),
+        }
+        server.packages = dict.fromkeys(pins.items(), ())
+        server.packages["torch", pins["torch"]] = ("triton>=3", "filelock")
+        server.packages |= {("triton", "3.1"): (), ("triton", "3.7"): (), ("filelock", "3.20"): ()}
+        yield server
+
+
+def run(root, served, *words):
+    done = xpc(*words, cwd=str(root), env=served.environment)
+    told = done.stdout.decode() + done.stderr.decode()
+    assert "broke the compiler" not in told, told
+    return done.returncode, told
+
+
+@pytest.fixture(autouse=True)
+def resolver(request, monkeypatch):
+    """In the place of pip, which takes seconds, what is asked; the tests that are marked have pip itself."""
+    if "with_pip" not in request.node.name:
+        monkeypatch.setattr(
+            command,
+            "resolve",
+            lambda asked, _: {name: Environment(one, (*one, "filelock==3.20")) for name, one in asked.items()},
+        )
+
+
+@pytest.fixture
+def locked(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC})
+    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, told
+    return tmp_path
+
+
+def table(root, name="x.xp.lock"):
+    return tomllib.loads((root / name).read_text())
+
+
+def payload(root, out="x.bundle"):
+    return json.loads((root / out / "trainer_args.json").read_text())
+
+
+def test_a_lock_pins_commits_packages_and_the_bundle_with_pip(locked, served):
+    held = table(locked)
+    assert [(one["id"], one["revision"], one["chat"]) for one in held["model"]] == [("me/model", FIRST, True)]
+    assert json.loads(held["model"][0]["config"]) == CONFIG
+    assert held["dataset"] == [
+        {
+            "id": "me/rows",
+            "revision": SECOND,
+            "columns": ["chosen", "prompt", "completion"],
+            "rows": {"test": 7, "train": 40},
+        }
+    ]
+    packages = held["environment"]["requirements.txt"]["resolved"]
+    assert {"triton==3.7", "filelock==3.20", f"torch=={stacks.load(stacks.DEFAULT).pins['torch']}"} <= set(packages)
+    status, told = run(locked, served, "compile", "x.xp", "--locked")
+    assert status == 0, told
+    assert payload(locked)["model"]["revision"] == FIRST
+    assert payload(locked)["model"]["params"] is not None  # of the configuration that the lock holds
+    assert [one["revision"] for one in payload(locked)["data"]["sources"]] == [SECOND]
+    assert (locked / "x.bundle" / "constraints.txt").read_text().split() == packages
+    assert "pip install -r requirements.txt -c constraints.txt" in (locked / "x.bundle" / "README.md").read_text()
+
+
+def test_rules_speak_of_a_locked_model_and_dataset_as_of_any_other(locked, served):
+    before = xpc("check", "x.xp", cwd=str(put(locked / "other", {"x.xp": SPEC})))
+    assert {b"XP109", b"XP111"} <= set(before.stdout.split())
+    status, told = run(locked, served, "check", "x.xp")
+    assert (status, "XP109" in told, "XP111" in told) == (0, False, False), told
+    put(locked, {"x.xp": SPEC.replace("gbs = 4", "gbs = 64").replace("seq = 256", "seq = 1024")})
+    status, told = run(locked, served, "check", "x.xp")
+    assert "there are 40 rows" in told, told
+    assert "1024" in told, told
+    assert "512" in told, told  # more than the model's context
+    put(locked, {"x.xp": SPEC.replace("hardware", "method dpo\nhardware")})
+    status, told = run(locked, served, "check", "x.xp")
+    assert (status, "dpo cannot train on prompt_completion" in told) == (1, True), told
+
+
+def test_nobody_is_asked_without_update(locked, served):
+    served.asked.clear()
+    for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],
+                  ["diff", "x.xp", "x.bundle"]):  # fmt: skip
+        status, told = run(locked, served, *words)
+        assert status == 0, told
+    assert served.asked == []
+
+
+def test_a_lock_that_is_written_again_is_the_same(locked, served):
+    before = (locked / "x.xp.lock").read_bytes()
+    assert run(locked, served, "lock", "x.xp")[0] == 0
+    assert run(locked, served, "lock", "x.xp", "--update", "--python", sys.executable)[0] == 0
+    assert (locked / "x.xp.lock").read_bytes() == before
+
+
+def test_update_of_one_name_moves_that_alone(locked, served):
+    served.repositories["models", "me/model"].branches["main"] = THIRD
+    served.repositories["datasets", "me/rows"].branches["main"] = THIRD
+    status, told = run(locked, served, "lock", "x.xp", "--update", "me/rows")
+    assert (status, f"dataset me/rows {SECOND[:12]} -> {THIRD[:12]}" in told) == (0, True), told
+    assert [table(locked)[kind][0]["revision"] for kind in ("model", "dataset")] == [FIRST, THIRD]
+    assert run(locked, served, "lock", "x.xp", "--update", "me/other")[0] == 2
+
+
+STALE = {
+    "another-branch": ("train me/model", "train me/model@v1", "the model me/model@v1 is not pinned"),
+    "another-dataset": ("on me/rows", "on me/others", "the spec no longer names the dataset me/rows"),
+    "another-setting": ("gbs = 4", "gbs = 8", "the bundle is not the one that was locked"),
+    "another-stack": ("batch {", "target trl-0.24\nbatch {", "the lock is for trl-1.16"),
+    "more-packages": ("batch {", "track wandb\nbatch {", "the packages of requirements.txt are not resolved"),
+    "a-file": ("batch {", 'model {\n  chat_template = file("t.jinja")\n}\nbatch {', "t.jinja is not in the lock"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "why"), STALE.values(), ids=STALE)
+def test_locked_refuses_what_is_stale(locked, served, old, new, why):
+    put(locked, {"x.xp": SPEC.replace(old, new), "t.jinja": TEMPLATE})
+    status, told = run(locked, served, "compile", "x.xp", "--locked")
+    assert (status, why in told) == (1, True), told
+    assert not (locked / "x.bundle").exists()
+    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses
+
+
+def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, served):
+    root = put(tmp_path, {"x.xp": SPEC.replace("me/rows", '"rows.jsonl"'), "rows.jsonl": b'{"text": "a"}\n' * 9})
+    assert "there is no x.xp.lock" in run(root, served, "compile", "x.xp", "--locked")[1]
+    assert run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)[0] == 0
+    assert table(tmp_path)["rows"] == {"rows.jsonl": 9}
+    assert run(tmp_path, served, "compile", "x.xp", "--locked")[0] == 0
+    put(tmp_path, {"rows.jsonl": b'{"text": "b"}\n' * 9})
+    assert "rows.jsonl has changed" in run(tmp_path, served, "compile", "x.xp", "--locked")[1]
+
+
+def test_without_the_hub_commits_are_given_by_hand(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC.replace("me/model", f"qwen2.5-3b@{FIRST}")})
+    status, told = run(tmp_path, served, "lock", "x.xp", "--pin", f"me/rows={SECOND}")
+    assert served.asked == []
+    assert (status, "not pinned yet: the packages;" in told) == (1, True), told
+    assert run(tmp_path, served, "compile", "x.xp")[0] == 0
+    found = payload(tmp_path)
+    assert (found["model"]["revision"], found["data"]["sources"][0]["revision"]) == (FIRST, SECOND)
+    assert run(tmp_path, served, "lock", "x.xp", "--pin", "me/rows=main")[0] == 2
+    done = xpc("lock", "x.xp", "--update", cwd=str(tmp_path), env={**served.environment, "HF_HUB_OFFLINE": "1"})
+    assert (done.returncode, b"HF_HUB_OFFLINE" in done.stderr) == (2, True)
+
+
+def test_a_teacher_evaluation_rows_and_every_member_of_a_sweep_are_pinned(tmp_path, served):
+    text = SPEC.replace("  seq = 256\n", "").replace(
+        "batch {", "method distill {\n  teacher = me/teacher\n}\neval(every=2, data=me/rows[test])\nbatch {"
+    )
+    put(tmp_path, {"x.xp": text + "\nsweep {\n  lr = [1e-5, 2e-5]\n}\n"})
+    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, told
+    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert status == 0, told
+    members = sorted(os.listdir(tmp_path / "x.bundle" / "members"))
+    assert len(members) == 2
+    for one in members:
+        found = payload(tmp_path, f"x.bundle/members/{one}")
+        assert found["method"]["teacher"]["revision"] == TEACHER
+        assert found["data"]["evaluation"]["sets"][0]["sources"][0]["revision"] == SECOND
+    assert run(tmp_path, served, "verify", "x.bundle")[0] == 0
+
+
+def test_a_bundle_compiles_again_after_its_lock_is_gone(locked, served):
+    assert run(locked, served, "compile", "x.xp", "--locked")[0] == 0
+    os.rename(locked / "x.bundle", locked / "moved")
+    for name in ("x.xp", "x.xp.lock"):
+        os.remove(locked / name)
+    before = tree(locked / "moved")
+    status, told = run(locked, served, "verify", "moved")
+    assert status == 0, told
+    assert run(locked, served, "check", "moved/spec.xp")[0] == 0
+    assert tree(locked / "moved") == before
+
+
+def test_what_is_gated_takes_a_token(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC.replace("me/model", "me/closed")})
+    words = ("lock", "x.xp", "--update", "me/closed")
+    status, told = run(tmp_path, served, *words)
+    assert (status, "HF_TOKEN" in told) == (2, True), told
+    assert not (tmp_path / "x.xp.lock").exists()
+    done = xpc(*words, cwd=str(tmp_path), env={**served.environment, "HF_TOKEN": "hf_read"})
+    assert table(tmp_path)["model"][0]["revision"] == FIRST, done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff", b"[lock]\nformat = 9\n", b"model = 3\n[lock]\nformat = 1\nxpc='1'\ntarget='t'\n"]
+)
+def test_a_lock_that_cannot_be_read_is_an_error(locked, served, text):
+    (locked / "x.xp.lock").write_bytes(text)
+    status, told = run(locked, served, "check", "x.xp")
+    assert (status, "XP114" in told, "x.xp.lock" in told) == (1, True, True), told
+    assert run(locked, served, "lock", "x.xp")[0] == 1  # written anew; what is not pinned is told
+
+
+def test_requirements_that_do_not_resolve_are_told_with_pip(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC})
+    served.packages["trl", stacks.load(stacks.DEFAULT).pins["trl"]] = ("triton<3",)
+    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert (status, "pip does not resolve" in told) == (2, True), told
+    assert os.listdir(tmp_path) == ["x.xp"]
+
+
+def test_every_load_of_the_runtime_names_a_commit():
+    """Names and commits come together: each call states `revision`, or what `Bundle.loading` gives."""
+    seen = 0
+    for where, _, names in os.walk(os.path.join(REPOSITORY, "runtime")):
+        for name in names:
+            if not name.endswith(".py"):
+                continue
+            with open(os.path.join(where, name), encoding="utf-8") as handle:
+                text = handle.read()
+            for node in ast.walk(ast.parse(text)):
+                called = node.func if isinstance(node, ast.Call) else None
+                if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
+                    continue
+                given = ast.get_source_segment(text, node)
+                local = "data_files=" in given
+                options = "**options" in given and "options = bundle.loading()" in text
+                assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)
+                seen += 1
+    assert seen > 6

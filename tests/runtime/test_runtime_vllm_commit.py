@@ -1,0 +1,42 @@
+"""A vLLM inside of the run loads the commit that the bundle pins, on every stack's way of making one."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from xpc.runtime.features import sampling
+
+
+def bundle(**model):
+    return SimpleNamespace(model=model, loading=lambda: {"revision": model["revision"], "trust_remote_code": False})
+
+
+def modules(own):
+    """A trainer's module, and the one in which it finds vLLM's class: its own, or as in trl 1.16 another."""
+    made = []
+    trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")
+    place = trainer if own else other
+    place.LLM = lambda **given: made.append(given)
+    if not own:
+        trainer.VLLMGeneration = type("VLLMGeneration", (), {"__module__": other.__name__})
+        sys.modules[other.__name__] = other
+    return trainer, place, made
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["in-the-trainer", "in-a-module-of-its-own"])
+@pytest.mark.parametrize("id", ["me/model", None])
+def test_the_commit_reaches_vllm(own, id):
+    trainer, place, made = modules(own)
+    kept = place.LLM
+    with sampling.vllm_at_commit(bundle(id=id, path=None, revision="1" * 40), trainer):
+        place.LLM(model="me/model", seed=3)
+    commit = {} if id is None else {"revision": "1" * 40, "tokenizer_revision": "1" * 40}
+    assert made == [{"model": "me/model", "seed": 3, **commit}]
+    assert place.LLM is kept
+
+
+def test_without_vllm_nothing_is_replaced():
+    trainer = ModuleType("trainer")
+    with sampling.vllm_at_commit(bundle(id="me/model", path=None, revision="1" * 40), trainer):
+        assert not hasattr(trainer, "LLM")

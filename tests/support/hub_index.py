@@ -1,0 +1,110 @@
+"""Stand-ins of the hub and of a package index: `with Served() as served`, and `served.environment` for `xpc lock`.
+
+`repositories` maps ("models", "org/name") to a branch's commit, its files by name, and the card of a dataset;
+`packages` maps a name and a version to what it requires. Wheels hold their metadata alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+from attrs import define, field
+
+
+@define
+class Repository:
+    """Branches by name with their commits; `token` opens it where one is needed."""
+
+    branches: dict[str, str]
+    files: dict[str, bytes] = field(factory=dict)
+    card: dict[str, Any] = field(factory=dict)
+    token: str = ""
+
+
+@define
+class Served:
+    """The server."""
+
+    repositories: dict[tuple[str, str], Repository] = field(factory=dict)
+    packages: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)
+    asked: list[str] = field(factory=list)
+    server: Any = None
+
+    def __enter__(self) -> Served:
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """One request."""
+
+            def do_GET(self) -> None:
+                path = unquote(self.path.partition("?")[0])
+                served.asked.append(path)
+                status, body, kind = served.answer(path, self.headers.get("Authorization", ""))
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What points the hub's client and pip here."""
+        url = f"http://127.0.0.1:{self.server.server_port}"
+        return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "PIP_INDEX_URL": f"{url}/simple",
+                "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}  # fmt: skip
+
+    def answer(self, path: str, said: str) -> tuple[int, bytes, str]:
+        parts = path.strip("/").split("/")
+        if parts[0] == "simple":
+            return self._index(parts)
+        if parts[0] == "wheels":
+            return 200, self._wheel(*parts[1].split("-")[:2]), "application/zip"
+        if parts[0] == "api":
+            found, wanted = self.repositories.get((parts[1], "/".join(parts[2:4]))), parts[5]
+            if found is not None and found.token and said != f"Bearer {found.token}":
+                return 401, b"{}", "application/json"
+            sha = None if found is None else found.branches.get(wanted)
+            if found is not None and wanted in found.branches.values():
+                sha = wanted
+            if sha is None:
+                return 404, b"{}", "application/json"
+            return 200, json.dumps({"id": parts[2], "sha": sha, "cardData": found.card}).encode(), "application/json"
+        found = self.repositories.get(("models", "/".join(parts[:2])))
+        data = None if found is None else found.files.get("/".join(parts[4:]))
+        return (404, b"", "text/plain") if data is None else (200, data, "text/plain")
+
+    def _index(self, parts: list[str]) -> tuple[int, bytes, str]:
+        links = [
+            f'<a href="/wheels/{name.replace("-", "_")}-{version}-py3-none-any.whl">{name}</a>'
+            for name, version in self.packages
+            if parts[1:] == [name]
+        ]
+        return (200 if links else 404), "".join(links).encode(), "text/html"
+
+    def _wheel(self, spelled: str, version: str) -> bytes:
+        name = spelled.replace("_", "-")
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {one}" for one in self.packages[name, version]]
+        out, folder = io.BytesIO(), f"{spelled}-{version}.dist-info"
+        with zipfile.ZipFile(out, "w") as file:
+            file.writestr(f"{folder}/METADATA", "\n".join(lines) + "\n")
+            file.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            file.writestr(f"{folder}/RECORD", "")
+        return out.getvalue()
