@@ -66,7 +66,7 @@ def python() -> Entry:
     version = ".".join(map(str, sys.version_info[:3]))
     if machine.fits():
         return ("python", FINE, f"{version}, {sys.executable}")
-    return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 to 3.13 is needed")
+    return ("python", WRONG, f"{version} ({sys.executable}), and Python 3.11 or later is needed")
 
 
 def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:

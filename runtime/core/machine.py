@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from .bundle import Bundle
 
-PYTHON = ((3, 11), (3, 13))
-"""The oldest and the newest Python that the runtime is for."""
+PYTHON = (3, 11)
+"""The oldest Python that the runtime is for."""
 FREE = 0.9
 """Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
 
@@ -114,8 +114,8 @@ def driver() -> tuple[int, int] | None:
 
 
 def fits() -> bool:
-    """Whether this Python is one of those."""
-    return PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]
+    """Whether this Python is new enough."""
+    return sys.version_info >= PYTHON
 
 
 def installed(name: str) -> str | None:

@@ -30,7 +30,8 @@ def without_libraries(bundle: Bundle) -> bool:
     with redirect_stdout(said):
         found = own_files(bundle, 0, 0)
     if not found:
-        print(said.getvalue(), end="", flush=True)
+        sys.stdout.write(said.getvalue())  # what `say` wrote
+        sys.stdout.flush()
         os.environ[DONE] = "files"
     return not found
 
@@ -133,7 +134,7 @@ def versions(bundle: Bundle) -> list[str]:
     """Python and the installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
     found = []
     if not machine.fits():
-        found.append(f"Python 3.11 to 3.13 is needed, and this is {sys.version.split()[0]}")
+        found.append(f"Python 3.11 or later is needed, and this is {sys.version.split()[0]}")
     for name, pinned in bundle.pins.items():
         there = machine.installed(name)
         if there is None:
