@@ -17,7 +17,7 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
     maker = getattr(module, "VLLMGeneration", None)  # of trl 1.16; before, the trainer's module makes it
     module = module if maker is None else sys.modules[maker.__module__]
     made = getattr(module, "LLM", None)  # there where vLLM is installed
-    if made is None or bundle.model["id"] is None:
+    if not bundle.arguments.get("use_vllm") or made is None or bundle.model["id"] is None:
         return nullcontext()
     revision = bundle.loading()["revision"]
     return replaced(module, {"LLM": partial(made, revision=revision, tokenizer_revision=revision)})

@@ -81,7 +81,7 @@ def build(
             from . import weight_dtypes
 
             kept = replaced.enter_context(weight_dtypes.unrounded(bundle, module))
-        if bundle.arguments.get("use_vllm"):
+        if bundle.uses("sampling"):
             from . import sampling
 
             replaced.enter_context(sampling.vllm_at_commit(bundle, module))
