@@ -9,7 +9,8 @@ from xpc.runtime.features import sampling
 
 
 def bundle(**model):
-    return SimpleNamespace(model=model, loading=lambda: {"revision": model["revision"], "trust_remote_code": False})
+    loading = {"revision": model["revision"], "trust_remote_code": False}
+    return SimpleNamespace(arguments={"use_vllm": True}, model=model, loading=lambda: loading)
 
 
 def modules(own):
