@@ -134,7 +134,7 @@ def test_no_other_private_method_is_overridden() -> None:
 
     meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
     public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
-    public |= {"get_eval_dataloader", "init_hf_repo"}
+    public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {
         name
         for kind in (RunTrainer, evaluation.Evaluating, adapters.Adapting, hub.Publishing)
