@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .core.bundle import Bundle
@@ -30,6 +30,8 @@ ENDINGS = ("failed (exitcode", "closing signal")
 BEFORE = b"launch.sh: stopped as asked, before training began\n"
 _asked = False
 """Whether this launcher was asked to stop."""
+_process: Callable[[], Any] | None = None
+"""psutil's class of this process, once it is loaded: a wish to stop may come before."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -58,8 +60,10 @@ def main(folder: str, words: Sequence[str]) -> int:
         return 0
     except RunError as error:
         return stop(error)
-    import psutil  # type: ignore[import-untyped, unused-ignore]  # noqa: F401  # a requirement of accelerate: `_pass_on`
+    from psutil import Process  # a requirement of accelerate
 
+    global _process
+    _process = Process
     if words[0] == LAUNCHERS[0] and read.run["distributed_type"] == "NO":
         return _launched(lambda: _alone(read, words[-1]), read)
     from torch.distributed.elastic.multiprocessing import api
@@ -116,10 +120,14 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
     """Lets the launcher run, and gives its exit status."""
     from subprocess import CalledProcessError
 
+    from .core.signals import REQUEUE
+
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         launch()
     except CalledProcessError as error:
+        if error.returncode > 0 and error.returncode != REQUEUE:
+            return int(error.returncode)  # the one process has said why, as the last thing
         return _ended("the process", error.returncode, [error.returncode])
     except KeyboardInterrupt:
         return _ended("the launcher", -signal.SIGINT, [])
@@ -154,8 +162,7 @@ def _pass_on(number: int, _: object) -> None:
     """Asks the processes of the run to stop. Before there are any, there is nothing to wait for."""
     global _asked
     _asked = True
-    psutil = sys.modules.get("psutil")
-    children = psutil.Process().children() if psutil else []
+    children = _process().children() if _process else []
     if not children:
         os.write(2, BEFORE)
         os._exit(75)

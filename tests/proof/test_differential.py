@@ -29,7 +29,8 @@ from xpc.grammar.read import decode
 SPECS = 500
 NEVER = {
     "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
-    "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda",
+    "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda", "launch.env", "launch.setup", "launch.extra_args",
+    "launch.mounts", "launch.tolerations", "launch.node_selector",
 }  # fmt: skip
 """Settings that the generator leaves alone, or that are never legal."""
 
