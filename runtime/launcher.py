@@ -60,7 +60,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         return 0
     except RunError as error:
         return stop(error)
-    from psutil import Process  # a requirement of accelerate
+    from psutil import Process  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
     global _process
     _process = Process

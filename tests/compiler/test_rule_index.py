@@ -26,8 +26,8 @@ def declared() -> dict[str, set[str]]:
 
 
 PRECONDITION = {
-    "engines.k8s.rules", "engines.ray.rules", "engines.sky.rules", "rules.adapters", "rules.frozen", "rules.method",
-    "rules.online",
+    "engines.k8s.rules", "engines.slurm.rules", "engines.ray.rules", "engines.sky.rules", "rules.adapters",
+    "rules.frozen", "rules.method", "rules.online",
     "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm", "rules.distill",
     "rules.sampling",
 }  # fmt: skip

@@ -283,7 +283,9 @@ def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks,
 
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("world", [1, 2])
-def test_a_failure_after_the_start_ends_in_a_line_of_each(tmp_path: Path, stacks: Stacks, target: str, world: int) -> None:
+def test_a_failure_after_the_start_ends_in_a_line_of_each(
+    tmp_path: Path, stacks: Stacks, target: str, world: int
+) -> None:
     folder, cwd, python, facts = bundle(tmp_path, stacks, target, world=world)
     rows = [{"conversations": [{"from": who, "value": "?"}]} for who in ("human",) * 9 + ("alien",)]
     (tmp_path / "late.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
