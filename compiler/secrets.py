@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from xpc.compiler.files import suspect
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.grammar.diagnostic import Diagnostic, Label
+
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -44,6 +48,25 @@ def masked(text: str) -> str:
     for start, end, _ in find(text):
         letters[start:end] = "*" * (end - start)
     return "".join(letters)
+
+
+def without_secrets(one: Diagnostic) -> Diagnostic:
+    """A finding with stars in the place of secrets, wherever one stands: its lines are printed into logs of CI."""
+    from xpc.grammar.record import evolve
+    from xpc.grammar.source import Source
+
+    def label(found: Label) -> Label:
+        shown = Source(found.source.name, masked(found.source.text))
+        return evolve(found, source=shown, text=masked(found.text))
+
+    return evolve(
+        one,
+        message=masked(one.message),
+        primary=one.primary and label(one.primary),
+        related=tuple(map(label, one.related)),
+        help=one.help and masked(one.help),
+        edits=tuple(evolve(edit, text=masked(edit.text)) for edit in one.edits),
+    )
 
 
 def is_secret(key: str, value: str) -> bool:

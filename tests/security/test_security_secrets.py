@@ -241,3 +241,16 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
     assert is_secret("a.hub_token", "x")
     assert not is_secret("eos_token", "<|im_end|>")
     assert not is_secret("max_tokens", "5")
+
+
+@pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
+def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
+    """Findings of names, values and syntax show their lines, and logs of CI are read by many."""
+    token = PLANTED["HF_TOKEN"]
+    line = f'track wandb(name="{token}", {token}=1) {broken} # {token}'
+    put(tmp_path, {"t.xp": spec(line)})
+    formats = ("full", "concise", "json", "github", "sarif")
+    for done in xpc_in_turn([["check", "t.xp", "--format", one] for one in formats], str(tmp_path)):
+        assert done.returncode == 1
+        assert token.encode() not in done.stdout + done.stderr
+        assert b"XP" in done.stdout
