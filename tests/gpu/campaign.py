@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -93,6 +94,14 @@ def unequal(found: dict[str, Reading]) -> Iterator[str]:
             yield f"{one['piece']}: losses differ from those of {group['piece']} by {worst:.1e}"
 
 
+def planned(found: dict[str, Reading]) -> Iterator[str]:
+    """How far off the plan is on the readings of memory: mean, median and worst, predicted over measured, less one."""
+    off = sorted(abs(one["off"]) for one in found.values() if "off" in one)
+    if off:
+        mean, median = statistics.mean(off), statistics.median(off)
+        yield f"the plan is off by {mean:.1%} on average ({median:.1%} median, {off[-1]:.1%} worst of {len(off)})"
+
+
 def main() -> int:
     """Takes readings until the time is over. Status 0: all are there and good; 1: some failed; 75: unfinished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,8 +110,8 @@ def main() -> int:
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, with small shapes")
     parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
     options = parser.parse_args()
-    began = time.monotonic()
     place = machine.look(os.path.abspath(options.out), options.rehearse)
+    began = time.monotonic()  # a call takes one piece at least
     readings = Readings(options.out, place)
     wanted = [one for one in pieces(place) if options.only in one.name]
     for one in wanted:
@@ -118,7 +127,15 @@ def main() -> int:
         )
     wrong = [f"{one['piece']}: {one['error']}" for one in readings.known.values() if not one["ok"]]
     wrong += unequal(readings.known)
-    print("\n".join([*wrong, f"{len(readings.known)} readings in {readings.path}, {len(wrong)} of them wrong"]))
+    print(
+        "\n".join(
+            [
+                *planned(readings.known),
+                *wrong,
+                f"{len(readings.known)} readings in {readings.path}, {len(wrong)} of them wrong",
+            ]
+        )
+    )
     return int(bool(wrong))
 
 

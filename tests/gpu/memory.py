@@ -11,6 +11,10 @@ from typing import Any
 from attrs import asdict, frozen
 from machine import HERE, Machine, output
 
+from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.memory import memory
+from xpc.compiler.registry.types import ModelFacts
+
 
 @frozen
 class Shape:
@@ -51,9 +55,33 @@ def shapes(rehearsal: bool) -> Iterator[Shape]:
             yield Shape(layers, hidden, vocab, 4096, "bf16", checkpointing, "full")
 
 
+def planned(shape: Shape, parameters: int) -> dict[str, float]:
+    """What the plan says of a reading: bytes at the peak of each phase. Empty where it says `unknown`."""
+    heads, tied = max(4, shape.hidden // 128), shape.vocab > 100_000
+    tables = shape.vocab * shape.hidden * (1 if tied else 2)
+    facts = ModelFacts(
+        alias="probe", id="probe", model_type="qwen2", params=parameters, layers=shape.layers, hidden=shape.hidden,
+        intermediate=4 * shape.hidden, heads=heads, kv_heads=max(2, heads // 4), head_dim=shape.hidden // heads,
+        vocab=shape.vocab, context=shape.tokens, tied=tied, dtype="bfloat16", chat=False, gated=False, gated_mlp=True,
+        layer_params=(parameters - tables) // shape.layers,
+    )  # fmt: skip
+    mixed = shape.precision == "mixed"
+    weight = 4.0 if mixed else 2.0
+    found = memory(Load(
+        facts=facts, family="qwen2", engine="none", stage=0, world=1, shard=1, offload=0, element=2, weight=weight,
+        amp=mixed, moments=2 * weight, temporary=weight, micro=1, length=shape.tokens, accumulates=False,
+        checkpointing=shape.checkpointing, attention="sdpa", loss="fused" if shape.head == "liger" else "kept",
+        trained=float(parameters),
+    ))  # fmt: skip
+    return {} if isinstance(found, str) else {name: sum(one.values()) for name, one in found.phases.items()}
+
+
 def read(shape: Shape, place: Machine) -> dict[str, Any]:
-    """Bytes at the end of each phase and its peak."""
+    """Bytes at the end of each phase and its peak, beside what the plan says of them."""
     probe = os.path.join(HERE, "memory_probe.py")
     asked = json.dumps({**asdict(shape), "device": "cpu" if place.rehearsal else "cuda"})
     found: dict[str, Any] = json.loads(output([sys.executable, probe, asked]).splitlines()[-1])
-    return {**found, "shape": asdict(shape)}
+    said = planned(shape, found["parameters"])
+    peaks = [one["peak"] for one in found["phases"].values() if "peak" in one]
+    off = {"off": round(max(said.values()) / max(peaks) - 1, 4)} if peaks and said else {}
+    return {**found, "shape": asdict(shape), "planned": said, **off}

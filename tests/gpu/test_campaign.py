@@ -59,6 +59,17 @@ def test_shapes_are_about_forty_of_four_sizes():
     assert len(found) == len({one.name for one in found}) == 40
 
 
+def test_the_plan_knows_every_shape():
+    for shape in memory.shapes(False):
+        said = memory.planned(shape, 12 * shape.layers * shape.hidden**2)
+        assert max(said.values()) > shape.tokens * shape.hidden
+
+
+def test_the_plan_s_error_is_printed():
+    found = {"a": {"off": 0.02}, "b": {"off": -0.04}, "c": {}}
+    assert list(campaign.planned(found)) == ["the plan is off by 3.0% on average (3.0% median, 4.0% worst of 2)"]
+
+
 def test_runs_that_compute_the_same_are_compared():
     found = {
         "a": {"piece": "run a", "kind": "run", "ok": True, "group": "full", "losses": [2.0, 1.0]},
