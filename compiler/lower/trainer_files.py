@@ -47,10 +47,11 @@ def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:
     return name in programs or (folder == "core" and name != TYPES)
 
 
-def imported(source: bytes) -> set[str]:
+@cache
+def imported(source: bytes) -> frozenset[str]:
     """The modules that a file imports at its top, by their names, among those of the folders that are chosen from."""
     names = [several or one for several, one in IMPORTS.findall(source)]
-    return {one.strip().partition(" ")[0] for one in b",".join(names).decode().split(",")} & _choice()
+    return frozenset(one.strip().partition(" ")[0] for one in b",".join(names).decode().split(",")) & _choice()
 
 
 @cache
