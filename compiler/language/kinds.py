@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from xpc.grammar.record import record
 
 COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "Ki": 2**10, "Mi": 2**20}
@@ -57,6 +59,10 @@ class Amount:
 
     unit: str
     value: int | float = 0
+
+    def steps(self, run: int) -> int:
+        """A count or a share of a run of `run` steps, in whole steps: a share is rounded up, as transformers does."""
+        return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 
 @record

@@ -12,6 +12,7 @@ from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.registry import ModelFacts
+from xpc.compiler.registry.linear_layers import TABLES, lora_parameters, targeted
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -70,24 +71,14 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
     """Parameters of LoRA's matrices on the modules that it names, and of modules that are saved beside them."""
-    rank, targets = spec.integer("lora.rank"), spec.get("lora.targets")
-    wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    hidden, inner, experts = facts.hidden, facts.intermediate, max(1, facts.experts)
-    shapes = {
-        "q_proj": (hidden, wide, 1),
-        "k_proj": (hidden, narrow, 1),
-        "v_proj": (hidden, narrow, 1),
-        "o_proj": (wide, hidden, 1),
-        "up_proj": (hidden, inner, experts),
-        "down_proj": (inner, hidden, experts),
-    }
-    if facts.gated_mlp:
-        shapes["gate_proj"] = (hidden, inner, experts)
-    chosen = [shapes[one] for one in targets if one in shapes] if isinstance(targets, tuple) else [*shapes.values()]
-    dora = int(spec.flag("lora.dora"))
-    each = sum((rank * (into + out) + dora * out) * count for into, out, count in chosen)
-    beside = [one for one in spec.names("lora.modules_to_save") if one in ("embed_tokens", "lm_head")]
-    return facts.layers * each + len(beside) * facts.vocab * hidden
+    linear = targeted(facts, spec.get("lora.targets"))
+    matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
+    return matrices + whole_tables(spec) * facts.vocab * facts.hidden
+
+
+def whole_tables(spec: Spec) -> int:
+    """Embeddings and output heads among the modules that are trained whole beside adapters."""
+    return sum(name.rpartition(".")[2] in TABLES for name in spec.names("lora.modules_to_save"))
 
 
 def _states(spec: Spec, trained: int, weight: int) -> int:

@@ -9,6 +9,7 @@ model states and of autograd's saved tensors of a Llama block for activations, b
 from __future__ import annotations
 
 from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.grammar.record import record
 
 GIB = 2**30
@@ -65,7 +66,7 @@ def states(need: Need, params: int) -> float:
     beside = need.beside / (shard if need.stage >= 3 else 1)
     if need.rank and need.facts is not None:
         casts = params * 2.0 if need.half and need.weight == 4 else 0.0
-        params = adapters(need.facts, need.rank) + need.whole
+        params = lora_parameters(need.facts, need.rank, linear_layers(need.facts)) + need.whole
         moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
         return beside + frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
     reference = frozen * need.references + beside
@@ -74,14 +75,6 @@ def states(need: Need, params: int) -> float:
     moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
     casts = params * 2.0 / (shard if need.stage >= 3 else 1) if need.half else 0.0
     return weights + gradients + moments + casts + reference
-
-
-def adapters(facts: ModelFacts, rank: int) -> int:
-    """Parameters of adapters on every linear layer of the decoder, the output head left out. Experts count each."""
-    wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    attention = 2 * (facts.hidden + wide) + 2 * (facts.hidden + narrow)
-    mlp = (3 if facts.gated_mlp else 2) * (facts.hidden + facts.intermediate) * max(1, facts.experts)
-    return rank * facts.layers * (attention + mlp)
 
 
 def activations(need: Need, facts: ModelFacts) -> float:

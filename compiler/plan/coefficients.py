@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from xpc.compiler.registry.types import ModelFacts
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "coefficients.json")
-_table: dict[str, Any] = {}
 
 
+@cache
 def _read() -> dict[str, Any]:
-    if not _table:
-        with open(TABLE, encoding="utf-8") as handle:
-            _table.update(json.load(handle))
-    return _table
+    with open(TABLE, encoding="utf-8") as handle:
+        found: dict[str, Any] = json.load(handle)
+    return found
 
 
 def families() -> Mapping[str, Mapping[str, Mapping[str, float]]]:

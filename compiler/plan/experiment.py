@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from math import ceil
 
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import BUDGET, GIB
-from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.from_spec import load_of, row_tokens
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.time import Speed, Work, speed
+from xpc.compiler.rules.batch import steps_of_rows
+from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
@@ -101,9 +104,10 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Rows that are shorter than the longest take less time; how much is not known without their lengths.
         hours = Span(whole, 0.0 if full else whole / (1 + fast.off), whole / (1 - fast.off))
+    written = disk(spec)
     return Plan(
         spec, capacity, said, None if isinstance(held, str) else held, steps, tokens, full,
-        _count(spec.get("schedule.warmup"), steps, spec), _saves(spec, steps), hours, fast, _checkpoint(spec, load),
+        _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
         unknown,
     )  # fmt: skip
 
@@ -120,16 +124,11 @@ def verdict(peak: float, capacity: float) -> str:
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
     """Tokens of an optimizer step, and whether that is the most there can be: rows as long as `seq`."""
-    method, gbs = spec.method, spec.integer("batch.gbs")
-    if method.generates:
-        prompt = spec.get("method.max_prompt")
-        length = (512 if prompt is None else int(prompt)) + (spec.get("method.max_completion") or 256)
-    else:
-        length = int(spec.get("batch.seq") or 1024)
+    sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:
-        return gbs * method.sequences * min(length, given.tokens), False
-    return gbs * method.sequences * length, not packed
+        return sequences * min(length, given.tokens), False
+    return sequences * length, not packed
 
 
 def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
@@ -137,8 +136,6 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""
-    from xpc.compiler.rules.batch_rows import trained
-
     rows = given.rows if given.rows is not None else trained(spec)
     if rows is None:
         return None, "how many rows there are is not known: `--rows N` says it"
@@ -147,18 +144,16 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "how many rows packing makes is not known: `--tokens N` says how long a row is on average"
-        rows = max(1, ceil(rows * given.tokens / int(spec.get("batch.seq") or 1024)))
-    each = max(1, ceil(rows / spec.integer("batch.gbs")))
-    return ceil(each * float(spec.get("train.epochs") or 1.0)), ""
+        rows = max(1, ceil(rows * given.tokens / row_tokens(spec)))
+    return steps_of_rows(spec, rows), ""
 
 
-def _count(amount: object, steps: int | None, spec: Spec) -> int | None:
-    """Steps of an amount that is a count or a share of the run."""
-    if not isinstance(amount, Amount):
+def _warmup(spec: Spec, steps: int | None) -> int | None:
+    """Steps of the warm-up, where they are known."""
+    warmup = spec.get("schedule.warmup")
+    if not isinstance(warmup, Amount) or (steps is None and warmup.unit == "share"):
         return None
-    if amount.unit == "count":
-        return int(amount.value)
-    return None if steps is None else ceil(steps * amount.value) if amount.unit == "share" else None
+    return warmup.steps(steps or 0)
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
@@ -175,17 +170,6 @@ def _saves(spec: Spec, steps: int | None) -> int | None:
         return None
     apart = every.value if every.unit == "count" else max(1.0, steps * every.value)
     return int(steps // apart) if apart else None
-
-
-def _checkpoint(spec: Spec, load: Load | str) -> float:
-    """Bytes of one checkpoint: what is trained, and with the whole state its optimizer's, too (0: not known)."""
-    if isinstance(load, str):
-        return 0.0
-    trained = load.trained + (load.adapters.params if load.adapters is not None else 0.0)
-    weights = load.adapters.params * load.adapters.element if load.adapters else load.facts.params * load.weight
-    if not spec.flag("save.full_state"):
-        return weights
-    return weights + trained * (load.moments + (4.0 if load.engine == "deepspeed" else 0.0))
 
 
 def _speed(spec: Spec, load: Load, tokens: int) -> Speed | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import SPREADS
-from xpc.compiler.plan import QUANTIZED, adapters
+from xpc.compiler.lower.disk import whole_tables
+from xpc.compiler.plan import QUANTIZED
 from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, targeted
 from xpc.compiler.spec import Spec
 
 MOMENTS = {
@@ -18,8 +20,6 @@ MOMENTS = {
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1}  # fmt: skip
 """Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host."""
-TABLES = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
-ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "query_key_value", "c_attn"}
 
 
 def load_of(spec: Spec) -> Load | str:
@@ -89,38 +89,25 @@ def _adapters(spec: Spec, element: float) -> Adapters:
     if spec.flag("oft"):
         block = facts.hidden // rank if rank else spec.get("lora.block_size") or 32
         rank = max(1, block // 2)
-    named = spec.get("lora.targets")
-    sites = "all"
-    params = float(adapters(facts, rank))
-    if isinstance(named, tuple):
-        short = {str(one).rpartition(".")[2] for one in named}
-        if short <= ATTENTION:
-            sites = "qv" if short <= {"q_proj", "v_proj"} else "qkvo"
-            params *= _share(spec, short)
-    whole = sum(name.rpartition(".")[2] in TABLES for name in spec.names("lora.modules_to_save"))
-    params += whole * facts.vocab * facts.hidden
-    return Adapters(sites, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0)
+    linear = targeted(facts, spec.get("lora.targets"))
+    sites = {one.site for one in linear}
+    standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
+    params = lora_parameters(facts, rank, linear, spec.flag("lora.dora"))
+    params += whole_tables(spec) * facts.vocab * facts.hidden
+    return Adapters(standing, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0)
 
 
-def _share(spec: Spec, short: set[str]) -> float:
-    """The part of adapters on every layer that those on some projections of attention are."""
-    facts = spec.model.facts
-    assert facts is not None
-    hidden, wide, narrow = facts.hidden, facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    of = {"q_proj": hidden + wide, "k_proj": hidden + narrow, "v_proj": hidden + narrow, "o_proj": wide + hidden}
-    whole = sum(of.values()) + (3 if facts.gated_mlp else 2) * (hidden + facts.intermediate) * max(1, facts.experts)
-    return sum(of.get(name, hidden + wide + 2 * narrow) for name in short) / whole
+def row_tokens(spec: Spec) -> int:
+    """Most tokens of one sequence: `seq`, or the prompt and the completion of a method that generates."""
+    if not spec.method.generates:
+        return int(spec.get("batch.seq") or 1024)
+    prompt = spec.get("method.max_prompt")
+    return (512 if prompt is None else int(prompt)) + int(spec.get("method.max_completion") or 256)
 
 
 def _batch(spec: Spec) -> tuple[int, int]:
     """Sequences of a micro-batch, and the tokens of one on this process."""
-    method = spec.method
-    if method.generates:
-        prompt = spec.get("method.max_prompt")
-        length = (512 if prompt is None else int(prompt)) + (spec.get("method.max_completion") or 256)
-    else:
-        length = spec.get("batch.seq") or 1024
-    return spec.integer("batch.micro") * method.sequences, -(-int(length) // spec.context_parallel)
+    return spec.integer("batch.micro") * spec.method.sequences, -(-row_tokens(spec) // spec.context_parallel)
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:

@@ -6,10 +6,11 @@ forms of `memory.py` are the same for both.
 
 from __future__ import annotations
 
+from xpc.compiler.registry.linear_layers import ATTENTION
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
-SITES = {"qv": ("q", "v"), "qkvo": ("q", "k", "v", "o"), "all": ("q", "k", "v", "o", "gate", "up", "down")}
+SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
 """Sets of linear layers that adapters stand on and that the oracle measured."""
 
 

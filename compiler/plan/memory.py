@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.plan.coefficients import row, saved
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.load import SITES, Load
+from xpc.compiler.registry.linear_layers import linear_layers
 from xpc.grammar.record import record
 
-GIB = 2**30
-PHASES = ("load", "forward", "backward", "step", "save", "evaluate", "generate")
 HEADS: Mapping[str, tuple[int, int]] = {
     # bytes of logits and loss a token and word of the vocabulary, at the peak: computed in half precision, in fp32
     "kept": (14, 16),  # logits, their fp32 copy's log-softmax, two gradients; the model's outputs are kept
@@ -60,7 +59,8 @@ class Memory:
 
 def memory(load: Load) -> Memory | str:
     """The memory of one process, or a sentence that says what is not known."""
-    mode = f"{load.mode}/{_attention(load)}"
+    # flash attention keeps what torch's fused kernel keeps: q, k, v, the output and one number a head
+    mode = f"{load.mode}/{'sdpa' if load.attention == 'flash' else load.attention}"
     found = row(load.family, mode)
     if found is None and load.adapters is not None:
         found = row(load.family, f"{load.mode}/sdpa")
@@ -72,20 +72,12 @@ def memory(load: Load) -> Memory | str:
     return Memory(_phases(load, held, load.tokens * layer))
 
 
-def _attention(load: Load) -> str:
-    """flash attention keeps what torch's fused kernel keeps: q, k, v, the output and one number a head."""
-    return {"flash": "sdpa"}.get(load.attention, load.attention)
-
-
 def _dropouts(load: Load) -> float:
     """What the dropout before each adapter keeps of a token in a layer: a byte an element, and its output."""
     adapters, facts = load.adapters, load.facts
     if adapters is None or not adapters.dropout:
         return 0.0
-    wide = {"o": facts.heads * facts.head_dim, "down": facts.intermediate}
-    from xpc.compiler.plan.load import SITES
-
-    inputs = sum(wide.get(site, facts.hidden) for site in SITES[adapters.sites])
+    inputs = sum(one.inputs for one in linear_layers(facts) if one.site in SITES[adapters.sites])
     return inputs * (1.0 if load.amp else 1.0 + load.element)  # under autocast each site keeps its own input anyway
 
 
@@ -109,9 +101,8 @@ def _states(load: Load) -> States:
     adapters = load.adapters
     trained = load.trained + (adapters.params if adapters is not None else 0.0)
     element = float(adapters.element) if adapters is not None else load.weight
-    frozen = max(0.0, facts.params - load.trained)
-    base = frozen * load.weight + load.trained * load.weight
-    weights = (base + (adapters.params * element if adapters is not None else 0.0)) / spread[3]
+    own = adapters.params * element if adapters is not None else 0.0
+    weights = (facts.params * load.weight + own) / spread[3]
     whole = facts.layer_params * load.element
     gradients = trained * element / spread[2]
     if load.layerwise:

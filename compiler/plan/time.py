@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from functools import cache
 from typing import Any
 
 from xpc.grammar.record import record
@@ -19,7 +20,6 @@ NARROW = 768
 """Width whose products of matrices are taken as the unit of what narrow ones lose."""
 SMALL = 4096
 """Tokens of a micro-batch, likewise."""
-_table: dict[str, Any] = {}
 
 
 @record
@@ -48,12 +48,12 @@ class Speed:
     source: str
 
 
+@cache
 def table() -> dict[str, Any]:
     """The fitted weights; read once."""
-    if not _table:
-        with open(TABLE, encoding="utf-8") as handle:
-            _table.update(json.load(handle))
-    return _table
+    with open(TABLE, encoding="utf-8") as handle:
+        found: dict[str, Any] = json.load(handle)
+    return found
 
 
 def parts(work: Work) -> list[float]:

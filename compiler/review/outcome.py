@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.optimizer import warmup_of
@@ -68,7 +67,7 @@ class Outcome:
         """The warm-up in steps and as a share of the run, where both are known."""
         if self.warmup is None or not self.steps:
             return None
-        count = ceil(self.steps * self.warmup.value) if self.warmup.unit == "share" else int(self.warmup.value)
+        count = self.warmup.steps(self.steps)
         return count, count / self.steps
 
     def _steps_why(self) -> str:

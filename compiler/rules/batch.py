@@ -113,6 +113,11 @@ def total_steps(spec: Spec) -> int | None:
     rows = trained(spec)
     if rows is None:
         return None
+    return steps_of_rows(spec, rows)
+
+
+def steps_of_rows(spec: Spec, rows: int) -> int:
+    """Optimizer steps that so many rows make; `dataloader_drop_last` drops those that fill no batch."""
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)
@@ -131,7 +136,7 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     if not warmup.value:
         return
     steps = total_steps(spec)
-    long = ceil((steps or 0) * warmup.value) if warmup.unit == "share" else int(warmup.value)
+    long = warmup.steps(steps or 0)
     if steps is not None and 0 < steps <= long:
         exact = spec.text("schedule") == "polynomial" and steps == long
         better = "0" if steps <= 1 or ceil(steps * 0.03) >= steps else "3%"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.optimizers import WARM_UP
@@ -195,7 +194,7 @@ def stages(spec: Spec) -> Iterator[Finding]:
     decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
     if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:
         return
-    first = ceil(warmup.value * steps) if warmup.unit == "share" else int(warmup.value)
+    first = warmup.steps(steps)
     last = int(decay.value * steps) if decay.unit == "share" else int(decay.value)
     if first + last > steps:
         fitting = max(1, steps - first)

@@ -7,7 +7,9 @@ import os
 from typing import Any
 
 from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.record import evolve
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measured")
 Row = dict[str, Any]
@@ -109,16 +111,17 @@ def loss(row: Row) -> str:
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
     """The adapters of a row: the nearest set of sites that the oracle measured, and its own parameters."""
-    wide, narrow, h, i = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.hidden, sizes.intermediate
-    of = {"q_proj": h + wide, "k_proj": h + narrow, "v_proj": h + narrow, "o_proj": wide + h}
     targets = row["lora_targets"]
-    params = sum(of.get(name, 0) for name in targets) * sizes.layers
+    standing = {TARGETS[name] for name in targets if name in TARGETS}
     if "mlp" in targets:
-        params += (3 if sizes.gated_mlp else 2) * (h + i) * sizes.layers
+        standing.update(("gate", "up", "gate_up", "down"))
+    # the measurements name q, k and v apart, whatever the family fuses
+    linear = [one for one in linear_layers(evolve(sizes, model_type="llama")) if one.site in standing]
+    params = lora_parameters(sizes, row["lora_r"], linear)
     if "lm_head" in targets:
-        params += h + sizes.vocab
+        params += row["lora_r"] * (sizes.hidden + sizes.vocab)
     sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
     element = 4 if row["adapter_dtype"] == "fp32" else 2
     # fms' fused kernels run dropout and adapter in one kernel that keeps neither
     fused = "foak" in row["notes"]
-    return Adapters(sites, row["lora_r"], float(params * row["lora_r"]), element, 0.0 if fused else row["lora_dropout"])
+    return Adapters(sites, row["lora_r"], float(params), element, 0.0 if fused else row["lora_dropout"])

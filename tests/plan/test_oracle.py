@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xpc.compiler.plan import coefficients
+from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 
 SHAPE, RANK = (96, 128, 8, 2, 16, 6, 2), 6
 FEW = ["full/bf16/sdpa", "full/bf16/mask", "full/amp/sdpa", "lora-all/amp/sdpa"]
@@ -26,9 +27,18 @@ def compared(family: str, modes: list[str], shape: tuple[int, ...]) -> None:
         assert abs(linear + quadratic * length - expected) <= allowed + 1e-6, (family, mode)
 
 
+def compared_adapters(family: str, shape: tuple[int, ...]) -> None:
+    oracle = pytest.importorskip("oracle")
+    known = oracle.facts(family, shape, 2)
+    model = oracle.adapted(oracle.built(family, shape, 2, "eager", oracle.torch.bfloat16), "all", RANK, 0.0, False)
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    assert trained == lora_parameters(known, RANK, linear_layers(known)), family
+
+
 @pytest.mark.slow
 def test_a_layer_keeps_what_the_table_says():
     compared("qwen2", FEW, SHAPE)
+    compared_adapters("qwen2", SHAPE)
 
 
 @pytest.mark.slow
@@ -37,3 +47,4 @@ def test_a_layer_keeps_what_the_table_says():
 def test_every_family_keeps_what_the_table_says(family):
     oracle = pytest.importorskip("oracle")
     compared(family, list(coefficients.families()[family]), oracle.shapes(family)[4])
+    compared_adapters(family, oracle.shapes(family)[4])

@@ -17,9 +17,9 @@ import pytest
 import utilisation
 
 from xpc.compiler.inputs import UsageError
-from xpc.compiler.plan import coefficients, command
+from xpc.compiler.plan import GIB, coefficients, command
 from xpc.compiler.plan.load import Adapters
-from xpc.compiler.plan.memory import GIB, memory
+from xpc.compiler.plan.memory import memory
 from xpc.grammar.record import evolve
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

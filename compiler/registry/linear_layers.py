@@ -1,0 +1,80 @@
+"""The linear layers of one decoder layer, by family: what LoRA stands on, and what its matrices hold.
+
+A family that fuses projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
+Names are those of transformers 5.23; compiler/rules/modules.py lists them beside embeddings, and a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.record import record
+
+TABLES = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
+"""Modules of vocabulary x hidden: embeddings and output heads."""
+ATTENTION = ("q", "k", "v", "qkv", "o")
+"""Sites of attention; those of the MLP are gate, up, gate_up and down."""
+_SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+_LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+_NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
+_GPT2 = {"qkv": "c_attn", "o": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
+_GLM = {**_SEPARATE, "gate_up": "gate_up_proj", "down": "down_proj"}
+_NAMES: dict[str, dict[str, str]] = {
+    "bloom": _NEOX,
+    "falcon": _NEOX,
+    "glm": _GLM,
+    "glm4": _GLM,
+    "gpt2": _GPT2,
+    "gpt_bigcode": _GPT2,
+    "gpt_neox": _NEOX,
+    "opt": {**_SEPARATE, "o": "out_proj", "up": "fc1", "down": "fc2"},
+    "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
+    "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
+}
+
+
+@record
+class Linear:
+    """A linear layer: its module's name, its place in the layer, its widths, and how many (one, or one an expert)."""
+
+    name: str
+    site: str
+    inputs: int
+    outputs: int
+    count: int
+
+
+def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
+    """Those of one decoder layer, the router of a mixture of experts left out."""
+    hidden, inner = facts.hidden, facts.intermediate
+    wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    widths = {
+        "q": (hidden, wide), "k": (hidden, narrow), "v": (hidden, narrow), "qkv": (hidden, wide + 2 * narrow),
+        "o": (wide, hidden), "gate": (hidden, inner), "up": (hidden, inner), "gate_up": (hidden, 2 * inner),
+        "down": (inner, hidden),
+    }  # fmt: skip
+    names = _NAMES.get(facts.model_type, _LLAMA)
+    return tuple(
+        Linear(name, site, *widths[site], 1 if site in ATTENTION else max(1, facts.experts))
+        for site, name in names.items()
+        if site != "gate" or facts.gated_mlp
+    )
+
+
+def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
+    """The linear layers that a list of targets names, as PEFT matches the ends of names; all where there is no list."""
+    if not isinstance(targets, Sequence) or isinstance(targets, str):
+        return linear_layers(facts)
+    return tuple(one for one in linear_layers(facts) if any(_means(str(target), one.name) for target in targets))
+
+
+def _means(target: str, name: str) -> bool:
+    """Whether one of the two dotted names ends with the other."""
+    return f".{name}".endswith(f".{target}") or f".{target}".endswith(f".{name}")
+
+
+def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
+    """Parameters of LoRA's two matrices on these linear layers of every decoder layer; DoRA adds a magnitude a row."""
+    each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
+    return facts.layers * each
