@@ -325,9 +325,11 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.default("batch.accum", 1, why)
     if not draft.has("track.every"):
         draft.default("track.every", Amount("share", 0.005), why)
-        draft.differs("logging_steps", "without a number axolotl logs each half a percent of the run and at least "
-                                       "every 10 "
-                      "steps, the spec each half a percent")  # fmt: skip
+        draft.differs(
+            "logging_steps",
+            "without a number axolotl logs each half a percent of the run and at least every 10 steps, the spec each "
+            "half a percent",
+        )
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
     axolotl_intervals.warmup(draft, named)
     floor = named.get("cosine_min_lr_ratio")

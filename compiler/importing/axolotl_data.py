@@ -195,8 +195,11 @@ def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
     more = table.get("message_property_mappings")
     for key, one in ({} if more is None else more.mapping).items():
         if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
-            draft.differs("message_property_mappings", f"axolotl hands `{key}` of a message to the template, and the "
-                          "runtime role and content", one)  # fmt: skip
+            draft.differs(
+                "message_property_mappings",
+                f"axolotl hands `{key}` of a message to the template, and the runtime role and content",
+                one,
+            )
     speakers = table.get("roles")
     for key, one in ({} if speakers is None else speakers.mapping).items():
         names = set(words(one) or [])
@@ -214,13 +217,17 @@ def _worded(draft: Draft, word: str, place: Entry) -> None:
         file = f"{draft.stem}.chat_template.jinja"
         draft.files[file] = TEMPLATES[name].encode()
         draft.put("model.chat_template", file, place)
-        draft.differs("datasets.system", "axolotl puts what a column `system` holds before the question, and the "
-                                         "spec reads no "
-                      "such column", place)  # fmt: skip
+        draft.differs(
+            "datasets.system",
+            "axolotl puts what a column `system` holds before the question, and the spec reads no such column",
+            place,
+        )
     elif draft.method in ("dpo", "orpo", "reward"):
-        draft.differs("datasets.type", "axolotl strips the spaces that the template puts after the end of an "
-                                       "answer, the spec "
-                      "keeps them", place)  # fmt: skip
+        draft.differs(
+            "datasets.type",
+            "axolotl strips the spaces that the template puts after the end of an answer, the spec keeps them",
+            place,
+        )
 
 
 def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
@@ -309,9 +316,9 @@ def _template(draft: Draft, named: Entries, asked: Asked) -> None:
         draft.note(entry, f"rows of {shape} are rendered by no template")
     elif fallback and known is None:
         draft.note(entry, "the tokenizer's own chat template")
-        draft.differs("chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec "
-                                       "fails there",
-                      entry)  # fmt: skip
+        draft.differs(
+            "chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec fails there", entry
+        )
     elif usual in TEMPLATES:
         name = f"{draft.stem}.chat_template.jinja"
         draft.files[name] = TEMPLATES[usual].encode()
@@ -320,9 +327,12 @@ def _template(draft: Draft, named: Entries, asked: Asked) -> None:
         draft.put("model.chat_template", SAME_TEMPLATES[usual], entry)
     else:
         draft.note(entry, "the tokenizer's own chat template")
-        draft.differs("chat_template", f"axolotl renders by its own `{word}`, the spec by the template of the "
-                                       "tokenizer "
-                      '(`model(chat_template=file("x.jinja"))` names another)', entry)  # fmt: skip
+        draft.differs(
+            "chat_template",
+            f"axolotl renders by its own `{word}`, the spec by the template of the tokenizer "
+            '(`model(chat_template=file("x.jinja"))` names another)',
+            entry,
+        )
     if system is not None and not system.empty:
         corpus.said(draft, system)
 
@@ -350,9 +360,10 @@ def _long(draft: Draft, named: Entries) -> None:
     shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     if shape == "text":
         if draft.settings.get("batch.packing") is None or draft.settings["batch.packing"].text != "true":
-            draft.differs("sequence_len", "axolotl goes on in a further row with what is left of a longer text, "
-                                          "the spec "
-                          "keeps its beginning")  # fmt: skip
+            draft.differs(
+                "sequence_len",
+                "axolotl goes on in a further row with what is left of a longer text, the spec keeps its beginning",
+            )
         if way is not None:
             draft.note(way, "plain text goes on in further rows")
     elif METHODS[draft.method].generates:

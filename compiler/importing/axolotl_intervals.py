@@ -48,9 +48,11 @@ def intervals(draft: Draft, named: Entries) -> None:
             if (entry.file, entry.key) not in draft.fates:
                 draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
     if evaluates and not draft.has("eval.every"):
-        draft.warn(held, "rows are held out and never evaluated on: axolotl asks for `eval_steps`, or "
-                         "`evals_per_epoch` "
-                   "and more than one evaluation in the run")  # fmt: skip
+        draft.warn(
+            held,
+            "rows are held out and never evaluated on: axolotl asks for `eval_steps`, or `evals_per_epoch` and more "
+            "than one evaluation in the run",
+        )
 
 
 def _filled(named: Entries, key: str) -> bool:
@@ -105,8 +107,10 @@ def warmup(draft: Draft, named: Entries) -> None:
         draft.default("schedule.warmup", Amount("count", 2 if steps == 1 else steps), "not set: axolotl's own")
     elif written is None:
         draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's own")
-        draft.differs("warmup_steps", "without a number axolotl warms up for 3 % of the run and at most 100 steps, the "
-                      "spec for 3 %")  # fmt: skip
+        draft.differs(
+            "warmup_steps",
+            "without a number axolotl warms up for 3 % of the run and at most 100 steps, the spec for 3 %",
+        )
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")
         draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl takes two steps for one")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry
 from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
@@ -33,12 +32,12 @@ def nearest(draft: Draft, tool: str) -> None:
     _weights(draft, tool)
 
 
-def _again(draft: Draft, path: str, value: object, why: str) -> Entry | None:
-    """Write a setting anew; the key that it came from keeps it."""
+def _instead(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
+    """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     draft.put(path, value, entry, why)
-    return entry
+    draft.differs(name, difference, entry)
 
 
 def _attention(draft: Draft, family: Family, tool: str) -> None:
@@ -47,10 +46,15 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
         return
     better = "flash2" if "flash2" in family.attention and said.text in FLASH else None
     best = better or ("sdpa" if "sdpa" in family.attention else "eager")
-    entry = _again(draft, "model.attn", best, f"{family.model_type} has no {said.text} on {draft.stack.name}")
-    draft.differs("attn_implementation", f"{tool} runs {family.model_type} with {said.text}, for which "
-                                         f"{draft.stack.name} has "
-                  f"no kernel; the spec computes the same by {best}", entry)  # fmt: skip
+    _instead(
+        draft,
+        "model.attn",
+        best,
+        f"{family.model_type} has no {said.text} on {draft.stack.name}",
+        "attn_implementation",
+        f"{tool} runs {family.model_type} with {said.text}, for which {draft.stack.name} has no kernel; the spec "
+        f"computes the same by {best}",
+    )
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
@@ -71,24 +75,31 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     if apart and not parallel:
         return
     why = "among ranks that share a sequence" if parallel else "of this family"
-    entry = _again(draft, "batch.packing", False, f"nothing keeps packed documents {why} apart")
     for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
         del draft.settings[path]
-    draft.differs("sample_packing", f"{tool} packs several rows into a sequence, with kernels of its own that keep "
-                                    "them apart; "
-                  f"nothing here does so {why}, and the spec has one row in each: write `micro` larger for as many "
-                  "tokens "
-                  "a step", entry)  # fmt: skip
+    _instead(
+        draft,
+        "batch.packing",
+        False,
+        f"nothing keeps packed documents {why} apart",
+        "sample_packing",
+        f"{tool} packs several rows into a sequence, with kernels of its own that keep them apart; nothing here does "
+        f"so {why}, and the spec has one row in each: write `micro` larger for as many tokens a step",
+    )
 
 
 def _context(draft: Draft, tool: str) -> None:
     """Ranks that share a sequence hand its pieces round by sdpa alone."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
-        entry = _again(draft, "model.attn", "sdpa", "ranks that share a sequence compute by sdpa")
-        draft.differs("attn_implementation", f"{tool} computes by {attn.text} on ranks that share a sequence, the "
-                                             "spec the "
-                      "same by sdpa", entry)  # fmt: skip
+        _instead(
+            draft,
+            "model.attn",
+            "sdpa",
+            "ranks that share a sequence compute by sdpa",
+            "attn_implementation",
+            f"{tool} computes by {attn.text} on ranks that share a sequence, the spec the same by sdpa",
+        )
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
@@ -100,10 +111,14 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
         one.strip().strip('"') for one in targets.text.strip("[]").split(",")
     )  # fmt: skip
     if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
-        entry = _again(draft, "lora.dropout", 0.0, "an adapter of experts has no dropout")
-        draft.differs("lora_dropout", f"{tool} has a dropout of {said.text} before every adapter but those of "
-                                      "experts, the spec "
-                      "none", entry)  # fmt: skip
+        _instead(
+            draft,
+            "lora.dropout",
+            0.0,
+            "an adapter of experts has no dropout",
+            "lora_dropout",
+            f"{tool} has a dropout of {said.text} before every adapter but those of experts, the spec none",
+        )
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
@@ -116,12 +131,15 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
         or registry.find_model(draft.model) is not None
     ):
         return
-    entry = _again(draft, "model.trust_remote_code", False, f"transformers has {family.model_type} itself")
-    draft.differs("trust_remote_code", f"{tool} runs code that comes with the model, of no fixed commit; "
-                                       "transformers has "
-                  f"{family.model_type} itself, and the spec runs that (`model(trust_remote_code)` and a "
-                  "`revision` of 40 "
-                  "digits ask for the other)", entry)  # fmt: skip
+    _instead(
+        draft,
+        "model.trust_remote_code",
+        False,
+        f"transformers has {family.model_type} itself",
+        "trust_remote_code",
+        f"{tool} runs code that comes with the model, of no fixed commit; transformers has {family.model_type} "
+        "itself, and the spec runs that (`model(trust_remote_code)` and a `revision` of 40 digits ask for the other)",
+    )
 
 
 def _weights(draft: Draft, tool: str) -> None:
@@ -130,9 +148,12 @@ def _weights(draft: Draft, tool: str) -> None:
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
         return
     if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):
-        entry = _again(draft, "model.dtype", "fp32", "updates are lost in bf16 weights at this rate")
-        why = (
+        _instead(
+            draft,
+            "model.dtype",
+            "fp32",
+            "updates are lost in bf16 weights at this rate",
+            "torch_dtype",
             f"{tool} trains weights of bf16, in which most updates of this rate are lost; the spec keeps them in fp32 "
-            "and computes in bf16"
+            "and computes in bf16",
         )
-        draft.differs("torch_dtype", why, entry)

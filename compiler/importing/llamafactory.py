@@ -83,9 +83,13 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     router(draft)
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
-    draft.keep(named, {"tokenized_path": "rows that lie there are taken as they were tokenized once; a bundle "
-                                         "tokenizes "
-                       "its data itself"})  # fmt: skip
+    draft.keep(
+        named,
+        {
+            "tokenized_path": "rows that lie there are taken as they were tokenized once; a bundle tokenizes its data "
+            "itself"
+        },
+    )
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)

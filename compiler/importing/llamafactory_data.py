@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from xpc.compiler.importing import corpus, yamltext
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
+from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.llamafactory_sets import OWN, About, Rows, rows
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Asked, named_table
 from xpc.compiler.importing.templates import llamafactory_template
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.methods import METHODS
@@ -70,9 +70,9 @@ def _order(draft: Draft, named: Entries) -> None:
     if draft.method == "sft" and draft.sources and not draft.has("data.format"):
         return
     if draft.method == "sft":
-        draft.differs("cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the "
-                                    "spec at its "
-                      "end")  # fmt: skip
+        draft.differs(
+            "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
+        )
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
@@ -103,9 +103,12 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         draft.put("model.chat_template", name, entry)
     elif entry is not None and word:
         draft.note(entry, "the tokenizer's own chat template")
-        draft.differs("template", f"LLaMA-Factory renders by its own `{word}`, the spec by the template of the "
-                                  "tokenizer "
-                      '(`model(chat_template=file("x.jinja"))` names another)', entry)  # fmt: skip
+        draft.differs(
+            "template",
+            f"LLaMA-Factory renders by its own `{word}`, the spec by the template of the tokenizer "
+            '(`model(chat_template=file("x.jinja"))` names another)',
+            entry,
+        )
     elif entry is not None:
         draft.note(entry, "the tokenizer's own chat template")
     if thinking is not None and (body is None or "<think>" not in body):
@@ -128,15 +131,16 @@ def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
         ref = quoted(name.rpartition(".")[0] + ".jsonl")
         draft.sources.append(Source(ref))
         draft.mark(entry, "mapped", f"data {{ {ref} }}")
-        draft.differs("train_dataset", f"`{name}` is not there, and says which rows are trained on: the spec reads "
-                      f"messages of {ref} (`--data` names others)", entry)  # fmt: skip
+        draft.differs(
+            "train_dataset",
+            f"`{name}` is not there, and says which rows are trained on: the spec reads messages of {ref} (`--data` "
+            "names others)",
+            entry,
+        )
         return
-    try:
-        table = yamltext.read(data.decode("utf-8-sig"), name)
-    except (Unreadable, UnicodeDecodeError) as error:
-        draft.error(entry, f"the file cannot be read: {error}")
+    table = named_table(draft, entry, yamltext.read, data, name)
+    if table is None:
         return
-    draft.read.append(table)
     draft.mark(entry, "mapped", "data")
     for one in table.values():
         _of_the_file(draft, one)
@@ -210,8 +214,11 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     if about is None and draft.method == "sft" and stage != "pt":
-        draft.warn(entry, f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as "
-                   "LLaMA-Factory takes them")  # fmt: skip
+        draft.warn(
+            entry,
+            f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as LLaMA-Factory "
+            "takes them",
+        )
     found = rows(draft, entry, name, about or {"columns": {"prompt": "text"}} if stage == "pt" else about or {}, stage)
     if found is None:
         draft.sources.append(Source(ref, (), None, most))

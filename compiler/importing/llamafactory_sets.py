@@ -59,8 +59,11 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     named = columns if "columns" in about else asked
     wrong = _unread(draft, entry, name, columns, tags, form)
     if ranking != (stage in ("rm", "dpo")):
-        draft.error(entry, f"`{name}` is {'' if ranking else 'no '}ranking data, and `stage: {stage}` "
-                    f"{'takes none' if ranking else 'takes nothing else'}")  # fmt: skip
+        draft.error(
+            entry,
+            f"`{name}` is {'' if ranking else 'no '}ranking data, and `stage: {stage}` "
+            f"{'takes none' if ranking else 'takes nothing else'}",
+        )
         return None
     if wrong:
         return None
@@ -72,9 +75,11 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if ranking:
         return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
     if "kto_tag" in named:
-        draft.error(entry, f"`{name}` holds an answer among its messages, and KTO's rows here have it in a column "
-                           "apart",
-                    "bring the rows into `prompt`, `completion` and `label`")  # fmt: skip
+        draft.error(
+            entry,
+            f"`{name}` holds an answer among its messages, and KTO's rows here have it in a column apart",
+            "bring the rows into `prompt`, `completion` and `label`",
+        )
         return None
     shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     return Rows(shape, False, (turns,) if turns != shape else ())
@@ -102,16 +107,18 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
     for key, what in (("system", "system prompts"), ("history", "earlier turns"), ("tools", "tools")):
         if key in columns:
-            whys.append(f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read "
-                        "beside rows "
-                        "of this shape")  # fmt: skip
+            whys.append(
+                f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read beside rows of "
+                "this shape"
+            )
     if columns.get("query") is not None and columns.get("chosen") is not None:
         whys.append(f"`{name}` has its question in two columns beside two answers")
     pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
     if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
-        whys.append(f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or "
-                    "from "
-                    "and value")  # fmt: skip
+        whys.append(
+            f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or from and "
+            "value"
+        )
     for key, known in SPEAKERS.items():
         if tags and tags.get(key, TAGS[key]) not in known:
             whys.append(f"`{name}` calls a speaker `{tags[key]}`, whom the runtime does not know")

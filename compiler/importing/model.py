@@ -175,9 +175,12 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
         elif len(names) == 1 and WHOLE.fullmatch(names[0]):
             draft.put("lora.targets", _expanded(names[0]), entry, "the pattern takes these modules of every layer")
             if "language_model" in names[0]:
-                draft.differs(entry.key.rpartition(".")[2], "the pattern takes modules of the language model "
-                                                            "alone, the names "
-                              "those of a vision tower beside it, too", entry)  # fmt: skip
+                draft.differs(
+                    entry.key.rpartition(".")[2],
+                    "the pattern takes modules of the language model alone, the names those of a vision tower beside "
+                    "it, too",
+                    entry,
+                )
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(
                 entry, "the language names modules, and has no patterns", "write `lora_target_modules: all-linear`"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import field
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
-from xpc.compiler.importing.entries import Entry
+from xpc.compiler.importing.entries import Entry, Unreadable
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.stacks import Stack
 from xpc.grammar.record import mutable, record
@@ -34,6 +34,19 @@ class Asked:
     model: str | None = None
     data: str | None = None
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
+
+
+def named_table(
+    draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
+) -> Mapping[str, Entry] | None:
+    """The keys of a file that a source names; None, with an error, where it cannot be read."""
+    try:
+        table = read(data.decode("utf-8-sig"), name)
+    except (Unreadable, UnicodeDecodeError) as error:
+        draft.error(entry, f"the file cannot be read: {error}")
+        return None
+    draft.read.append(table)
+    return table
 
 
 @mutable

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import jsontext, zero
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.entries import Entry, Unreadable, boolean, integer, text, words
-from xpc.compiler.importing.overrides import Asked, Machines
+from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.overrides import Asked, Machines, named_table
 from xpc.compiler.importing.tool_files import FILES
 from xpc.compiler.stacks import able
 
@@ -304,11 +304,8 @@ def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
     if data is None:
         draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
         return
-    try:
-        table = jsontext.read(data.decode("utf-8-sig"), name)
-    except (Unreadable, UnicodeDecodeError) as error:
-        draft.error(entry, f"the file cannot be read: {error}")
+    table = named_table(draft, entry, jsontext.read, data, name)
+    if table is None:
         return
-    draft.read.append(table)
     draft.mark(entry, "mapped", "strategy")
     zero.zero(draft, table)

@@ -11,12 +11,10 @@ differs from the class's own defaults; the first line holds these.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import sys
 import tempfile
 import tomllib
-from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +25,8 @@ os.environ.update(
     WANDB_MODE="disabled",
     AXOLOTL_SKIP_TELEMETRY="1",
 )
-import torch
 import yaml
+from answers import plain, write
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -52,21 +50,6 @@ def types() -> dict[str, str]:
         return str(row["config"]["model_type"]) if "model_type" in row.get("config", {}) else kind(table[row["like"]])
 
     return {str(row["id"]).lower(): kind(row) for row in table.values() if "id" in row}
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(one) for one in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return plain(vars(value)) if hasattr(value, "__dict__") else str(value)
 
 
 class Captured(Exception):
@@ -206,9 +189,7 @@ def main() -> None:
         print(name, found.get("refused", "asked"), flush=True)
     versions = {one: version(one) for one in sorted(WANTED)}
     head = {"tool": "axolotl", "versions": versions, "steps": STEPS, "defaults": defaults}
-    with open(out, "w", encoding="utf-8") as handle:
-        for one in (head, *lines):
-            handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")
+    write(out, head, lines)
 
 
 if __name__ == "__main__":

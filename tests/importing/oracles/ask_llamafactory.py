@@ -12,37 +12,22 @@ from __future__ import annotations
 
 import dataclasses
 import glob
-import json
 import os
 import sys
 import tempfile
-from enum import Enum
 from typing import Any
 
 os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_CHECK="1", WANDB_MODE="disabled")
-import torch
 import yaml
+from answers import plain, write
 
 MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "accelerator_config", "hub_token",
     "push_to_hub_token", "dataloader_num_workers", "preprocessing_num_workers", "device_map", "overwrite_output_dir",
-    "ray_init_kwargs", "save_token_string",
+    "ray_init_kwargs", "save_token_string", "distributed_state",
 }  # fmt: skip
 """Arguments that speak of the machine or the folder."""
 WANTED = ("accelerate", "llamafactory", "peft", "torch", "transformers", "trl")
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def stated(made: Any, defaults: dict[str, dict[str, Any]], bare: Any) -> dict[str, Any]:
@@ -117,9 +102,7 @@ def main() -> None:
         lines.append({"file": name, **found})
         print(name, found.get("refused", "asked"), flush=True)
     head = {"tool": "llamafactory", "versions": {one: version(one) for one in WANTED}, "defaults": defaults}
-    with open(out, "w", encoding="utf-8") as handle:
-        for one in (head, *lines):
-            handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")
+    write(out, head, lines)
 
 
 if __name__ == "__main__":

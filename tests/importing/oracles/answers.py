@@ -1,0 +1,32 @@
+"""What a tool answers, as JSON has it: shared by the programs that ask axolotl and LLaMA-Factory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: a record by what it holds, anything else as it prints itself."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return plain(vars(value)) if hasattr(value, "__dict__") else str(value)
+
+
+def write(out: str, head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> None:
+    """A line for the tool, and one for each thing that it was asked."""
+    with open(out, "w", encoding="utf-8") as handle:
+        for one in (head, *lines):
+            handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")
