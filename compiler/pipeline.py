@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.files import Workspace, suspect
+from xpc.compiler.files import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.rules import check
@@ -91,10 +91,6 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
         from xpc.compiler.silence import apply  # only a text with silences pays for them
 
         found, silenced = apply(loaded.files, found)
-    if found and any(suspect(one.source.text) for one in loaded.files):
-        from xpc.compiler.secrets import without_secrets  # only a text with what looks like one pays for it
-
-        found = [without_secrets(one) for one in found]
     checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
     return Checked(checked, tuple(found), silenced)
 

@@ -6,6 +6,8 @@ from xpc.compiler.files import suspect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xpc.grammar.diagnostic import Diagnostic, Label
 
 TOKENS = {
@@ -50,23 +52,30 @@ def masked(text: str) -> str:
     return "".join(letters)
 
 
-def without_secrets(one: Diagnostic) -> Diagnostic:
-    """A finding with stars in the place of secrets, wherever one stands: its lines are printed into logs of CI."""
+def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Findings with stars in the place of secrets, wherever one stands: their lines are printed into logs of CI."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
-    def label(found: Label) -> Label:
-        shown = Source(found.source.name, masked(found.source.text))
-        return evolve(found, source=shown, text=masked(found.text))
+    shown: dict[int, Source] = {}  # a source is one text, however many findings are in it
 
-    return evolve(
-        one,
-        message=masked(one.message),
-        primary=one.primary and label(one.primary),
-        related=tuple(map(label, one.related)),
-        help=one.help and masked(one.help),
-        edits=tuple(evolve(edit, text=masked(edit.text)) for edit in one.edits),
-    )
+    def label(one: Label) -> Label:
+        source = shown.get(id(one.source))
+        if source is None:
+            source = shown[id(one.source)] = Source(one.source.name, masked(one.source.text))
+        return evolve(one, source=source, text=masked(one.text))
+
+    return [
+        evolve(
+            one,
+            message=masked(one.message),
+            primary=one.primary and label(one.primary),
+            related=tuple(map(label, one.related)),
+            help=one.help and masked(one.help),
+            edits=tuple(evolve(edit, text=masked(edit.text)) for edit in one.edits),
+        )
+        for one in found
+    ]
 
 
 def is_secret(key: str, value: str) -> bool:

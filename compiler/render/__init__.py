@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.commands import FORMATS
-from xpc.compiler.render.place import ordered
+from xpc.compiler.files import suspect
+from xpc.compiler.render.place import labels, ordered
 from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +30,15 @@ def render(
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
+    if _may_hold_secrets((*found, *(one.finding for one in silenced))):
+        from xpc.compiler.secrets import masked, without_secrets  # only a text with what looks like one pays for it
+
+        found = without_secrets(found)
+        hidden = without_secrets(one.finding for one in silenced)
+        silenced = [
+            evolve(one, finding=finding, reason=masked(one.reason))
+            for one, finding in zip(silenced, hidden, strict=True)
+        ]
     if format == "full":
         from xpc.compiler.render import full
 
@@ -47,3 +58,9 @@ def render(
     from xpc.compiler.render import sarif
 
     return sarif.render(found, silenced)
+
+
+def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
+    places = [label for one in found for label in labels(one)]
+    texts = {one.message for one in found} | {one.help or "" for one in found} | {label.text for label in places}
+    return any(suspect(text) for text in (*texts, *{label.source.text for label in places}))

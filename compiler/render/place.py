@@ -54,18 +54,19 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
 
 def _identity(diagnostic: Diagnostic) -> object:
     # A Source compares by identity; two reads of one file are the same finding when the places agree.
-    labels = tuple((place(label.source, label.span), label.text) for label in _labels(diagnostic))
+    places = tuple((place(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,
         diagnostic.slug,
         diagnostic.severity,
         diagnostic.message,
         diagnostic.primary is None,
-        labels,
+        places,
         diagnostic.help,
     )
 
 
-def _labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
+def labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
+    """Every place that a finding names, its own first."""
     primary = () if diagnostic.primary is None else (diagnostic.primary,)
     return primary + diagnostic.related

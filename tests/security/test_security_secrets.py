@@ -13,7 +13,9 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc_in_turn
 
+from xpc.compiler.commands import FORMATS
 from xpc.compiler.files import suspect
+from xpc.compiler.render import render
 from xpc.compiler.secrets import TOKENS, find, is_secret, masked
 
 PLANTED = {
@@ -163,10 +165,19 @@ def test_each_kind_is_found_where_it_stands(kind: str) -> None:
     (one,) = of(found, "XP790")
     assert kind in one.message
     assert found.spec is None
-    assert secret[: end - 2] not in shown(found)
-    assert one.primary is not None
-    assert secret[: end - 2] not in one.primary.source.text
+    for format in FORMATS:
+        assert secret[: end - 2] not in render(found.problems, format, silenced=found.silenced)
     assert len(of(checked(spec(f"# {secret}")), "XP790")) == 1
+
+
+def test_a_text_that_is_no_spec_shows_none_either(tmp_path: Path) -> None:
+    secret = KINDS["a token of GitHub"]
+    put(tmp_path, {"a.xp": f"train }} # {secret}\n"})
+    for result in xpc_in_turn([[command, "a.xp"] for command in ("check", "fmt", "compile")], cwd=str(tmp_path)):
+        told = (result.stdout + result.stderr).decode()
+        assert result.returncode == 1, result
+        assert "*" * len(secret) in told, result
+        assert secret not in told, result
 
 
 @pytest.mark.parametrize(
