@@ -26,29 +26,32 @@ print(json.dumps(found))
 
 def environment(folder: str, python: str) -> tuple[str, int]:
     """What is printed, and 1 where a package is missing or of another version. Raises UsageError."""
-    pins = _pins(folder)
-    found = _installed(python, sorted(pins))
+    wanted = _all_pins(folder)
+    found = _installed(python, sorted(wanted))
     wrong = [
         f"{name} {found[name] or 'is not installed'}{' is installed' if found[name] else ''}, the bundle has {version}"
-        for name, version in sorted(pins.items())
+        for name, version in sorted(wanted.items())
         if plain_version(found[name]) != version
     ]
     if wrong:
         return "\n".join([*wrong, f"{python} is not what {folder} was written for", ""]), 1
-    return f"{python} has the {len(pins)} packages that {folder} pins\n", 0
+    return f"{python} has the {len(wanted)} packages that {folder} pins\n", 0
 
 
-def _pins(folder: str) -> dict[str, str]:
-    """Every `name==version` of the requirements files, all of which the bundle's README.md installs."""
-    pins: dict[str, str] = {}
+def _all_pins(folder: str) -> dict[str, str]:
+    """Those of every requirements file, all of which the bundle's README.md installs."""
+    found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         if re.fullmatch(r"requirements(-\w+)?\.txt", name):
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
-                for line in handle:
-                    package, equals, version = line.split("#")[0].strip().partition("==")
-                    if equals:
-                        pins[package.partition("[")[0].strip()] = version.strip()
-    return pins
+            found |= pins(os.path.join(folder, name))
+    return found
+
+
+def pins(path: str) -> dict[str, str]:
+    """Every `name==version` of a requirements file, the name without its extras."""
+    with open(path, encoding="utf-8", errors="replace") as handle:
+        lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in handle]
+    return {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
 
 
 def plain_version(version: str | None) -> str | None:

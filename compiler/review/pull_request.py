@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from urllib.error import HTTPError
@@ -66,15 +67,11 @@ def entries(folder: str, base: str) -> Iterator[Entry]:
 
 def _specs(folder: str, revision: str) -> set[str]:
     """The specs of a commit: files `.xp` with a `train` sentence, outside of bundles."""
-    listed = git(folder, "ls-tree", "-r", "-z", "--name-only", revision)
-    if listed is None:
+    if git(folder, "cat-file", "-e", f"{revision}^{{commit}}") is None:
         raise UsageError(f"git knows no commit {revision} here; a workflow needs `fetch-depth: 0`")
-    names = [os.fsdecode(one) for one in listed.split(b"\0") if one.endswith(b".xp") and b".bundle/" not in one]
-    return {one for one in names if _trains(git(folder, "show", f"{revision}:{one}") or b"")}
-
-
-def _trains(data: bytes) -> bool:
-    return any(line.lstrip().startswith(b"train ") for line in data.splitlines())
+    listed = git(folder, "grep", "-lzE", "^[[:space:]]*train[[:space:]]", revision, "--", "*.xp")
+    paths = [os.fsdecode(one).partition(":")[2] for one in (listed or b"").split(b"\0")]
+    return {path for path in paths if path and ".bundle/" not in path}
 
 
 def _side(written: str) -> Side:
@@ -108,8 +105,7 @@ def _headline(found: list[Entry], broken: int) -> str:
 
 def _folded(one: Entry) -> str:
     """A spec's comparison behind its line. The fence is longer than any in the text."""
-    longest = max((len(run) for run in one.text.replace("`", " `").split() if set(run) == {"`"}), default=0)
-    fence = "`" * max(3, longest + 1, one.text.count("`") + 1 if "```" in one.text else 3)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", one.text)), default=0))
     summary = f"{_plain(one.path)}: {_plain(one.line)}"
     return f"\n<details><summary>{summary}</summary>\n\n{fence}text\n{one.text.rstrip()}\n{fence}\n</details>\n"
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from xpc.compiler.inputs import UsageError
-from xpc.compiler.review.installed import plain_version
+from xpc.compiler.review.installed import pins, plain_version
 
 SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
@@ -60,7 +60,7 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
         yield f"{summary.get('steps')} steps, where the bundle asks for {wanted}"
     if summary.get("sequences") != summary.get("steps", 0) * run["gbs"]:
         yield f"{summary.get('sequences')} sequences, where {summary.get('steps')} steps are of {run['gbs']} each"
-    for name, version in sorted(_pins(folder).items()):
+    for name, version in sorted(pins(os.path.join(folder, "requirements.txt")).items()):
         there = (summary.get("versions") or {}).get(name)
         if plain_version(there) != version:
             yield f"{name} {there or 'was not installed'}, where the bundle pins {version}"
@@ -107,9 +107,3 @@ def _digest(folder: str) -> str:
             with open(path, "rb") as handle:
                 total.update(name.encode() + b"\0" + sha256(handle.read()).digest())
     return "sha256:" + total.hexdigest()
-
-
-def _pins(folder: str) -> dict[str, str]:
-    with open(os.path.join(folder, "requirements.txt"), encoding="utf-8") as handle:
-        lines = (line.split("#")[0].strip().partition("==") for line in handle)
-        return {name: version.split(";")[0].strip() for name, equals, version in lines if equals}

@@ -44,13 +44,12 @@ class RevisionWorkspace(Workspace):
             with open(path, "wb") as handle:
                 handle.write(data or b"")
         elif kind == b"tree\n":
-            for one in (git(self.tree, "ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}") or b"").split(
-                b"\0"
-            ):
+            listed = git(self.tree, "ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}")
+            for one in (listed or b"").split(b"\0"):
                 if one:
                     below = os.fsdecode(one)
                     self.there[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
-        elif not git(self.tree, "ls-files", "--", inside):
+        elif not git(self.tree, "--literal-pathspecs", "ls-files", "--", inside):
             return os.path.join(self.tree, inside)
         return path
 
@@ -59,7 +58,7 @@ def git(folder: str, *arguments: str) -> bytes | None:
     """What git prints, None where it fails. Raises UsageError where there is no git."""
     import subprocess  # a side of most comparisons is no commit
 
-    command = ["git", "-C", folder, "--literal-pathspecs", *arguments]
+    command = ["git", "-C", folder, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
     except OSError as error:

@@ -7,7 +7,8 @@ import pytest
 from case_support import spec
 from compile_support import put, xpc
 
-from xpc.compiler.review.ran import _digest, _pins
+from xpc.compiler.review.installed import pins
+from xpc.compiler.review.ran import _digest
 
 ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 40
 
@@ -25,11 +26,12 @@ def place(tmp_path):
 def noted(place):
     """What a run of the bundle that did as it was asked notes."""
     bundle = str(place / "x.bundle")
+    versions = pins(f"{bundle}/requirements.txt")
     plan = json.loads((place / "x.bundle" / "trainer_args.json").read_text())
     seen = {**plan["arguments"], "report_to": [], "eos_token": "<EOS_TOKEN>", "deepspeed": f"{bundle}/deepspeed.json"}
     return {
         "bundle": _digest(bundle), "world": 2, "steps": 10, "sequences": 80, "tokens": 640.0, "data": {"left_out": 0},
-        "versions": {name: f"{version}+cpu" if name == "torch" else version for name, version in _pins(bundle).items()},
+        "versions": {**versions, "torch": f"{versions['torch']}+cpu"},
         "arguments": seen,
     }  # fmt: skip
 
