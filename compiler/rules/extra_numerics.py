@@ -168,13 +168,13 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
 
     Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
-    (fp16), or a ValueError there (`cpu_amp` on a GPU). transformers 5 has dropped both. Source: transformers 4.52.3
-    `trainer.py`, `training_args.py`; executed.
+    (fp16), or a ValueError there (`cpu_amp` on a GPU); transformers 4.57 imports apex in fp32 as well. transformers 5 has dropped both. Source: transformers 4.52.3
+    and 4.57.6 `trainer.py`, `training_args.py`; executed.
     """
     backend = _trl(spec, "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
     half = precision == "bf16" or (precision == "fp16" and not own)
-    if (half and backend == "apex") or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
+    if (backend == "apex" and (half or spec.stack.facts.apex_always_imported)) or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
         place = spec.extra_place("trl", "half_precision_backend")
         yield Finding(
             place,

@@ -162,6 +162,8 @@ class Facts:
     """Whether transformers has a callback for it."""
     torch_optimizers_read_words: bool
     """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
+    apex_always_imported: bool
+    """Whether the arguments import apex wherever `half_precision_backend` names it, in fp32 and under ZeRO as well."""
 
     # Adapters
     adapters_as_storage: Names

@@ -226,6 +226,12 @@ EXTRA: tuple[Case, ...] = (
     ),
     Case(
         "XP356",
+        spec(*extra('half_precision_backend = "apex"'), "target trl-0.24", precision="fp32"),
+        spec(*extra('half_precision_backend = "apex"'), "target trl-0.18", precision="fp32"),
+        variant="apex-fp32",
+    ),
+    Case(
+        "XP356",
         spec(*extra("use_ipex = true"), "target trl-0.18"),
         spec(*extra("use_ipex = false"), "target trl-0.18"),
         variant="ipex",
