@@ -33,38 +33,10 @@ track none(every=1)
 save "out" every=never
 """
 MODEL = """
-import sys
 from tiny import build, write_messages
-from transformers import Qwen2Config, Qwen2ForCausalLM
-build("model")
-kept = Qwen2Config.from_pretrained("model")
-kept.update(dict(hidden_size=256, intermediate_size=768, num_hidden_layers=8))
-kept.update(dict(num_attention_heads=8, num_key_value_heads=4, layer_types=None))
-model = Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in kept.to_dict().items() if v is not None}))
-model.save_pretrained("model")
 write_messages("rows.jsonl", 512)
-print(sum(one.numel() for one in model.parameters()))
-"""
-SCRIPT = """
-import json, torch
-from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import SFTConfig, SFTTrainer
-
-class Log(TrainerCallback):
-    def on_log(self, args, state, control, logs=None, **_):
-        if "loss" in logs:
-            with open("out/log.jsonl", "a") as out:
-                out.write(json.dumps({"step": state.global_step, "loss": logs["loss"]}) + "\\n")
-
-arguments = json.load(open("arguments.json"))
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model", dtype=torch.float32)
-rows = load_dataset("json", data_files="rows.jsonl", split="train")
-args = SFTConfig(**arguments)
-trainer = SFTTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer, callbacks=[Log()])
-trainer.train()
-trainer.save_model()
+sizes = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=8)
+print(build("model", **sizes, num_attention_heads=8, num_key_value_heads=4))
 """
 FACTORY = {
     "model_name_or_path": "../model", "dataset": "rows", "dataset_dir": "..", "template": "qwen", "stage": "sft",
@@ -117,8 +89,11 @@ def main() -> None:
         _put(place, "run.xp", SPEC.format(steps=options.steps))
         compiled = [sys.executable, "-m", "xpc.compiler.cli", "compile", "run.xp"]
         subprocess.run(compiled, cwd=place, env=environment, capture_output=True, check=True)
-        with open(os.path.join(place, "run.bundle", "trainer_args.json"), encoding="utf-8") as handle:
-            arguments = json.load(handle)["arguments"]
+        script = [
+            sys.executable,
+            os.path.join(support, "plain_trl.py"),
+            os.path.join(place, "run.bundle", "trainer_args.json"),
+        ]
         factory = {**FACTORY, "max_steps": options.steps}
         _put(place, "dataset_info.json", json.dumps({"rows": {
             "file_name": "rows.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"},
@@ -142,11 +117,8 @@ def main() -> None:
             "bundle": lambda: Run(
                 [os.path.join(place, "run.bundle", "launch.sh")], ready({}), "out/metrics.jsonl", environment
             ),
-            "script": lambda: Run(
-                [sys.executable, "script.py"], ready({"script.py": SCRIPT, "arguments.json": json.dumps(arguments)}),
-                "out/log.jsonl", environment,
-            ),
-        }  # fmt: skip
+            "script": lambda: Run(script, ready({}), "out/metrics.jsonl", environment),
+        }
         if options.llamafactory:
             words = [options.llamafactory, "-m", "llamafactory.cli", "train", "run.json"]
             ways["llamafactory"] = lambda: Run(

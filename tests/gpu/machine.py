@@ -14,8 +14,7 @@ from attrs import frozen
 
 from xpc.compiler.registry import find_gpu, gpu_names
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-
+SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
 PACKAGES = (
     "torch",
     "transformers",
@@ -34,13 +33,6 @@ SHAPE = {
     "num_attention_heads": 16,
     "num_key_value_heads": 4,
 }
-SMALL = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 LOOK = """
 import json, torch
 there = torch.cuda.is_available()
@@ -54,11 +46,8 @@ print(json.dumps({
 MODEL = """
 import json, sys
 from tiny import build, write_messages
-from transformers import Qwen2Config, Qwen2ForCausalLM
 folder, rows, sizes = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
-build(folder, context=4096)
-kept = {k: v for k, v in Qwen2Config.from_pretrained(folder).to_dict().items() if v is not None and k != "layer_types"}
-Qwen2ForCausalLM(Qwen2Config(**{**kept, **sizes})).save_pretrained(folder)
+build(folder, context=4096, **sizes)
 write_messages(folder + ".jsonl", rows)
 """
 
@@ -98,7 +87,7 @@ def look(folder: str, rehearsal: bool) -> Machine:
     os.makedirs(folder, exist_ok=True)
     model = os.path.join(folder, "model")
     if not os.path.exists(model + ".jsonl"):
-        sizes = SMALL if rehearsal else SHAPE
+        sizes = {} if rehearsal else SHAPE
         output([sys.executable, "-c", MODEL, model, "512", json.dumps(sizes)])
     return place
 
@@ -130,8 +119,8 @@ def _version(name: str) -> str:
 
 def output(command: list[str], folder: str | None = None, seconds: float = 460, **environment: str) -> str:
     """What a command printed. Raises Failed with its last lines where it failed or took too long."""
-    added = {"PYTHONPATH": os.path.join(os.path.dirname(HERE), "support")}
-    whole = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **added, **environment}
+    added = {"PYTHONPATH": SUPPORT, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    whole = {**os.environ, **added, **environment}
     try:
         done = subprocess.run(command, cwd=folder, env=whole, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import asdict, frozen
-from machine import HERE, Machine, output
+from machine import Machine, output
 
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
@@ -78,7 +78,7 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
 
 def read(shape: Shape, place: Machine) -> dict[str, Any]:
     """Bytes at the end of each phase and its peak, beside what the plan says of them."""
-    probe = os.path.join(HERE, "memory_probe.py")
+    probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_probe.py")
     asked = json.dumps({**asdict(shape), "device": "cpu" if place.rehearsal else "cuda"})
     found: dict[str, Any] = json.loads(output([sys.executable, probe, asked]).splitlines()[-1])
     said = planned(shape, found["parameters"])

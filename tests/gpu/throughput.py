@@ -9,32 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
-from machine import Machine, output
+from machine import SUPPORT, Machine, output
 from runs import PLAIN, Case, bundle, command, facts
 
-SCRIPT = """
-import json, time, torch
-from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import SFTConfig, SFTTrainer
-
-class Log(TrainerCallback):
-    def on_log(self, args, state, control, logs=None, **_):
-        if "loss" in logs:
-            event = {"loss": logs["loss"], "tokens": state.num_input_tokens_seen or logs.get("num_tokens", 0)}
-            with open("out/metrics.jsonl", "a") as out:
-                out.write(json.dumps({**event, "seconds": time.perf_counter()}) + "\\n")
-
-plan = json.load(open("run.bundle/trainer_args.json"))
-torch.manual_seed(plan["arguments"]["seed"])
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained(
-    "model", dtype=torch.float32, attn_implementation=plan["model"]["attn_implementation"])
-rows = load_dataset("json", data_files="rows.jsonl", split="train")
-trainer = SFTTrainer(model=model, args=SFTConfig(**plan["arguments"]), train_dataset=rows, processing_class=tokenizer,
-                     callbacks=[Log()])
-trainer.train()
-"""
+SCRIPT = os.path.join(SUPPORT, "plain_trl.py")
 
 
 @frozen
@@ -67,11 +45,8 @@ def read(pair: Pair, place: Machine) -> dict[str, Any]:
             made = bundle(pair.case, place, steps)
             folder = os.path.dirname(made)
             os.makedirs(os.path.join(folder, "out"), exist_ok=True)
-            started = command(made) if way == "bundle" else [sys.executable, "script.py"]
-            if way == "script":
-                with open(os.path.join(folder, "script.py"), "w", encoding="utf-8") as handle:
-                    handle.write(SCRIPT)
-            else:
+            started = command(made) if way == "bundle" else [sys.executable, SCRIPT, f"{made}/trainer_args.json"]
+            if way == "bundle":
                 os.rmdir(os.path.join(folder, "out"))
             output(started, folder, XPC_PREFLIGHT="passed")
             found[way].append(facts(made, started))

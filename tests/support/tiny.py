@@ -19,6 +19,13 @@ CHAT_TEMPLATE = (
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
@@ -46,9 +53,18 @@ def write_messages(path: str, rows: int) -> None:
 
 
 def build(
-    folder: str, texts: Sequence[str] | None = None, *, vocab: int = 1024, context: int = 512, seed: int = 0
-) -> None:
-    """Writes config.json, model.safetensors (float32) and the tokenizer's files into ``folder``."""
+    folder: str,
+    texts: Sequence[str] | None = None,
+    *,
+    vocab: int = 1024,
+    context: int = 512,
+    seed: int = 0,
+    **sizes: int,
+) -> int:
+    """Writes config.json, model.safetensors (float32) and the tokenizer's files into ``folder``.
+
+    ``sizes`` are further arguments of Qwen2Config, as ``hidden_size=256``. Gives the number of parameters.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -73,18 +89,16 @@ def build(
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     config = Qwen2Config(
+        **{**SIZES, **sizes},
         vocab_size=vocab,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
         max_position_embeddings=context,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    model = Qwen2ForCausalLM(config)
+    model.save_pretrained(folder)
+    return sum(one.numel() for one in model.parameters())
 
 
 if __name__ == "__main__":
