@@ -245,7 +245,7 @@ class _Expander(DataBlocks):
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
         """A clause: the operands that are its head, then its settings."""
         row = schema.BY_PATH.get(clause)
-        if row is not None and row.kind in (FLAG, BLOCK):
+        if row is not None and (row.kind is FLAG or row.kind is BLOCK):
             first = body[0] if body else None
             on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
             self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)

@@ -45,7 +45,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
     if isinstance(config, str):
         import json  # only this escape pays for it
 
-        base = spec.stack.base_arguments(spec.config)["accelerator_config"]
+        base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
         out["accelerator_config"] = {**base, **json.loads(config)}
     if any(out.get(name) is not None for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
@@ -140,9 +140,9 @@ def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
 
 
 def _when(spec: Spec) -> dict[str, Json]:
-    base = spec.stack.base_arguments(spec.config)
-    eval_name, eval_steps = _strategy_and_steps(spec.amount("eval.every"), base["eval_steps"])
-    save_name, save_steps = _strategy_and_steps(spec.amount("save.every"), base["save_steps"])
+    evaluated, saved = (spec.stack.base_argument(name, spec.config) for name in ("eval_steps", "save_steps"))
+    eval_name, eval_steps = _strategy_and_steps(spec.amount("eval.every"), evaluated)
+    save_name, save_steps = _strategy_and_steps(spec.amount("save.every"), saved)
     log_name, log_steps = _strategy_and_steps(spec.amount("track.every"), 10)
     trackers = spec.get("track")
     assert isinstance(trackers, tuple)

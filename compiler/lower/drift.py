@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import STACKS, Json, Stack, load
+from xpc.compiler.stacks import STACKS, Field, Json, Stack, load
 
 QUIET = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
@@ -59,14 +60,28 @@ def _names(spec: Spec, other: Stack, cell: Callable[[str], str]) -> Iterator[str
 
 
 def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callable[[str], str]) -> Iterator[str]:
-    here, there = spec.fields(), other.fields(_config(spec, other))
+    moved = _moved(spec.stack, spec.config, other, _config(spec, other))
     for name, value in stated.items():
-        old = there.get(name) or there.get(other.rename(name) or "")
-        if old is None or name in QUIET or here[name].machine or same_value(old.effective, here[name].effective):
-            continue
-        texts = (_text(value), f"{_text(old.effective)} ({other.name})", _text(here[name].effective))
-        label = name if old.name == name else f"{name} ({other.name}: {old.name})"
-        yield "| " + " | ".join(cell(text) for text in (label, *texts)) + " |"
+        if name in moved:
+            new, old = moved[name]
+            texts = (_text(value), f"{_text(old.effective)} ({other.name})", _text(new.effective))
+            label = name if old.name == name else f"{name} ({other.name}: {old.name})"
+            yield "| " + " | ".join(cell(text) for text in (label, *texts)) + " |"
+
+
+@cache
+def _moved(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
+    """The arguments of a class that have another default in the class of another stack, with what they are there."""
+    here, there = stack.fields(config), other.fields(theirs)
+    pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())
+    return {
+        new.name: (new, old)
+        for new, old in pairs
+        if old is not None
+        and new.name not in QUIET
+        and not new.machine
+        and not same_value(old.effective, new.effective)
+    }
 
 
 def _config(spec: Spec, other: Stack) -> str:

@@ -52,7 +52,7 @@ def _number(value: float) -> str:
 def schedule(spec: Spec) -> dict[str, Json]:
     """Name, keywords and warm-up, under the argument that the target has for steps or a share."""
     name, kwargs = _shape(spec)
-    fallback = spec.stack.base_arguments(spec.config)["lr_scheduler_kwargs"]
+    fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
     warmup = warmup_of(spec)
     steps, ratio = spec.stack.arguments["warmup_steps"], spec.stack.arguments["warmup_ratio"]

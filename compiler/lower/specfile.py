@@ -32,16 +32,19 @@ def specfile(spec: CheckedSpec) -> str:
     for one in spec.evaluated:
         lines += _evaluated(one)
     flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
-    clauses = dict.fromkeys(row.path.partition(".")[0] for row in TABLE)
     adapters = [name for name in ADAPTERS if name in spec.values]
     adapter = spec.adapter if spec.lora or not adapters else adapters[0]
     out = _left_out(spec)
-    there = [row for row in TABLE if "." in row.path and row.path in spec.values and row.path not in out]
-    for clause in clauses:
+    there: dict[str, list[Setting]] = {}
+    for row in TABLE:
+        clause, inside, _ = row.path.partition(".")
+        stands = there.setdefault(clause, [])
+        if inside and row.path in spec.values and row.path not in out:
+            stands.append(row)
+    for clause in there:
         if clause == "data" or (clause == "lora" and clause != adapter):
             continue
-        settings = "lora" if clause == adapter else clause
-        inner = [row for row in there if row.path.startswith(settings + ".")]
+        inner = there["lora" if clause == adapter else clause]
         if clause == "launch":
             reader = engine(spec)  # a base may have written a setting for an engine that its child replaced
             inner = [row for row in inner if reader.reads(row.name)]
@@ -116,7 +119,7 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
     out = [f"{title} {{{note}"]
     nested = [row for row in inner if row.path.count(".") == 2]
     for row in inner:
-        if row in nested:
+        if row.path.count(".") == 2:
             continue
         value = spec.values[row.path]
         mine = [one for one in nested if one.path.startswith(row.path + ".")]
@@ -193,7 +196,7 @@ def show(row: Setting, value: object) -> str:
     """A value as it is typed."""
     if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
         return str(built_in(str(value)))
-    if row.kind in (k.FILE, k.TEMPLATE):
+    if row.kind is k.FILE or row.kind is k.TEMPLATE:
         return f"file({quoted(str(value))})"
     if isinstance(value, Amount):
         return _amount(value)
@@ -203,9 +206,7 @@ def show(row: Setting, value: object) -> str:
         return "[" + ", ".join(_weighted(one) for one in value) + "]"
     if row.kind is k.TARGETS and isinstance(value, str):
         return value
-    if row.kind in (k.CHOICE, k.HARDWARE) or row.path == "target":
-        return str(value)
-    if row.kind is k.MODEL:
+    if row.kind is k.CHOICE or row.kind is k.HARDWARE or row.kind is k.MODEL or row.path == "target":
         return str(value)
     if row.kind is k.SOURCES:
         return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-_json = json.JSONEncoder(ensure_ascii=False).encode
+from json.encoder import encode_basestring
 
 
 def key(name: str) -> str:
@@ -14,4 +12,4 @@ def key(name: str) -> str:
 
 def value(held: str | int) -> str:
     """A number, or a basic string: JSON's escapes are TOML's, but for DEL."""
-    return _json(held).replace("\x7f", "\\u007f")
+    return encode_basestring(held).replace("\x7f", "\\u007f") if isinstance(held, str) else str(held).lower()

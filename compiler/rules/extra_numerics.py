@@ -168,17 +168,18 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
 
     Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
-    (fp16), or a ValueError there (`cpu_amp` on a GPU); transformers 4.57 imports apex in fp32 as well. transformers 5 has dropped both. Source: transformers 4.52.3
-    and 4.57.6 `trainer.py`, `training_args.py`; executed.
+    (fp16), or a ValueError there (`cpu_amp` on a GPU); transformers 4.57 imports apex in fp32 as well. transformers 5
+    has dropped both. Source: transformers 4.52.3 and 4.57.6 `trainer.py`, `training_args.py`; executed.
     """
     backend = _trl(spec, "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
     half = precision == "bf16" or (precision == "fp16" and not own)
-    if (backend == "apex" and (half or spec.stack.facts.apex_always_imported)) or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
+    apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
+    if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
         place = spec.extra_place("trl", "half_precision_backend")
         yield Finding(
             place,
-            "apex is not in the bundle" if backend == "apex" else "`cpu_amp` computes on the CPU",
+            "apex is not in the bundle" if apex else "`cpu_amp` computes on the CPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
             typed(place).replace(str(backend), "auto"),

@@ -168,11 +168,7 @@ class Stack:
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
         """The arguments of the class that a bundle does not state, each with its reason."""
-        known, omitted = self._records(config), self._policy("omitted")
-        out = {name: str(reason) for name, reason in omitted.items() if name in known}
-        # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
-        deprecated = (name for name, record in known.items() if "deprecated" in record)
-        return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
+        return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
         """Every argument that a bundle states, with the value it has when the spec says nothing.
@@ -180,13 +176,11 @@ class Stack:
         These are the library's effective defaults, save where they depend on the machine. The result is the caller's
         to change.
         """
-        omitted, base = self._policy("omitted"), self._policy("base")
-        arguments: dict[str, Json] = {}
-        for name, record in self._records(config).items():
-            if name not in omitted and "deprecated" not in record:
-                value = base[name] if name in base else record.get("effective", record["default"])
-                arguments[name] = _copy(value)
-        return arguments
+        return {name: _copy(value) for name, value in _base_arguments(self, config).items()}
+
+    def base_argument(self, name: str, config: str = SFT) -> Json:
+        """One of them. Raises KeyError for an argument that a bundle does not state."""
+        return _copy(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
         """What the stack can do with a family; None for one that it does not have, or that nobody has looked at."""
@@ -305,6 +299,25 @@ def able(can: Callable[[Stack], object]) -> str:
     """The name of a stack that can do something, for helps: the default if it can, else the last by name that can.
     The default where none can."""
     return next((name for name in (DEFAULT, *reversed(STACKS)) if (stack := load(name)) and can(stack)), DEFAULT)
+
+
+@cache
+def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
+    known, omitted = stack._records(config), stack._policy("omitted")
+    out = {name: str(reason) for name, reason in omitted.items() if name in known}
+    # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
+    deprecated = (name for name, record in known.items() if "deprecated" in record)
+    return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
+
+
+@cache
+def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
+    omitted, base = stack.omitted(config), stack._policy("base")
+    return {
+        name: base[name] if name in base else record.get("effective", record["default"])
+        for name, record in stack._records(config).items()
+        if name not in omitted
+    }
 
 
 @cache  # a compilation asks many times
