@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from xpc.compiler.engines import ENGINES
 from xpc.compiler.language import kinds as k
+from xpc.compiler.language.launch_settings import LAUNCH
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.setting import Setting as Setting
@@ -311,48 +311,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("track.project", k.TEXT, "project of the tracker", inner=True, args=("project",)),
     Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,
             args=("logging_steps", "logging_strategy")),
-    # launch
-    Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
-            choices=ENGINES),
-    Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
-            choices=("accelerate", "torchrun"), bare=False),
-    Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
-            default="static", inner=True, choices=("static", "c10d"), bare=False),
-    Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
-            high=2**31 - 1, args=("ddp_timeout",)),
-    Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
-    Setting("launch.setup", k.FILE, "a file of bash that launch.sh reads first: modules, a virtual environment",
-            inner=True),
-    Setting("launch.retries", k.INT, "times that a run which failed is begun again", inner=True, low=0, high=1000,
-            default=3),
-    Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
-            low=1, high=100_000),
-    Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),
-    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True),
-    Setting("launch.account", k.NAME, "account that the job is charged to", inner=True),
-    Setting("launch.qos", k.NAME, "quality of service of the job", inner=True),
-    Setting("launch.constraint", k.TEXT, "features that the nodes have, as sbatch reads them", inner=True),
-    Setting("launch.container", k.CHOICE, "what starts the containers of `image`", inner=True,
-            choices=("pyxis", "apptainer"), bare=False),
-    Setting("launch.mounts", k.NAMES, "folders that the container sees beside the run's own, as HOST:CONTAINER",
-            inner=True),
-    Setting("launch.extra_args", k.NAMES, "further options of sbatch, `sky jobs launch` or `ray job submit`",
-            inner=True),
-    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory",
-            inner=True),
-    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops", inner=True,
-            high=10**9),
-    Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
-            "unset, where there are checkpoints to go on from", inner=True),
-    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists",
-            inner=True),
-    Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
-            "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True),
-    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
-            inner=True),
-    Setting("launch.pull_secret", k.NAME, "Kubernetes secret with the password of the image's registry", inner=True),
-    Setting("launch.tolerations", k.NAMES, "taints of nodes that the pods bear, as KEY=VALUE:EFFECT", inner=True),
-    Setting("launch.node_selector", k.NAMES, "labels of the nodes that the pods may go to, as KEY=VALUE", inner=True),
+    *LAUNCH,
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
             args=("seed",)),
     Setting("target", k.NAME, "stack that the bundle is written for", head=True),

@@ -11,13 +11,14 @@ from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.items import Item, Row
+from xpc.compiler.language.items import Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
-from xpc.compiler.language.values import Wrong, plain_text, plain_value
-from xpc.compiler.resolve import extras
+from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.derive import Derivation
-from xpc.compiler.resolve.sources import find_model, find_source, vocabulary
+from xpc.compiler.resolve.extra_values import extra_values
+from xpc.compiler.resolve.model import find_model, vocabulary
+from xpc.compiler.resolve.sources import find_source
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value, text_of
 from xpc.compiler.stacks import Stack
@@ -83,7 +84,7 @@ class _Resolver:
             from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
-        extra = self._extra(stack)
+        extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
         wrong = frozenset(path for path in loaded.items if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
@@ -370,40 +371,3 @@ class _Resolver:
             return False
         lines = self.loaded.file.source.text.split("\n")
         return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)
-
-    def _extra(self, stack: Stack) -> dict[str, dict[str, Value]]:
-        out: dict[str, dict[str, Value]] = {}
-        for name, items in self.loaded.extra.items():
-            for path, item in items.items():
-                value = self._extra_value(stack, name, path, item)
-                if value is not None:
-                    out.setdefault(name, {})[path] = value
-        return {name: dict(sorted(out[name].items())) for name in sorted(out)}  # their order means nothing
-
-    def _extra_value(self, stack: Stack, name: str, path: str, item: Item) -> Value | None:
-        method = text_of(self.values, "method") or "sft"
-        owner = extras.owner(name, path, method)
-        if owner is not None or path not in extras.legal_names(stack, name, method):
-            from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
-
-            found = extra_names.owned(item, path, owner) if owner else None
-            thought = len(self.problems) < extra_names.MOST
-            self.problems.append(found or extra_names.unknown(stack, name, path, item, method, thought))
-            return None
-        value = plain_value(item.node)
-        wrong = plain_text(value) if isinstance(value, str) else None
-        if value is None or wrong:
-            self.problems.report(
-                "XP104",
-                f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
-                item.label,
-                help="write a number, a quoted text, true, false or a list",
-            )
-            return None
-        expected = extras.wrong_value(stack, name, path, value, method)
-        if expected is not None:
-            from xpc.compiler.suggest.extra_names import wrong_kind  # only a wrong spec pays for it
-
-            self.problems.append(wrong_kind(name, path, item, expected))
-            return None
-        return Value(value, Origin(SPEC, item.label))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.setting import Path
-from xpc.compiler.resolve.sources import find_model
+from xpc.compiler.resolve.model import find_model
 from xpc.compiler.resources import Model
 from xpc.compiler.spec import Value
 from xpc.grammar.record import evolve

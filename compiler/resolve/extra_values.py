@@ -1,0 +1,53 @@
+"""`extra TARGET { }` to values that are passed on as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.values import plain_text, plain_value
+from xpc.compiler.resolve import extras
+from xpc.compiler.spec import SPEC, Origin, Value
+from xpc.compiler.stacks import Stack
+
+
+def extra_values(
+    written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems
+) -> dict[str, dict[str, Value]]:
+    """The `extra` blocks of a spec, sorted: the order of their names means nothing. Adds to the problems."""
+    out: dict[str, dict[str, Value]] = {}
+    for escape, items in written.items():
+        for path, item in items.items():
+            value = _value(escape, path, item, stack, method, problems)
+            if value is not None:
+                out.setdefault(escape, {})[path] = value
+    return {escape: dict(sorted(out[escape].items())) for escape in sorted(out)}
+
+
+def _value(escape: str, path: str, item: Item, stack: Stack, method: str, problems: Problems) -> Value | None:
+    owning = extras.owner(escape, path, method)
+    if owning is not None or path not in extras.legal_names(stack, escape, method):
+        from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
+
+        found = extra_names.owned(item, path, owning) if owning else None
+        thought = len(problems) < extra_names.MOST
+        problems.append(found or extra_names.unknown(stack, escape, path, item, method, thought))
+        return None
+    value = plain_value(item.node)
+    wrong = plain_text(value) if isinstance(value, str) else None
+    if value is None or wrong:
+        problems.report(
+            "XP104",
+            f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
+            item.label,
+            help="write a number, a quoted text, true, false or a list",
+        )
+        return None
+    expected = extras.wrong_value(stack, escape, path, value, method)
+    if expected is not None:
+        from xpc.compiler.suggest.extra_names import wrong_kind  # only a wrong spec pays for it
+
+        problems.append(wrong_kind(escape, path, item, expected))
+        return None
+    return Value(value, Origin(SPEC, item.label))

@@ -1,0 +1,171 @@
+"""The model of the header: the registry, a local folder, or an id of the hub that nobody has registered."""
+
+from __future__ import annotations
+
+import json
+
+from xpc.compiler import registry
+from xpc.compiler.files import Read, Workspace
+from xpc.compiler.language.codes import Problems, report
+from xpc.compiler.language.values import LARGEST, plain_text
+from xpc.compiler.registry import ModelFacts
+from xpc.compiler.resolve.names import is_hub_id, unquoted
+from xpc.compiler.resources import Model
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.tree import Ref, String
+
+
+def find_model(
+    node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
+) -> tuple[Model, list[Diagnostic]]:
+    """The model that the header names. `config` is what `model { config = file(...) }` names."""
+    problems = Problems()
+    facts: ModelFacts | None = None
+    known = ""
+    said: dict[str, object] = {}
+    if config is not None:
+        facts, said, problem = _facts(config.name, config.data, label)
+        known = config.name
+        problems += problem
+    family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
+    if isinstance(node, Ref) and family is not None and not problems:
+        problems.append(_encoder_decoder(node.name, family, label))
+        return Model(label, node.name, None, revision, None, "registry"), problems
+    if isinstance(node, String):
+        wrong = plain_text(node.value)
+        if wrong:
+            problems.report("XP108", f"the model's path cannot be used: {wrong}", label)
+        elif facts is None and not problems:
+            read = workspace.read(node.value.rstrip("/") + "/config.json")
+            if isinstance(read, str):
+                problems.report(
+                    "XP118",
+                    f"{read}, so the architecture is not known",
+                    label,
+                    help=f"write `{node.value}` without quotes for a model of the hub, or beside a folder that "
+                    'is to come `model(config=file("config.json"))`'
+                    if is_hub_id(node.value)
+                    else 'a local model is a folder with config.json; or write `config = file("config.json")`',
+                )
+            else:
+                facts, said, problem = _facts(read.name, read.data, label)
+                known = read.name
+                problems += problem
+        chat, template = (None, None) if wrong else _template(node.value, workspace)
+        return Model(label, None, node.value, revision, facts, known, chat, template, config=said), problems
+    if node.config is not None or node.split is not None:
+        problems.report(
+            "XP108",
+            "a model has no configuration and no split",
+            label,
+            help=f"write `{node.name}`, with `@revision` if one is meant",
+        )
+    if node.revision is not None and revision is not None and node.revision != revision:
+        problems.report(
+            "XP122",
+            f"the model is asked for at `{node.revision}` and at `{revision}`",
+            label,
+            help="keep one of the two",
+        )
+    entry = registry.find_model(node.name)
+    id, chat = (node.name, None) if entry is None else (entry.id, entry.chat)
+    revision = node.revision or revision
+    pin = None if workspace.pins is None else workspace.pins.find("model", id, revision)
+    if pin is not None:
+        revision, chat = pin.revision, chat if pin.chat is None else pin.chat
+        if entry is None and config is None and pin.config:
+            facts, said, problem = _facts(workspace.lock, pin.config.encode(), label)
+            known = workspace.lock
+            problems += problem
+    if entry is not None:
+        return Model(
+            label, entry.id, None, revision, facts or entry, known or "registry", chat, config=said
+        ), problems  # fmt: skip
+    if "/" not in node.name:
+        from xpc.compiler.suggest.registry_names import unknown_model  # only a wrong spec pays for it
+
+        problems.append(unknown_model(node, label))
+    elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
+        problems.append(path)
+    elif facts is None and not said:
+        problems.report(
+            "XP109",
+            f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
+            label,
+            help='`config = file("config.json")` gives the architecture',
+        )
+    return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
+
+
+def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None]:
+    """Whether the tokenizer in a folder has a chat template (None: not known), and its text where there is one text."""
+    place = folder.rstrip("/") + "/"
+    if workspace.kind(place + "additional_chat_templates") or workspace.kind(place + "chat_template.json"):
+        return None, None
+    if workspace.kind(place + "chat_template.jinja"):
+        read = workspace.read(place + "chat_template.jinja")
+        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace")
+    read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
+    try:
+        found = None if isinstance(read, str) else json.loads(read.data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return None, None
+    text = found.get("chat_template")
+    return text is not None, text if isinstance(text, str) else None
+
+
+def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
+    """The tokens of a local model, as the files of its tokenizer spell them; None where it has no tokenizer.json."""
+    if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
+        return None
+    place, found = model.path.rstrip("/") + "/", []
+    for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
+        if workspace.kind(place + name):
+            read = workspace.read(place + name)
+            if isinstance(read, str):
+                return None
+            found.append(read.data)
+    return b"\n".join(found)
+
+
+def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
+    """What a config.json says of a model, counted and as it stands; the latter alone for a family of another shape."""
+    try:
+        config = json.loads(data)
+    except (ValueError, RecursionError):
+        return _no_facts(label, f"`{name}` is not JSON", "give the config.json of a transformers model")
+    if not isinstance(config, dict):
+        return _no_facts(label, f"`{name}` is not a JSON object", "give a model's config.json")
+    kind = config.get("model_type")
+    family = registry.encoder_decoder(kind) if isinstance(kind, str) else None
+    if family is not None:
+        return None, {}, [_encoder_decoder(name, family, label)]
+    try:
+        why = registry.uncounted(config)
+        facts = registry.facts_from_config(config, name, name) if why is None else None
+    except (TypeError, ValueError, ArithmeticError) as error:
+        return _no_facts(label, f"`{name}` has a value that cannot be used ({error})", "")
+    if facts is None:
+        note = report("XP109", f"`{name}`: {why}", label, help="write `micro`: without sizes it cannot be planned")
+        return None, config, [note]
+    if isinstance(facts, str):
+        return _no_facts(label, f"`{name}`: {facts}", "give a model's whole config.json")
+    sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
+    if max(sizes) > LARGEST:
+        return _no_facts(label, f"`{name}` states a model too large to be one", "give a real config.json")
+    return facts, config, []
+
+
+def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
+    return report(
+        "XP128",
+        f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders alone",
+        label,
+        help="write a causal language model, such as `qwen2.5-3b`",
+    )
+
+
+def _no_facts(label: Label, why: str, help: str) -> tuple[None, dict[str, object], list[Diagnostic]]:
+    return None, {}, [report("XP118", why, label, help=help)]

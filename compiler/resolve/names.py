@@ -1,0 +1,23 @@
+"""Names of models and data sets that may be paths, and paths that may be names of the hub."""
+
+from __future__ import annotations
+
+from xpc.compiler.files import DATA_FORMATS, Workspace
+from xpc.grammar.diagnostic import Diagnostic, Label
+
+
+def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
+    """The finding for a path without quotes, which would be asked of the hub: it ends like a file, or is here."""
+    kind = workspace.kind(name)
+    if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
+        return None
+    from xpc.compiler.suggest.registry_names import unquoted as finding  # only a wrong spec pays for it
+
+    return finding(name, label, note if kind == "folder" else code, kind)
+
+
+def is_hub_id(path: str) -> bool:
+    """Whether a quoted path reads like `org/name`."""
+    org, slash, name = path.partition("/")
+    plain = all(c.isascii() and (c.isalnum() or c in "-_.") for c in org + name)
+    return bool(slash and org.strip(".") and name) and plain and not path.lower().endswith(DATA_FORMATS)
