@@ -131,7 +131,8 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser("xpc", description="Compile training experiments: check a spec, write its bundle.")
     parser.add_argument("--version", action="version", version=f"xpc {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    # With `prog`, which else is taken from the help's formatter: that imports shutil and four packers.
+    commands = parser.add_subparsers(prog="xpc", dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help=COMMANDS["check"])
     check.add_argument("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
     compiled = commands.add_parser("compile", help=COMMANDS["compile"])
