@@ -44,12 +44,6 @@ READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
 TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
 """Endings of the rows of a task of lm-evaluation-harness."""
 
-MARKS = (
-    "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
-    "PRIVATE KEY", "wandb_v1_",
-)  # fmt: skip
-"""What tokens begin with, or hold."""
-
 
 @record
 class Read:
@@ -269,15 +263,6 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def _shown(name: str) -> str:
     return name if len(name) <= 80 else name[:77] + "..."
-
-
-def suspect(text: str) -> bool:
-    """Whether a text may hold what `secrets.find` knows: cheap, for nearly every text is without."""
-    if any(mark in text for mark in MARKS):
-        return True
-    return "://" in text and any(
-        "@" in part[:400].partition("/")[0].partition("\n")[0] for part in text.split("://")[1:]
-    )
 
 
 def read_toml(path: str) -> dict[str, Any] | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.commands import FORMATS
-from xpc.compiler.files import suspect
 from xpc.compiler.render.place import labels, ordered
+from xpc.compiler.secrets import suspect
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xpc.compiler.files import suspect
 from xpc.compiler.language.setting import FlagPath, Path, TextPath
+from xpc.compiler.secrets import suspect
 from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]

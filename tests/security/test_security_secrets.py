@@ -14,9 +14,8 @@ from case_support import PLAIN, ROW, spec
 from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc_in_turn
 
 from xpc.compiler.commands import FORMATS
-from xpc.compiler.files import suspect
 from xpc.compiler.render import render
-from xpc.compiler.secrets import TOKENS, find, is_secret, masked
+from xpc.compiler.secrets import TOKENS, find, is_secret, masked, suspect
 
 PLANTED = {
     "HF_TOKEN": "hf_" + "Ab1" * 12,
