@@ -175,6 +175,28 @@ class Workspace:
         self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
 
+    def resembling(self, written: str, base: str = "") -> str | None:
+        """The file or folder beside one that is not there whose name is most like it. Nothing out of the spec's folder
+        is told: a spec may come from anybody, and its diagnostics be read by others."""
+        from xpc.compiler.suggest.nearest import nearest  # only a wrong spec pays for it
+
+        folder, slash, name = written.rpartition("/")
+        place = os.path.realpath(self.locate(folder or ".", base)[1])
+        home = os.path.realpath(self.root)
+        if "\0" in written or os.path.commonpath((place, home)) != home:
+            return None
+        try:
+            names = [one for one in os.listdir(place) if not one.startswith(".")]
+        except OSError:
+            return None
+        near = nearest(name, sorted(names)[:MOST])
+        return None if near is None else folder + slash + near
+
+    def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
+        """What to say of a file that is not read."""
+        near = None if self.kind(written, base) else self.resembling(written, base)
+        return f"the path is relative to {relative_to}" if near is None else f'write `"{near}"`, which is here'
+
     def walk(self, written: str) -> list[str] | str:
         """The files below a folder by their names in it, sorted, without what is hidden; or why they are not read.
 

@@ -87,8 +87,8 @@ class Model:
     """What is trained: a hub id or a local directory, and its architecture when it is known.
 
     `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
-    template and `vocabulary` the files that name its tokens. `config` is a config.json that was read: it names the
-    family even where its sizes are not counted.
+    template, `eos` its tokenizer's end token and `vocabulary` the files that name its tokens. `config` is a config.json
+    that was read: it names the family even where its sizes are not counted.
     """
 
     label: Label
@@ -99,6 +99,7 @@ class Model:
     known_from: str
     chat: bool | None = None
     template: str | None = field(default=None, repr=False)
+    eos: str | None = None
     vocabulary: bytes | None = field(default=None, repr=False)
     config: Mapping[str, object] = field(factory=dict, repr=False)
 

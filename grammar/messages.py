@@ -26,14 +26,20 @@ _AFTER = {
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
 """A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 
 @record
 class Failure:
-    """A diagnostic, and the offset whose line the parser could not go past."""
+    """A diagnostic, and the offset whose line the parser could not go past.
+
+    `repair` is an edit of the same length that lets the parser go on behind it, so that the rest of the line is
+    read for its own errors.
+    """
 
     offset: int
     diagnostic: Diagnostic
+    repair: Edit | None = None
 
 
 @record
@@ -85,7 +91,69 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     end = len(source.text)
     span = Span(min(span.start, end), min(span.end, end))
     place = _Place(source, span, shown, met, _before(text, offset), error.stack)
-    return Failure(offset, _character(place, text) if not met else _token(place, text))
+    plain = _unit(place) or _clock(place, text) or _nodes(place, text)
+    if plain is not None:
+        return Failure(offset, *plain)
+    diagnostic = _character(place, text) if not met else _token(place, text)
+    return Failure(offset, diagnostic, _comma_put(text, span, diagnostic))
+
+
+def _unit(place: _Place) -> tuple[Diagnostic, Edit] | None:
+    """The error for a word of a unit behind the number of a setting, as people say it: `every = 1 epoch`. With it goes
+    what lets the parser go on."""
+    from xpc.grammar import units
+
+    count, word, before = _word(place), place.shown.strip("`"), place.before
+    if place.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdigit():
+        return None
+    if any(item.kind == "TRAIN" for item in place.stack) and place.last == "NUMBER":
+        return None
+    whole = Span(before.start, place.span.end)
+    named = re.search(r"(\w+)\s*=?\s*$", place.source.text[: before.start])
+    value = units.one_word(named[1] if named else "", count, word)
+    edits = () if value is None else (Edit(whole, value),)
+    found = place.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
+    legal = "epoch" if value is None and named and named[1] == "every" else value or count
+    return found, Edit(whole, legal.ljust(whole.end - whole.start))
+
+
+def _clock(place: _Place, text: str) -> tuple[Diagnostic, Edit] | None:
+    """The error for a duration as Slurm writes it, and what lets the parser go on."""
+    start = place.before.start if place.before else 0
+    found = _CLOCK.match(text, start)
+    if place.shown != ":" or place.before is None or found is None or found.end() <= place.span.start:
+        return None
+    days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    value = f"{total // 3600}h" if total % 3600 == 0 else f"{total // 60}m" if total % 60 == 0 else f"{total}s"
+    span = Span(*found.span())
+    edit = Edit(span, value)
+    diagnostic = place.error(
+        codes.UNEXPECTED_CHARACTER, "a duration is a number and its unit", f"write `{value}`", edits=(edit,)
+    )
+    return diagnostic, Edit(span, value.ljust(span.end - span.start))
+
+
+def _nodes(place: _Place, text: str) -> tuple[Diagnostic, Edit] | None:
+    """The error for `2 x 8 x h100-80gb`, and what lets the parser go on: the machines left out."""
+    if place.last != "X" or place.met != "NUMBER":
+        return None
+    nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
+    gpus = re.match(r"(\d+)\s+x\s+([\w.-]+)", text[place.span.start :])
+    if nodes is None or gpus is None:
+        return None
+    remedy = f"write `{gpus[1]} x {gpus[2]}` for one machine, and `nodes {nodes[1]}` on its own line"
+    diagnostic = place.error(codes.COUNT_SPACING, "a count and what is counted, once", remedy)
+    span = Span(nodes.start(), place.span.start)
+    return diagnostic, Edit(span, " " * (span.end - span.start))
+
+
+def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
+    """The comma that a diagnostic asks for, in the place of a space."""
+    for edit in diagnostic.edits:
+        if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
+            return Edit(Span(edit.span.start, edit.span.start + 1), ",")
+    return None
 
 
 def _before(text: str, offset: int) -> Span | None:

@@ -22,8 +22,9 @@ _MAX_WORK = MAX_SIZE
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """The tree of a text and what is wrong with it, in the order of the text. Never raises.
 
-    A statement with a syntax error is left out of the tree; the others are in it. A text over 262,144 characters or
-    64 levels of brackets is not parsed. At most 20 syntax errors are reported, then a note.
+    A statement with a syntax error is left out of the tree, unless it is plain how it goes on (a comma that is missing,
+    a word behind a number); the others are in it. A text over 262,144 characters or 64 levels of brackets is not
+    parsed. At most 20 syntax errors are reported, then a note.
     """
     if len(source.text) > MAX_SIZE:
         code = codes.TOO_LARGE
@@ -82,6 +83,10 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
             start, end = _region(text, seen, failure.offset)
             if len(found) > MAX_ERRORS or work > _MAX_WORK or not text[start:end].strip():
                 return None, dropped, found
+            if failure.repair is not None:
+                at = failure.repair.span
+                text = text[: at.start] + failure.repair.text + text[at.end :]
+                continue
             text = _blank(text, seen, start, end, dropped)
 
 

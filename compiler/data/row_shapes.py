@@ -69,6 +69,9 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
         if not isinstance(turn, dict):
             return f"`{name}` holds what is no message"
         who = turn.get(speaker)
+        other = {"role": ("from", "conversations"), "from": ("role", "messages")}[speaker]
+        if who is None and other[0] in turn:
+            return f"its turns say `{other[0]}`, as those of `format = {other[1]}` do"
         if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn says not who speaks"
         if speaker == "role" and (not isinstance(who, str) or "content" not in turn):

@@ -40,6 +40,7 @@ class _Expander(DataBlocks):
         self.choices = schema.bare_choices()
         self.header = False
         self.unknowns = 0
+        self.guess: str | None = None
 
     def run(self) -> Written:
         train = self.file.train
@@ -74,7 +75,10 @@ class _Expander(DataBlocks):
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
-        body: list[Operand | Clause] = [*node.operands, *(node.block.statements if node.block else ())]
+        body: list[Operand | Clause] = [
+            *self.without_units(node.operands),
+            *(node.block.statements if node.block else ()),
+        ]
         head = node.head
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -89,6 +93,24 @@ class _Expander(DataBlocks):
                 head.span,
                 help="sources of data go into a block: `data NAME { ... }`",
             )
+
+    def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        """The items of a line without words behind numbers, `every=10 steps`, which are reported."""
+        kept: list[Operand] = []
+        for node in operands:
+            last = kept[-1] if kept else None
+            if isinstance(last, Setting) and isinstance(last.value, Number) and isinstance(node, Ref) and node.is_name:
+                from xpc.grammar import units  # a name may follow a setting, and rarely does
+
+                if units.is_unit(node.name):
+                    count = self.typed(last.value.span)
+                    value = units.one_word(last.name.text, count, node.name)
+                    span = Span(last.value.span.start, node.span.end)
+                    message, help = units.message(count, node.name), units.remedy(value)
+                    self.problem("XP104", message, span, help=help, edit=value)
+                    continue
+            kept.append(node)
+        return tuple(kept)
 
     def operand(self, node: Operand, clause: str | None) -> None:
         """An item of `with`, of a call, or of a clause's line."""
@@ -112,7 +134,7 @@ class _Expander(DataBlocks):
 
     def options(self, options: tuple[Operand, ...]) -> None:
         """The items of `with`. A clause's name takes the value behind it, as in the body: `with seed 7 track wandb`."""
-        at = 0
+        options, at = self.without_units(options), 0
         while at < len(options):
             node, at = options[at], at + 1
             row = schema.BY_PATH.get(node.name) if isinstance(node, Ref) and node.is_name else None
@@ -177,20 +199,23 @@ class _Expander(DataBlocks):
                 return self.outer[text]
         elif f"{clause}.{text}" in schema.BY_PATH:
             return f"{clause}.{text}"
-        self.unknown(name, clause, value)
+        self.guess = self.unknown(name, clause, value)
         return None
 
-    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
+        """Report a name that is none, and return what to write for it alone."""
         from xpc.compiler.suggest.misplaced import Said, misnamed  # only a misspelt spec pays for it
 
         typed = None if value is None else self.typed(value.span)
         said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)
         self.unknowns += 1
+        self.out.meant.update(said.meant)
         whole = Span(name.span.start, value.span.end) if said.whole and value is not None else name.span
         cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
         edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
         label = self.label(name.span, said.text)
         self.problems.report(said.code, said.message, label, help=said.help, edits=edits)
+        return None if said.whole else said.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
@@ -213,6 +238,8 @@ class _Expander(DataBlocks):
         value = body[0] if len(body) == 1 and not isinstance(body[0], Setting | Clause) else None
         path = self.find(name, clause, value)
         if path is None:
+            if clause is None and self.guess in schema.CLAUSES and self.guess not in ("data", "extra", "train"):
+                self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
         if row.kind is FLAG:
@@ -289,12 +316,14 @@ class _Expander(DataBlocks):
         """Report a second value of a clause, unless a syntax error does."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
+        first, second = self.typed(heads[0].span), self.typed(heads[1].span)
+        counted = clause == "hardware" and first.isdigit()
         self.problem(
             "XP104",
             f"`{clause}` takes one value",
             heads[1].span,
             "a second one",
-            help=f"keep `{self.typed(heads[0].span)}`",
+            help=f"write `{first} x {second}`" if counted else f"keep `{first}`",
         )
 
     # -- extra ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,11 @@ from xpc.grammar.tree import Call, Clause, File, Name, Ref, Setting, String, Val
 
 Operand = Setting | Value
 
-SOURCE_WORDS = {"weight": "take", "fraction": "take", "samples": "take", "num_samples": "take", "rows": "take"}
+SOURCE_WORDS = dict.fromkeys(
+    ("weight", "fraction", "samples", "num_samples", "rows", "ratio", "proportion", "probability", "prob", "percent",
+     "percentage", "share", "mix", "amount", "count", "max_samples", "max_rows", "max_examples", "num_rows", "size"),
+    "take",
+)  # fmt: skip
 """What other tools call the settings of a source."""
 
 
@@ -38,8 +42,8 @@ class DataBlocks(Collector):
         """A setting with its value."""
         raise NotImplementedError
 
-    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> None:
-        """Reports a name that the clause does not have."""
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
+        """Reports a name that the clause does not have, and returns what to write for it alone."""
         raise NotImplementedError
 
     def holds_rows(self, name: str) -> bool:
@@ -128,12 +132,25 @@ class DataBlocks(Collector):
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.typed(part.span)
                 near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
+                place, form = part.span if name is None else name.span, near
+                if near == "take" and isinstance(part, Setting):
+                    place, form = part.span, self.taken(part.value)
                 self.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
-                    part.span if name is None else name.span,
+                    place,
                     f"did you mean `{near}`?" if near else "",
-                    help=f"write `{near}`" if near else "a source has `columns`, `context` and `take`",
-                    edit=near,
+                    help="a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS)
+                    if form is None
+                    else f"write `{form}`" + (": of the rows that this source has" if form.endswith("%") else ""),
+                    edit=form,
                 )
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
+
+    def taken(self, value: Value) -> str:
+        """A weight of a mixture as `take`, which is a share of the source's own rows."""
+        from xpc.compiler.suggest.converted_values import reworded  # only a wrong spec pays for it
+
+        typed = self.typed(value.span)
+        name = "ratio" if "." in typed else ""
+        return f"take = {reworded(schema.SOURCE_SETTINGS['take'], name, value, typed) or typed}"

@@ -26,7 +26,8 @@ class Loaded:
 
     `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
     is missing may have been written. `sweep` is the block of the nearest file that has one, `beside` what that file
-    states too and `over` what the files that extend it state; `member` is the name of the one run of a sweep that this
+    states too and `over` what the files that extend it state; `meant` are settings that misspelt names stand for, so
+    that nothing is said of their absence; `member` is the name of the one run of a sweep that this
     is, and `model_source` where its model is named.
     """
 
@@ -47,6 +48,7 @@ class Loaded:
     beside: dict[str, Item] = field(factory=dict)
     over: set[str] = field(factory=set)
     member: str = ""
+    meant: set[str] = field(factory=set)
     model_source: Source | None = None
 
 
@@ -67,7 +69,9 @@ def load(source: Source, workspace: Workspace) -> Loaded:
             break
         read = workspace.read_beside(last.extends.value, last.source.name, BASES)
         if isinstance(read, str):
-            out.problems.report("XP114", read, label, help="the path is relative to the file that names it")
+            named = last.extends.value
+            help = workspace.help_for(named, last.source.name, "the file that names it")
+            out.problems.report("XP114", read, label, help=help)
             out.broken = True  # what the base says, perhaps the header, is not known
             break
         if read.name in seen:
@@ -112,6 +116,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 def overlay(out: Loaded, written: Written, kind: str) -> None:
     """Lay what a file says over what its bases say."""
     out.problems += written.problems
+    out.meant |= written.meant
     written.items.pop("sweep", None)
     if written.sweep is not None:
         out.sweep, out.sweep_kind, out.beside, out.over = written.sweep, kind, dict(written.items), set()

@@ -193,6 +193,7 @@ NamesPath = Literal[
     "freeze.layer_modules",
     "freeze.except_parameters",
     "freeze.except_modules",
+    "data.columns",
     "optimizer.targets",
     "eval.tasks",
     "track",

@@ -117,6 +117,8 @@ TABLE: tuple[Setting, ...] = (
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
                      "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
+    Setting("data.columns", k.NAMES, "the rows' columns in the shape's order, in every source that has none of its own",
+            inner=True),
     Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text follows the prompt after an empty line, where it has any",
             inner=True),
@@ -327,13 +329,13 @@ BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
 EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
-    "columns": Setting("data.columns", k.NAMES, "columns that are read"),  # type: ignore[arg-type]
+    "columns": Setting("data.columns", k.NAMES, "columns that are read"),
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
     "limit": Setting("data.limit", k.INT, "most rows that are read, from the beginning", low=1),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used", low=0),  # type: ignore[arg-type]
 }
 """What a row of a `data` block may say about its source."""
-OF_A_BLOCK = ("data.format", "data.prompt", "data.context")
+OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
 """What a `data` block that is evaluated on may say beside its sources."""
 
 

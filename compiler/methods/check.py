@@ -33,6 +33,7 @@ class MethodCheck:
     values: dict[Path, Value]
     stack: Stack
     read: Callable[[str, str], Read | str]
+    help_for: Callable[[str, str], str]
     keep: Callable[[Read], str]
     problems: Problems
 
@@ -160,7 +161,9 @@ class MethodCheck:
         base = label.source.name if self.loaded.kinds["method.rewards"] != SPEC else ""
         read = self.read(name, base)
         if isinstance(read, str):
-            self.problems.report("XP114", read, label, help="the path is relative to the spec")
+            self.problems.report(
+                "XP114", read, label, help=self.help_for(name, base).replace('.py"', f'.py:{function}"')
+            )
             return None
         defined = _defined(read.data)
         if isinstance(defined, str):

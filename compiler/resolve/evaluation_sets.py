@@ -73,8 +73,13 @@ class Sets:
                 block.label,
                 help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
             )
-        shape, prompt, context = (self._said(block, path) for path in OF_A_BLOCK)
-        sources = tuple(self._source(row, shape, prompt, context) for row in block.rows)
+        said = {path: self._said(block, path) for path in OF_A_BLOCK}
+        shape, prompt, context = (
+            value if isinstance(value := said[path], str) else None
+            for path in ("data.format", "data.prompt", "data.context")
+        )
+        columns = named if isinstance(named := said["data.columns"], tuple) else None
+        sources = tuple(self._source(row, shape, prompt, context, columns) for row in block.rows)
         return EvalSet(node.name, place, sources, prompt)
 
     def _is_trained(self, node: Ref) -> bool:
@@ -82,7 +87,7 @@ class Sets:
         name = self.loaded.data_name
         return node.is_name and name is not None and name.source.text[name.span.start : name.span.end] == node.name
 
-    def _said(self, block: Evaluated, path: str) -> str | None:
+    def _said(self, block: Evaluated, path: str) -> object:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, Wrong):
@@ -90,18 +95,27 @@ class Sets:
 
             self.problems.append(answer(value))
             return None
-        return None if value is None else str(value)
+        return value
 
-    def _source(self, row: Row, shape: str | None, prompt: str | None, context: str | None) -> DataSource:
+    def _source(
+        self,
+        row: Row,
+        shape: str | None,
+        prompt: str | None,
+        context: str | None,
+        columns: tuple[str, ...] | None = None,
+    ) -> DataSource:
         """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
         method = text_of(self.values, "method") or "sft"
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if prompt is None and not known and not row.items:
             prompt, context = text_of(self.values, "data.prompt"), context or text_of(self.values, "data.context")
-        source, found = find_source(row, shape, self.workspace, method, prompt, context)
+        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns)
         first = self.trained[0]
         if shape is None and not known and source.found is None:
-            again, other = find_source(row, first.wording or first.shape, self.workspace, method, prompt, context)
+            again, other = find_source(
+                row, first.wording or first.shape, self.workspace, method, prompt, context, columns
+            )
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
             )

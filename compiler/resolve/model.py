@@ -38,21 +38,14 @@ def find_model(
         elif facts is None and not problems:
             read = workspace.read(node.value.rstrip("/") + "/config.json")
             if isinstance(read, str):
-                problems.report(
-                    "XP118",
-                    f"{read}, so the architecture is not known",
-                    label,
-                    help=f"write `{node.value}` without quotes for a model of the hub, or beside a folder that "
-                    'is to come `model(config=file("config.json"))`'
-                    if is_hub_id(node.value)
-                    else 'a local model is a folder with config.json; or write `config = file("config.json")`',
-                )
+                why, help = _no_config(node.value, read, workspace)
+                problems.report("XP118", why, label, help=help)
             else:
                 facts, said, problem = _facts(read.name, read.data, label)
                 known = read.name
                 problems += problem
-        chat, template = (None, None) if wrong else _template(node.value, workspace)
-        return Model(label, None, node.value, revision, facts, known, chat, template, config=said), problems
+        chat, template, eos = (None, None, None) if wrong else _template(node.value, workspace)
+        return Model(label, None, node.value, revision, facts, known, chat, template, eos, config=said), problems
     if node.config is not None or node.split is not None:
         problems.report(
             "XP108",
@@ -97,23 +90,49 @@ def find_model(
     return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
 
 
-def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None]:
-    """Whether the tokenizer in a folder has a chat template (None: not known), and its text where there is one text."""
+def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
+    """What to say of a folder without config.json, and what to do about it."""
+    folder = path.rstrip("/")
+    if workspace.kind(folder + "/adapter_config.json"):
+        return (
+            f"`{path[:80]}` holds an adapter, and no whole model to train",
+            "train what peft's `merge_and_unload` makes of it and its base, or the base with a new adapter",
+        )
+    near = None if workspace.kind(folder) else workspace.resembling(folder)
+    if near is not None and workspace.kind(near + "/config.json"):
+        help = f'name `"{near}"`, which is here'
+    elif is_hub_id(path):
+        help = f"write `{path}` without quotes for a model of the hub, or beside a folder that is to come "
+        help += '`model(config=file("config.json"))`'
+    elif not workspace.kind(folder):
+        help = "name a folder that is here, or give the architecture of one that a run is still to write: "
+        help += '`model(config=file("config.json"))`'
+    else:
+        help = 'a local model is a folder with config.json; or write `config = file("config.json")`'
+    return f"{why}, so the architecture is not known", help
+
+
+def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
+    """Whether the tokenizer in a folder has a chat template (None: not known), its text where there is one text, and
+    the end token."""
     place = folder.rstrip("/") + "/"
-    if workspace.kind(place + "additional_chat_templates") or workspace.kind(place + "chat_template.json"):
-        return None, None
-    if workspace.kind(place + "chat_template.jinja"):
-        read = workspace.read(place + "chat_template.jinja")
-        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace")
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
     try:
         found = None if isinstance(read, str) else json.loads(read.data)
     except (ValueError, RecursionError):
         found = None
+    eos = found.get("eos_token") if isinstance(found, dict) else None
+    eos = eos.get("content") if isinstance(eos, dict) else eos
+    end = eos if isinstance(eos, str) and eos else None
+    if workspace.kind(place + "additional_chat_templates") or workspace.kind(place + "chat_template.json"):
+        return None, None, end
+    if workspace.kind(place + "chat_template.jinja"):
+        read = workspace.read(place + "chat_template.jinja")
+        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace"), end
     if not isinstance(found, dict):
-        return None, None
+        return None, None, end
     text = found.get("chat_template")
-    return text is not None, text if isinstance(text, str) else None
+    return text is not None, text if isinstance(text, str) else None, end
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:

@@ -62,8 +62,8 @@ class _Resolver:
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
             from xpc.compiler.methods.check import MethodCheck  # plain sft does not pay for it
 
-            read = self.workspace.read_beside
-            MethodCheck(loaded, self.values, stack, read, self._bundle, self.problems).run()
+            read, help_for = self.workspace.read_beside, self.workspace.help_for
+            MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
         if "eval.tasks" in self.values:
             from xpc.compiler.resolve.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
 
@@ -85,7 +85,7 @@ class _Resolver:
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
-        wrong = frozenset(path for path in loaded.items if path not in self.values)
+        wrong = frozenset(path for path in {*loaded.items, *loaded.meant} if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
@@ -223,7 +223,7 @@ class _Resolver:
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.workspace.read_beside(node.value, base)
         if isinstance(read, str):
-            self.problems.report("XP114", read, label, help="the path is relative to the spec")
+            self.problems.report("XP114", read, label, help=self.workspace.help_for(node.value, base))
             return None
         return read
 
@@ -341,9 +341,11 @@ class _Resolver:
         shape, column, method, context = (
             text_of(self.values, path) for path in ("data.format", "data.prompt", "method", "data.context")
         )
+        listed = self.values.get("data.columns")
+        columns = None if listed is None or not isinstance(listed.value, tuple) else listed.value
         sources: list[DataSource] = []
         for row in rows:
-            source, problems = find_source(row, shape, self.workspace, method or "sft", column, context)
+            source, problems = find_source(row, shape, self.workspace, method or "sft", column, context, columns)
             sources.append(as_chat(source) if self._flag("data.chat") else source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]

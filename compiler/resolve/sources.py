@@ -29,10 +29,12 @@ def find_source(
     method: str = DEFAULT,
     prompt: str | None = None,
     context: str | None = None,
+    columns: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
-    `shape` is `data { format = ... }`, `prompt` and `context` its columns of that name, when written. Reinforcement
+    `shape` is `data { format = ... }`, `prompt`, `context` and `columns` its settings of that name, when written; a
+    source's own go before them. Reinforcement
     reads nothing but the prompt, so there a prompt column is the shape.
     """
     if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
@@ -59,10 +61,13 @@ def find_source(
         source, more = _local(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
     else:
         source, more = _remote(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
-    columns, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
-    named = columns if isinstance(columns, tuple) else None
+    of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
+    named = of_source if isinstance(of_source, tuple) else columns
+    apart = source.shape == "prompt" and prompt is not None and (named is columns or prompt in (source.found or ()))
+    if named is not None and prompt is not None and apart and prompt not in named:
+        named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else context)
-    problems += wrong
+    problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape: said once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     most = settings.get("limit")
@@ -224,7 +229,10 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     run will be, and only there."""
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
-    if is_hub_id(path):
+    near = None if elsewhere else workspace.resembling(path)
+    if near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
+        help = f'name `"{near}"`, which is here'
+    elif is_hub_id(path):
         help = f"write `{path}` without quotes for a dataset of the hub"
     elif elsewhere:
         help = "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run"

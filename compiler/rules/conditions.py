@@ -113,6 +113,11 @@ def data_folders(spec: Spec) -> bool:
     return any(one.parts for one in spec.sources)
 
 
+def local_tokenizer(spec: Spec) -> bool:
+    """The end token of a local model's tokenizer is known."""
+    return spec.model.eos is not None
+
+
 def surveyed(spec: Spec) -> bool:
     """The rows of a source were read."""
     return any(one.sha256 or one.parts for one in spec.sources)

@@ -1,4 +1,4 @@
-"""Templates, prompts and tokens against the data and the model's vocabulary (XP557 to XP560, XP567)."""
+"""Templates, prompts and tokens against the data and the model's vocabulary (XP513, XP557 to XP560, XP567)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,39 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.rules.conditions import either, gemma, written
+from xpc.compiler.rules.conditions import either, gemma, local_tokenizer, written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = either(gemma, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+WHEN = either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+
+
+@rule("XP513", "end-token-never-seen", "warning")
+def end_token(spec: Spec) -> Iterator[Finding]:
+    """A chat template ends each turn with a token. Where that is not the tokenizer's end token, no row of chat
+    holds the end token, and the model never learns to write what a server waits for.
+
+    Today: the loss looks healthy, and the trained model writes on and on; launch.sh says so of the first rows. The end
+    token of a local model's tokenizer_config.json is read; of a model of the hub it is not known. Source: transformers
+    5.23 `generation/utils.py` (`eos_token_id` ends a sequence); executed.
+    """
+    if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
+        return
+    name = spec.get("model.chat_template")
+    text = spec.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else spec.model.template
+    if not text or spec.model.eos in text or "eos_token" in text:
+        return
+    if all(rows.conversational(source) is False for source in spec.data):
+        return
+    import re
+
+    ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
+    token = next((one for one in reversed(ends) if "end" in one or "eo" in one or one == "</s>"), None)
+    yield Finding(
+        spec.place("model.chat_template") if isinstance(name, str) else spec.model.label,
+        f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
+        f'write `model(eos="{token}")`, if that is how its turns end' if token else "name its end of a turn: `eos`",
+    )
 
 
 @rule("XP557", "system-prompt-never-used", "warning")

@@ -1,4 +1,4 @@
-"""Reinforcement with generated completions (XP660 to XP672). sampling.py has what holds wherever a model generates."""
+"""Reinforcement with generated completions (XP660 to XP672, XP674). sampling.py is for all that generate."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.conditions import both, given, grouped
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
 
 WHEN = both(grouped, given("method.generations"))
 
@@ -83,12 +84,73 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
     Today: ValueError (trl 1.16), or a missing argument (trl 0.18), after the model is loaded. Source: trl 1.16
     `grpo_trainer.py`, `rloo_trainer.py`; executed.
     """
-    if not spec.weighted("method.rewards"):
+    if not spec.weighted("method.rewards") and "method.rewards" not in spec.wrong:
         yield Finding(
             spec.place("method", "what is rewarded?"),
             f"{spec.text('method')} has no reward",
             'write `rewards = [accuracy]`, or a function of your own: `rewards = ["rewards.py:tag_count"]`',
         )
+
+
+@rule("XP674", "reward-that-cannot-be-called")
+def uncallable(spec: Spec) -> Iterator[Finding]:
+    """A reward function of a file is called with `completions`, with what else the trainer has, and with the columns of
+    the rows, all by name. It takes those that it reads, and `**kwargs` for the others.
+
+    The function's head is read, and nothing of it is executed; one that is decorated or assigned is left to the
+    launch. Today: TypeError, once the model is loaded and the first completions are generated. Source: trl 1.16, 0.24
+    and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
+    """
+    given = spec.stack.facts.reward_given
+    for reward in spec.weighted("method.rewards"):
+        head = _head(spec.bundled.get(reward.file or "", b""), reward.function or "")
+        if head is None:
+            continue
+        place = spec.place("method.rewards")
+        takes, needs, others = head
+        for source in spec.data:
+            first, *rest = source.columns or ("prompt",)
+            columns = (
+                rest if source.only else None if source.found is None else [one for one in source.found if one != first]
+            )
+            lacks = sorted(needs - {*given, *columns}) if columns is not None else []
+            extra = [one for one in (*given, *(columns or ())) if one not in takes and not others]
+            if lacks:
+                listed = ", ".join(f"`{one}`" for one in columns or ()) or "no column beside the prompt"
+                yield Finding(
+                    evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
+                    f"the rows have no `{lacks[0][:40]}` for the reward `{reward.function}`",
+                    f"take one of what it is given: {', '.join(given[:2])}, and {listed} of the rows",
+                    (source.label,),
+                )
+                break
+            if extra:
+                arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
+                yield Finding(
+                    evolve(place, text=f"{', '.join(extra[:3])} have no place in `{reward.function}`"),
+                    f"the reward `{reward.function}` takes no `{extra[0]}`, and is called with it",
+                    f"begin the function with `def {reward.function}({arguments}):`",
+                )
+                break
+
+
+def _head(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
+    """What a function takes by name, which of it has no default, and whether it takes others; None where not known."""
+    import ast  # only functions of a file pay for it
+    import warnings
+
+    if not code:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [one for one in ast.parse(code).body if getattr(one, "name", None) == name]
+    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
+        return None
+    head = found[0].args
+    named = [one.arg for one in head.args]
+    needs = {*named[: len(named) - len(head.defaults)]} | {one.arg for one in head.posonlyargs}
+    needs |= {one.arg for one, default in zip(head.kwonlyargs, head.kw_defaults, strict=True) if default is None}
+    return [*named, *(one.arg for one in head.kwonlyargs)], needs, head.kwarg is not None
 
 
 @rule("XP663", "rewards-of-no-weight")

@@ -75,10 +75,12 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     else:
         unmarked, place = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED), spec.model.label
     if unmarked:
-        from xpc.compiler.templates import native
+        from xpc.compiler.templates import alike, native
 
         name = native(spec.model.name)
         family = f"write `chat_template = {name}`, which is its family's with the marks, or " if name else ""
+        if not name and found is not None and (name := alike(found[0])):
+            family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
         yield Finding(
             evolve(place, text="has no {% generation %} marks"),
             "`assistant_only` needs a template that marks the assistant's turns",

@@ -161,12 +161,15 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every loss or reward is one that some method has."""
+    """Whether every loss or reward is one that some method has, or a reward is a function of a file."""
     stack = stacks.load(stacks.DEFAULT)
-    known = set(REWARDS)
+    known = {*REWARDS, "file"}
     if row.path != "method.rewards" and stack is not None:
         known = {name for method in METHODS for name in stack.losses(method)}
     parts = node.items if isinstance(node, List) else (node,)
     return bool(parts) and all(
-        (one.name.text if isinstance(one, Call) else one.name if isinstance(one, Ref) else "") in known for one in parts
+        row.path == "method.rewards" and ".py:" in one.value
+        if isinstance(one, String)
+        else (one.name.text if isinstance(one, Call) else one.name if isinstance(one, Ref) else "") in known
+        for one in parts
     )

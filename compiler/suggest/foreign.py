@@ -58,6 +58,8 @@ MEANT: dict[str, str] = {
     "data.unique": "dataset exact deduplication; deduplicate; exact deduplication; drop duplicates",
     "data.min_tokens": "min sample len; min length; min tokens; min seq length",
     "data.system": "system prompt; default system; system message",
+    "data.prompt": "prompt column; prompt field; prompt key; question column; input column; instruction column; field "
+    "instruction; query column",
     "data.columns": "text field; dataset text field; content field; text column; text key; field messages; column "
     "mapping; remap columns",
     "method": "rl; stage; training stage; training type; objective; alignment; task; trainer; trainer type; algorithm",
@@ -157,6 +159,9 @@ MEANT: dict[str, str] = {
     "check every",
     "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch size; "
     "per gpu eval batch size",
+    "eval.data": "eval dataset; eval file; eval files; eval data; eval path; validation file; validation data; "
+    "validation dataset; validation files; val file; val data; val dataset; val path; test file; test data; "
+    "test dataset; test datasets; evaluation data; evaluation file; evaluation dataset; dev file; dev data",
     "eval.split": "eval split; val split name; test split; eval dataset split",
     "eval.tasks": "eval tasks; lm eval tasks; benchmarks; lm harness tasks; harness",
     "eval.allow_code_execution": "confirm run unsafe code; unsafe code; allow code; code execution; hf allow code eval",

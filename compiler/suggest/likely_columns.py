@@ -57,7 +57,10 @@ def advice(method: str, source: DataSource) -> str:
             if found
             else "name another dataset, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
         )
-    return f"write `{found}`" if found else "name another dataset, or write a `format` and the `columns` that it reads"
+    if found:
+        return f"write `{found}`"
+    holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
+    return f"name rows that have {holds}, or write a `format` and the `columns` that it reads"
 
 
 def wanted(method: str, columns: Iterable[str]) -> str:

@@ -22,6 +22,12 @@ MOST = 50
 """Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
 BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
 """What stands behind a dataset's name, as other tools call it."""
+PARTS = {
+    "completion": ("prompt", "completion"), "chosen": ("prompt", "chosen", "rejected"),
+    "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
+    "text": ("text",), "label": ("prompt", "completion", "label"),
+}  # fmt: skip
+"""Parts of a row that somebody names one by one."""
 HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
@@ -30,7 +36,7 @@ READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which 
 class Misnamed:
     """A finding without its place: code, message, the label's text, a help and an edit.
 
-    The edit replaces the name, or with `whole` the name and its value.
+    The edit replaces the name, or with `whole` the name and its value. `meant` is the path of the setting that it is.
     """
 
     code: str
@@ -39,6 +45,7 @@ class Misnamed:
     help: str = ""
     edit: str | None = None
     whole: bool = False
+    meant: tuple[str, ...] = ()
 
 
 @record
@@ -98,6 +105,13 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is not a setting of `{clause.rpartition('.')[2]}`",
             help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
+    if clause == "data" and name in PARTS:
+        order = ", ".join((said.typed or one) if one == name else one.upper() for one in PARTS[name])
+        return Misnamed(
+            "XP101",
+            f"`{shown}` is not a setting of `data`",
+            help=f"write `columns = [{order}]`: the names of the rows' columns, in this order",
+        )
     if clause == "data" and name in BEHIND:
         value = (said.typed or "...").strip('"')
         return Misnamed(
@@ -107,6 +121,8 @@ def _inside(said: Said, clause: str) -> Misnamed:
         )
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         return _of_a_source(said)
+    if said.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
+        return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", Meaning(f"{clause}.{name}s", own=True))
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
     path = schema.bare_choices().get(name)
     if not (rows or path or name in schema.CLAUSES):
@@ -233,6 +249,10 @@ def _bare() -> list[str]:
 
 
 def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
+    return evolve(_said_of(said, clause, message, meant), meant=(meant.path,))
+
+
+def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
     row = schema.BY_PATH.get(meant.path)
     if row is None and meant.path in schema.CLAUSES:
         return _suggested(said, message, meant.path, meant.path, whole=False)

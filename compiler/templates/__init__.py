@@ -55,6 +55,12 @@ def native(model: str) -> str | None:
     return next((name for name, begins in NATIVE.items() if model.startswith(begins)), None)
 
 
+def alike(template: str) -> str | None:
+    """The built-in template whose turns begin and end with the control tokens of another's text."""
+    known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
+    return next((name for name, tokens in known if all(token in template for token in tokens)), None)
+
+
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
     """The control tokens in a template's text that a registered model is known to have no token for."""
     return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

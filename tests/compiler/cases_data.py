@@ -285,6 +285,12 @@ DATA = (
         variant="pad",
     ),
     Case(
+        "XP513",
+        spec("model(chat_template=chatml)", **ON_TINY),
+        spec('model(chat_template=chatml, eos="<|im_end|>")', **ON_TINY),
+        {**TINY, "tiny/tokenizer_config.json": '{"eos_token": "<eos>"}'},
+    ),
+    Case(
         "XP560",
         spec('model(chat_template=file("foreign.jinja"))', **ON_TINY),
         spec('model(chat_template=file("own.jinja"))', **ON_TINY),

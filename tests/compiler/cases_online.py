@@ -33,6 +33,22 @@ def paged(hardware: str = "8 x h100-80gb", *, batch: str = "gbs=128 micro=16", p
                 precision=precision, strategy=strategy)  # fmt: skip
 
 
+OWN_REWARDS = {
+    "sums.jsonl": '{"prompt": "2 + 2?", "answer": "4"}\n' * 256,
+    "rewards.py": "def strict(completions, answer):\n    return [0.0 for _ in completions]\n\n\n"
+    "def open(completions, answer, **others):\n    return [0.0 for _ in completions]\n\n\n"
+    "def asks(completions, solution, **others):\n    return [0.0 for _ in completions]\n\n\n"
+    "def reads(prompts, answer, solution=None, **others):\n    return [0.0 for _ in prompts]\n",
+}
+
+
+def grpo_own(reward: str) -> str:
+    """A run with a reward of the spec's own, on rows of a file."""
+    return spec(
+        f'method grpo(rewards=["{reward}"])', train=trained('qwen2.5-3b on "sums.jsonl"'), batch="gbs=128 micro=16"
+    )
+
+
 ONLINE = (
     Case("XP107", grpo("generations=1"), grpo("generations=2"), variant="generations"),
     Case("XP106", grpo("loss=gppo"), grpo("loss=grpo"), variant="grpo-loss"),
@@ -48,6 +64,8 @@ ONLINE = (
     Case("XP662", spec("method grpo", train=trained(PROMPTS)), grpo()),
     Case("XP663", spec("method grpo(rewards=[accuracy(weight=0)])", train=trained(PROMPTS)),
          spec("method grpo(rewards=[accuracy(weight=1)])", train=trained(PROMPTS))),
+    Case("XP674", grpo_own("rewards.py:strict"), grpo_own("rewards.py:open"), OWN_REWARDS),
+    Case("XP674", grpo_own("rewards.py:asks"), grpo_own("rewards.py:reads"), OWN_REWARDS, variant="column"),
     Case("XP664", grpo("sync_reference"), grpo("sync_reference, beta=0.04")),
     Case("XP665", grpo("temperature=0"), grpo("temperature=1")),
     Case("XP665", grpo("top_k=1"), grpo("top_k=50"), variant="greedy"),

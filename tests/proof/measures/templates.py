@@ -53,3 +53,13 @@ def instructed(scene: Any) -> dict[str, Any]:
         scene.tokenizer.chat_template = handle.read()
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2?"}]
     return {"text": scene.tokenizer.apply_chat_template(turns, tokenize=False)}
+
+
+def ended(scene: Any) -> dict[str, Any]:
+    """Whether a row of chat, rendered by the bundle's template, holds the end token."""
+    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    stated = scene.plan["arguments"]["eos_token"]
+    scene.tokenizer.add_special_tokens({"eos_token": "<eos>" if stated in (None, "<EOS_TOKEN>") else stated})
+    scene.tokenizer.chat_template = _template(scene)
+    ids = scene.tokenizer(scene.tokenizer.apply_chat_template(turns, tokenize=False))["input_ids"]
+    return {"ends": scene.tokenizer.eos_token_id in ids}

@@ -1,0 +1,82 @@
+"""First specs of newcomers (first_specs.toml): what the first check tells is enough for the second to be clean."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from cases_data import CONFIG
+from compile_support import checked, errors, put
+
+TRIALS = tomllib.loads(Path(__file__).with_name("first_specs.toml").read_text())
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+REWARDS = """
+def contains(prompts, completions, expected, **others):
+    return [float(one in text) for text, one in zip(completions, expected)]
+
+
+def exact(completions, **others):
+    return [1.0 for _ in completions]
+
+
+def strict(completions, expected):
+    return [1.0 for _ in completions]
+"""
+
+
+def rows(make, count=40):
+    return "".join(json.dumps(make(number)) + "\n" for number in range(count))
+
+
+def talk(kind):
+    return lambda n: {
+        "messages": [{"role": "user", "content": f"{kind} {n}?"}, {"role": "assistant", "content": f"{kind}: {n}"}]
+    }
+
+
+def dialog(n):
+    return {"dialog": [{"from": "human", "value": f"Double {n}"}, {"from": "gpt", "value": str(2 * n)}], "id": n}
+
+
+def model(folder, eos, template=None):
+    said = {"eos_token": eos, **({"chat_template": template} if template else {})}
+    tokens = [{"content": one} for one in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")]
+    return {
+        f"{folder}/config.json": json.dumps(CONFIG),
+        f"{folder}/tokenizer_config.json": json.dumps(said),
+        f"{folder}/tokenizer.json": json.dumps({"added_tokens": tokens}),
+    }
+
+
+FILES = {
+    **model("chat", "<|im_end|>", CHATML),
+    **model("base", "<|endoftext|>"),
+    "rows.jsonl": rows(talk("sum")),
+    "held.jsonl": rows(talk("product")),
+    "more.jsonl": rows(talk("root")),
+    "dialogs.jsonl": rows(dialog, 32),
+    "dialogs-val.jsonl": rows(lambda n: dialog(n + 32), 8),
+    "faq.jsonl": rows(lambda n: {"question": f"Double {n}", "answer": str(2 * n)}),
+    "prefs.jsonl": rows(lambda n: {"question": f"Double {n}", "good": str(2 * n), "bad": str(n)}),
+    "tasks.jsonl": rows(lambda n: {"task": f"Double {n}", "expected": str(2 * n)}),
+    "rewards/exact.py": REWARDS,
+}
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_the_second_check_is_clean(name, tmp_path):
+    spec = TRIALS[name]["spec"].lstrip()
+    folder = put(tmp_path, FILES)
+    found = checked(spec, folder).problems
+    told = "\n".join([one.help or "" for one in found] + [edit.text for one in found for edit in one.edits])
+    for wrong, right, *said in TRIALS[name]["fix"]:
+        assert spec.count(wrong) == 1, wrong
+        assert (said[0] if said else right) in told, (right, told)
+        spec = spec.replace(wrong, right)
+    after = checked(spec, folder)
+    assert errors(after) == [], (spec, after.problems)
