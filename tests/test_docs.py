@@ -13,7 +13,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "evi
 from evidence import PATH, evidence, measured, stated
 from rules_page import page as rules_page
 
+from xpc.compiler import stacks
 from xpc.compiler.explain.reference import reference
+from xpc.compiler.explain.stack_pages import file_name
+from xpc.compiler.explain.stack_pages import page as stack_page
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.schema import CLAUSES
 from xpc.compiler.methods import METHODS
@@ -42,6 +45,14 @@ def test_evidence_is_fresh():
 @pytest.mark.slow
 def test_the_stacks_that_a_rule_holds_for_are_measured():
     assert measured() == stated(), "`make docs` writes it anew"
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_page_of_a_stack_is_fresh(name):
+    page = _read("docs", file_name(name))
+    assert page == stack_page(name), "`make docs` writes it anew"
+    assert f"]({file_name(name)})" in _read("docs", "stacks.md")
+    assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
 
 
 def test_rules_page_is_fresh():

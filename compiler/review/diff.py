@@ -31,9 +31,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
     with opened(options.before) as one, opened(options.after) as other:
-        name = one.name or other.name
-        before, after = one.side(name), other.side(name)
-        broken = [side for side in (before, after) if not side.runs]
+        for name in dict.fromkeys(each.name for each in (one, other) if each.name or one.name == other.name):
+            before, after = one.side(name), other.side(name)
+            broken = [side for side in (before, after) if not side.runs]
+            if not broken:
+                break  # a spec that extends the other cannot have its name
         for side in broken:
             sys.stderr.write(render(side.errors, "full"))
         if broken:

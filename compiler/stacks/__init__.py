@@ -81,12 +81,17 @@ class Stack:
         """Package to exact version, for every package that a bundle of this stack can need."""
         return {package: str(version) for package, version in self._policy("pins").items()}
 
+    @property
+    def extras(self) -> Mapping[str, tuple[str, ...]]:
+        """What a bundle may need beside the rest (`zero`, `liger`, `wandb`, ...), with its packages."""
+        return {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
+
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
         """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...).
 
         With `vllm` they are those that install beside vLLM, itself among them.
         """
-        optional = {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
+        optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
         left_out = {name for names in optional.values() for name in names} - wanted
         beside = self._policy("pins_with_vllm") if vllm else {}

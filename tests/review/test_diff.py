@@ -283,3 +283,11 @@ def test_the_recipes_of_the_repository_differ_from_each_other(tmp_path):
     out = told(xpc("diff", one, other))
     assert "qlora" in out
     assert "hardware" in out
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"), [("a.xp", "b.xp", "gbs 528 -> 264"), ("b.xp", "a.xp", "gbs 264 -> 528")]
+)
+def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
+    root = put(tmp_path, {"a.xp": SEED, "b.xp": 'xpc 1\n\nextends "a.xp"\n\nbatch gbs=264\n'})
+    assert line in told(xpc("diff", before, after, cwd=root))

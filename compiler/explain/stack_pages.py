@@ -1,0 +1,158 @@
+"""`python -m xpc.compiler.explain.stack_pages`: a page for each stack, of its tables, the rules and the advisories."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import sys
+from itertools import pairwise
+
+from xpc.compiler import advisories, stacks
+from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.language.schema import TABLE
+from xpc.compiler.methods import METHODS
+from xpc.compiler.rules import every
+from xpc.compiler.stacks import Stack, facts
+
+EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
+
+
+def page(name: str) -> str:
+    """The page of a stack as Markdown."""
+    stack = _stack(name)
+    parts = (_head(stack), _pins(stack), _methods(stack), _differences(stack), _refused(stack), _advised(stack))
+    return "\n\n".join(parts) + "\n"
+
+
+def file_name(name: str) -> str:
+    """The page's name in docs/."""
+    return f"stack-{name}.md"
+
+
+def _stack(name: str) -> Stack:
+    found = stacks.load(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def _table(*rows: tuple[str, ...]) -> str:
+    head, *rest = [tuple(cell.replace("|", "\\|") for cell in row) for row in rows]
+    lines = [head, tuple("---" for _ in head), *rest]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _head(stack: Stack) -> str:
+    others = ", ".join(f"[{one}]({file_name(one)})" for one in stacks.names() if one != stack.name)
+    default = ", which is the default" if stack.name == stacks.DEFAULT else ""
+    return (
+        f"# {stack.name}\n\n{stack.title}. Written by `make docs` from `compiler/stacks/{stack.name}/`.\n\n"
+        f"`target {stack.name}` chooses this stack{default}. The others are {others}; [stacks.md](stacks.md) "
+        "compares them and says which to take."
+    )
+
+
+def _pins(stack: Stack) -> str:
+    always = stack.requirements()
+    asked = {one: [extra for extra, packages in stack.extras.items() if one in packages] for one in stack.pins}
+    rows = [(f"`{one}`", version, ", ".join(asked[one]) or "always") for one, version in stack.pins.items()]
+    beside = stack.requirements(vllm=True)
+    rows += [
+        (f"`{one}`", version, "with `method(vllm)`") for one, version in beside.items() if always.get(one) != version
+    ]
+    return "## Packages\n\nWhat `requirements.txt` of a bundle pins.\n\n" + _table(
+        ("package", "version", "when"), *rows
+    )
+
+
+def _methods(stack: Stack) -> str:
+    rows = []
+    for method in METHODS:
+        why = stack.refused(method)
+        losses = ", ".join(f"`{one}`" for one in stack.losses(method)) or "no choice"
+        rows.append(
+            (f"`{method}`", f"refused: {why}", "") if why else (f"`{method}`", f"`{stack.config(method)}`", losses)
+        )
+    lacks = [(f"`{one}`", why) for what in ("optimizers", "schedules") for one, why in stack.lacking(what).items()]
+    adapters = (
+        "`lora`, `qlora`, `oft` and `freeze` go with each method; what a combination cannot have is a rule below."
+    )
+    text = "## Methods and adapters\n\n" + _table(("method", "arguments of", "losses"), *rows) + "\n\n" + adapters
+    text += "\n\n`packing(strategy=...)` has " + ", ".join(f"`{one}`" for one in stack.packing) + "."
+    return text + ("\n\nNot in this stack:\n\n" + _table(("name", "why"), *lacks) if lacks else "")
+
+
+def _differences(stack: Stack) -> str:
+    """The facts of the stack that are otherwise on another, in the words of facts.py."""
+    told = _documented()
+    others = [_stack(one) for one in stacks.names() if one != stack.name]
+    rows = []
+    for name, doc in told.items():
+        here = getattr(stack.facts, name)
+        apart = [one.name for one in others if getattr(one.facts, name) != here]
+        if apart and isinstance(here, bool | str):
+            value = {True: "yes", False: "no", "": "none"}.get(here, f"`{here}`")
+            rows.append((f"{doc.rstrip('.')} (`{name}`)", value, ", ".join(apart)))
+    return "## What is otherwise here\n\n" + _table(("what", "here", "otherwise on"), *rows)
+
+
+def _documented() -> dict[str, str]:
+    """Each fact with the first sentence of what stands under it in facts.py."""
+    body = next(one for one in ast.parse(inspect.getsource(facts)).body if isinstance(one, ast.ClassDef)).body
+    found = {}
+    for node, doc in pairwise(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(doc, ast.Expr):
+            found[node.target.id] = first_sentence(str(ast.literal_eval(doc.value)))
+    return found
+
+
+def _refused(stack: Stack) -> str:
+    with open(EVIDENCE, encoding="utf-8") as handle:
+        holds = {code: one["holds"] for code, one in json.load(handle).items() if "holds" in one}
+    rows = [
+        (
+            f"[{one.code}](rules.md)",
+            first_sentence(one.explanation),
+            ", ".join(sorted({*stacks.names()} - {*holds[one.code]})),
+        )
+        for one in every()
+        if stack.name in holds.get(one.code, ()) and len(holds[one.code]) < len(stacks.names())
+    ]
+    text = "## What is refused or warned of here, and not on every stack\n\n" + _table(
+        ("rule", "why", "legal on"), *rows
+    )
+    gone = [
+        (f"`{name}`", "transformers has removed it" if why == "no equivalent" else why)
+        for name, why in stack.removed.items()
+    ]
+    gone = [row for row in gone if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
+    return text + (
+        "\n\nArguments of older versions that this one has not:\n\n" + _table(("argument", "why"), *gone)
+        if gone
+        else ""
+    )
+
+
+def _advised(stack: Stack) -> str:
+    rows = []
+    for one in advisories.table():
+        if one.of(stack):
+            answer = f"refused by {one.rule}" if one.rule else "mended by the runtime" if one.runtime else one.help
+            threads = ", ".join(
+                f"[{thread}](https://github.com/{thread.replace('#', '/issues/')})" for thread in one.threads
+            )
+            rows.append((one.package, one.effect, answer, threads))
+    said = "Known defects of the pinned versions, and what is done about each. `xpc list advisories` prints them, too."
+    return "## Advisories\n\n" + (
+        said + "\n\n" + _table(("package", "effect", "answer", "threads"), *rows) if rows else "None."
+    )
+
+
+if __name__ == "__main__":
+    folder = sys.argv[1] if len(sys.argv) > 1 else "docs"
+    for each in stacks.names():
+        with open(os.path.join(folder, file_name(each)), "w", encoding="utf-8") as handle:
+            handle.write(page(each))
+    print(f"wrote {folder}/{file_name('*')}")
