@@ -195,7 +195,7 @@ class Workspace:
     def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
         """What to say of a file that is not read."""
         near = None if self.kind(written, base) else self.resembling(written, base)
-        return f"the path is relative to {relative_to}" if near is None else f'write `"{near}"`, which is here'
+        return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def walk(self, written: str) -> list[str] | str:
         """The files below a folder by their names in it, sorted, without what is hidden; or why they are not read.

@@ -231,7 +231,7 @@ def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path
     "source",
     [
         REWARDS,
-        "async def tag_count(completions): ...\n",
+        "async def tag_count(completions, **others): ...\n",
         "from functools import partial\ntag_count = partial(print)\n",
         "from .x import y as tag_count\n",
         "try:\n    import a\nexcept ImportError:\n    def tag_count(): ...\n",
