@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 BEFORE = b"launch.sh: stopped as asked, before training began\n"
+RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
+"""How often this launcher begins anew after a failure that may pass, and which attempt this is, as "1 of 4"."""
+_command, _environment = [sys.executable, *sys.argv], dict(os.environ)
+"""What this launcher was started with."""
 _asked = False
 """Whether this launcher was asked to stop."""
+_over = False
+"""Whether a process of the run has failed, and the others are ended."""
 _process: Callable[[], Any] | None = None
 """psutil's class of this process, once it is loaded: a wish to stop may come before."""
 
@@ -43,7 +49,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .core.errors import RunError, say, stop
     from .core.output_folder import Finished
 
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, lambda *_: (os.write(2, BEFORE), os._exit(130)))
     for number in signals.ASKING:
         signal.signal(number, _pass_on)
     os.environ[signals.LAUNCHER] = str(os.getpid())
@@ -76,7 +82,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.end_outlived_processes_by(signals.DISMISSED)
+    torch_distributed.end_outlived_processes_by(signals.DISMISSED, _failed)
     if read.uses("torch_exit_barrier") and "NODE_RANK" in os.environ:
         from .library_internals.torch_exit_barrier import last_to_leave
 
@@ -120,13 +126,13 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
     """Lets the launcher run, and gives its exit status."""
     from subprocess import CalledProcessError
 
-    from .core.signals import REQUEUE
+    from .core.signals import BROKEN
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         launch()
     except CalledProcessError as error:
-        if error.returncode > 0 and error.returncode != REQUEUE:
+        if error.returncode in (1, 2):
             return int(error.returncode)  # the one process has said why, as the last thing
         return _ended("the process", error.returncode, [error.returncode])
     except KeyboardInterrupt:
@@ -136,7 +142,8 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            rank, failure = error.get_first_failure()
+            # Of several that ended at once, the one that is not ended by another's end
+            rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
         if isinstance(error, SignalException):
@@ -153,9 +160,9 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
     return 0
 
 
-def _interrupted(number: int, _: object) -> None:
-    os.write(2, BEFORE)
-    os._exit(130)
+def _failed() -> None:
+    global _over
+    _over = True
 
 
 def _pass_on(number: int, _: object) -> None:
@@ -163,7 +170,7 @@ def _pass_on(number: int, _: object) -> None:
     global _asked
     _asked = True
     children = _process().children() if _process else []
-    if not children:
+    if not children and not _over:
         os.write(2, BEFORE)
         os._exit(75)
     for child in children:
@@ -182,13 +189,21 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
         told = "stopped as asked: the same command goes on, from the newest complete checkpoint where there is one"
         print(f"launch.sh: {told} (status {signals.REQUEUE})", file=sys.stderr, flush=True)
         return signals.REQUEUE
-    if status >= 0:
-        print(f"launch.sh: {who} ended with status {status}; its message stands above", file=sys.stderr, flush=True)
-        return status
-    name = signal.Signals(-status).name
-    hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
-    print(f"launch.sh: {who} was ended by {name}{hint}", file=sys.stderr, flush=True)
-    return 128 - status
+    told = f"{who} ended with status {status}; its message stands above"
+    if status < 0:
+        hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
+        told, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
+    left = int(os.environ.get(RETRIES, "0"))
+    number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
+    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not what a terminal sends
+    again = may_pass and left > 0 and not _asked
+    told += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
+    told += "; started again, from the newest complete checkpoint where there is one" if again else ""
+    print(f"launch.sh: {told}", file=sys.stderr, flush=True)
+    if again:
+        counted = {RETRIES: str(left - 1), ATTEMPT: f"{int(number) + 1}{of}{last}"}
+        os.execve(sys.executable, _command, {**_environment, **counted})
+    return status
 
 
 if __name__ == "__main__":

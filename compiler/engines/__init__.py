@@ -6,5 +6,5 @@ files that it adds to a bundle, and how they are submitted.
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """What `launch` may name, as it is typed; the first is the default."""
-OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup")
+OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup", "retries")
 """Settings of `launch` that every engine reads."""

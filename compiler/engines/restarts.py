@@ -7,6 +7,10 @@ from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
 """The status of a run that was asked to stop, and that goes on when it is started again."""
+RETRIES = 3
+"""Where `retries` is not written."""
+ONCE = "export XPC_RETRIES=0 # what failed is started again by the cluster, on all nodes\n"
+"""For the shell of an engine that starts a run again itself: else launch.sh does."""
 
 
 def starts_over(spec: Spec) -> Path | None:
@@ -25,8 +29,9 @@ def requeues(spec: Spec) -> bool:
 
 
 def retries(spec: Spec) -> int:
-    """Times that a run which failed is begun again; one that was asked to stop is begun again without counting."""
-    return spec.integer("launch.retries") if requeues(spec) or spec.written("launch.retries") else 0
+    """Times that a run which failed is started again; after a stop that was asked for it is without counting."""
+    written = spec.get("launch.retries")
+    return written if isinstance(written, int) else RETRIES if requeues(spec) else 0
 
 
 def grace(spec: Spec) -> int:

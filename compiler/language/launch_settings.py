@@ -20,8 +20,8 @@ LAUNCH: Final = (
     Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
     Setting("launch.setup", k.FILE, "a file of bash that launch.sh reads first: modules, a virtual environment",
             inner=True),
-    Setting("launch.retries", k.INT, "times that a run which failed is begun again", inner=True, low=0, high=1000,
-            default=3),
+    Setting("launch.retries", k.INT, "times that a run is started again whose process has died, from its newest "
+            "checkpoint; unset, three where there are checkpoints to go on from", inner=True, low=0, high=1000),
     Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
             low=1, high=100_000),
     Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),

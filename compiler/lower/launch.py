@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines.restarts import retries
 from xpc.compiler.lower.environment import read
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
@@ -38,14 +39,20 @@ free_port() {
 }
 """
 
+NUMBER = """
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+"""
+
 PORT = """
 port=${{MASTER_PORT:-{port}}}
-case "$port" in
-  *[!0-9]* | "")
-    printf 'launch.sh: MASTER_PORT must be a number, not %q\\n' "$port" >&2
-    exit 2
-    ;;
-esac
+number MASTER_PORT "$port"
 """
 
 NODES = """
@@ -53,12 +60,7 @@ NODES = """
 : "${{NODE_RANK:?this run has {nodes} nodes: set NODE_RANK (0 to {last}), MASTER_ADDR and MASTER_PORT}}"
 : "${{MASTER_ADDR:?this run has {nodes} nodes: set MASTER_ADDR to the address of node 0}}"
 : "${{MASTER_PORT:?this run has {nodes} nodes: set MASTER_PORT to a free port of node 0}}"
-case "$NODE_RANK" in
-  *[!0-9]* | "")
-    printf 'launch.sh: NODE_RANK must be a number, not %q\\n' "$NODE_RANK" >&2
-    exit 2
-    ;;
-esac
+number NODE_RANK "$NODE_RANK"
 case "$MASTER_ADDR" in
   -* | *[!0-9A-Za-z.:_-]*)
     printf 'launch.sh: MASTER_ADDR must be a host, not %q\\n' "$MASTER_ADDR" >&2
@@ -67,12 +69,13 @@ case "$MASTER_ADDR" in
 esac
 # Seconds that the nodes wait for each other, in the preflight and when the run begins.
 wait=${{XPC_NODE_WAIT:-300}}
-case "$wait" in
-  *[!0-9]* | "")
-    printf 'launch.sh: XPC_NODE_WAIT must be a number of seconds, not %q\\n' "$wait" >&2
-    exit 2
-    ;;
-esac
+number XPC_NODE_WAIT "$wait"
+"""
+
+RETRIES = """
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${{XPC_RETRIES:-{retries}}}"
+number XPC_RETRIES "$XPC_RETRIES"
 """
 
 C10D = """
@@ -127,11 +130,17 @@ def launch(spec: Spec) -> str:
         start("launch.sh", "trained", {"--dry-run": "dry_run", "--preflight": "only_preflight"}),
     ]
     parts.append(environment(spec))
+    again = retries(spec)
+    ported = group and not (torchrun and not multi)
+    if multi or ported or again:
+        parts.append(NUMBER)
+    if again:
+        parts.append(RETRIES.format(retries=again))
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
     # Several nodes have checked that MASTER_PORT is set.
-    if group and not (torchrun and not multi):
+    if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
             parts.append(FREE_PORT)

@@ -9,11 +9,12 @@ from xpc.compiler.engines.containers import image_fault as fault_of_image
 from xpc.compiler.engines.engine import engine, readers
 from xpc.compiler.engines.restarts import starts_over
 from xpc.compiler.language.schema import children
-from xpc.compiler.rules.conditions import names_an_engine
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.conditions import either, given, names_an_engine
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import BASE, SPEC, Spec
 
-WHEN = names_an_engine
+WHEN = either(names_an_engine, given("launch.retries"))
 
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
@@ -44,17 +45,19 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
     """A run that is started again goes on from its newest checkpoint; without one it begins anew, every time.
 
     A checkpoint without the optimizer's state is a model to load and nothing to go on from, and `resume = never` does
-    not look for one. Unwritten, `requeue` is off then. Source: runtime/core/checkpoints.py; transformers 5.23
-    `save_only_model`.
+    not look for one: its second start is refused. Unwritten, `requeue` and `retries` are off then. Source:
+    runtime/core/checkpoints.py; transformers 5.23 `save_only_model`.
     """
     reason = starts_over(spec)
-    if spec.flag("launch.requeue") and reason is not None and engine(spec).reads("requeue"):
+    asked = spec.flag("launch.requeue") and engine(spec).reads("requeue")
+    again: Path = "launch.requeue" if asked else "launch.retries"
+    if reason is not None and (asked or spec.get("launch.retries")):
         name = reason.rpartition(".")[2]
         value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
         yield Finding(
-            spec.place("launch.requeue", "begins anew each time"),
+            spec.place(again, "is refused each time" if reason == "save.resume" else "begins anew each time"),
             "a run that is started again finds no checkpoint to go on from",
-            f"write `{name} = {value}` in `save`, or leave `requeue` out",
+            f"write `{name} = {value}` in `save`, or leave `{again.rpartition('.')[2]}` out",
             (spec.label(reason, "because of this"),),
         )
 

@@ -128,7 +128,7 @@ def read(folder: str) -> Bundle:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """``WORLD_SIZE / context_parallel x micro x accumulation == gbs``, from the environment alone.
+    """The launcher's number of processes against the bundle's, for which the batch was reckoned.
 
     A launcher that picks another number of processes than was planned (a TrainJob's PET_* variables do) would change
     the global batch in silence. Raises RunError.
@@ -138,15 +138,13 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     except ValueError as error:
         raise RunError(f"WORLD_SIZE is {environment['WORLD_SIZE']!r}, and should be a number of processes") from error
     micro, accumulation, gbs, share = run["micro"], run["accumulation"], run["gbs"], run.get("context_parallel", 1)
-    if world * micro * accumulation != gbs * share:
+    if world != run["world_size"]:
         groups = f"{world} / {share}" if share > 1 else str(world)
         raise RunError(
             f"the launcher started {world} process(es), and {groups} x {micro} sequences x {accumulation} accumulation "
             f"is {world * micro * accumulation / share:g}, not the global batch of {gbs}: this bundle needs "
             f"{run['world_size']} processes"
         )
-    if world != run["world_size"]:
-        raise RunError(f"the launcher started {world} process(es), and this bundle is for {run['world_size']}")
 
 
 def _digest(folder: str) -> str:
@@ -162,10 +160,6 @@ def _digest(folder: str) -> str:
 def _pins(path: str) -> dict[str, str]:
     if not os.path.exists(path):
         return {}
-    pins = {}
     with open(path, encoding="utf-8") as handle:
-        for line in handle:
-            name, equals, version = line.split("#")[0].strip().partition("==")
-            if equals:
-                pins[name.strip()] = version.split(";")[0].strip()
-    return pins
+        lines = [line.split("#")[0].partition("==") for line in handle]
+    return {name.strip(): version.split(";")[0].strip() for name, equals, version in lines if equals}

@@ -92,7 +92,7 @@ class FaultTolerant(TrainerHooks):
 
         worst = torch.zeros((), dtype=torch.int32) if self.worst is None else self.worst.int().reshape(())
         self.worst = None
-        wish = torch.tensor(int(signals.asked() is not None), dtype=torch.int32, device=self.args.device)
+        wish = torch.tensor(int(signals.Wish.name is not None), dtype=torch.int32, device=self.args.device)
         stop, bad = self.largest(torch.stack((wish, worst.to(self.args.device))))
         step = self.state.global_step
         if bad:

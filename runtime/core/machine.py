@@ -47,9 +47,7 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
-        elif (
-            os.environ.get("WORLD_SIZE", "1") == "1"
-        ):  # alone, or before the launch: asking leaves a CUDA context on every GPU
+        elif os.environ.get("WORLD_SIZE", "1") == "1":  # not each process: asking leaves a CUDA context on every GPU
             found += _free(index, gpu["memory_gib"])
     return found
 

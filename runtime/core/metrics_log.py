@@ -76,7 +76,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             self.trainer.recall(done["unlogged"])
         self._catch_up(args, state)
         control.should_training_stop = state.global_step >= state.max_steps > 0
-        signals.training()
+        signals.Wish.training = True
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

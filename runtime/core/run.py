@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
 from . import bundle as bundles
 from .bundle import Bundle
-from .errors import RunError, rank, say, stop
+from .errors import RunError, first_line, rank, say, stop
 
 GONE = ("closed by peer", "reset by peer")
 """What gloo says when a process at the other end has ended."""
@@ -50,15 +51,15 @@ def main(folder: str, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("stopped; the same launch goes on from the newest complete checkpoint")
         return 130
-    except RuntimeError as error:
-        if any(words in str(error) for words in GONE):
-            told = "another process of the run has ended"
+    except (RuntimeError, OSError) as error:
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in GONE):
+            told = f"process {rank()} stops: another process of the run has ended"
         elif any(words in str(error) for words in SILENT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            told = f"another process of the run does not answer ({str(error).splitlines()[0]})"
+            told = f"process {rank()} stops: another process of the run does not answer ({first_line(error)})"
         else:
-            raise
-        print(f"process {rank()} stops: {told}", file=sys.stderr, flush=True)
-        return 1
+            told = "".join(traceback.format_exception(error)).rstrip()
+        print(told, file=sys.stderr, flush=True)
+        return signals.BROKEN
 
 
 def train(bundle: Bundle) -> int:

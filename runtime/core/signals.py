@@ -16,6 +16,8 @@ from .errors import rank
 
 REQUEUE = 75
 """The exit status of a run that was asked to stop and can go on: EX_TEMPFAIL of sysexits.h."""
+BROKEN = 76
+"""That of a process which failed for what may pass: another process, a device or a file system that was lost."""
 ASKING = (signal.SIGTERM, signal.SIGUSR1)
 DISMISSED = signal.SIGUSR2
 """What launcher.py ends the processes with that outlive a failed one: not to be taken for the wish to stop."""
@@ -27,8 +29,9 @@ class Stopped(Exception):
     """The run was asked to stop, and has saved what it has."""
 
 
-class _Wish:
-    """What this process knows. ``training`` is set from the first step on."""
+class Wish:
+    """What this process knows: the name of the signal that asked it to stop, and whether that is noted and does not end
+    the process, as from the first step on."""
 
     name: str | None = None
     training = False
@@ -70,21 +73,6 @@ def end_with_launcher() -> None:
             os._exit(1)
 
 
-def asked() -> str | None:
-    """The name of the signal that asked this process to stop, or None."""
-    return _Wish.name
-
-
-def training() -> None:
-    """From now on the wish is noted, and does not end the process."""
-    _Wish.training = True
-
-
-def is_training() -> bool:
-    """Whether ``training`` was called."""
-    return _Wish.training
-
-
 def agreed() -> None:
     """All processes will stop: one that is done first is no reason to end this one."""
     signal.signal(DISMISSED, signal.SIG_IGN)
@@ -98,8 +86,8 @@ def _read(pipe: int) -> None:
 
 
 def _hear(name: str) -> None:
-    first, _Wish.name = _Wish.name is None, _Wish.name or name
-    if _Wish.training:
+    first, Wish.name = Wish.name is None, Wish.name or name
+    if Wish.training:
         return
     if first and rank() == 0:
         with contextlib.suppress(OSError):

@@ -50,8 +50,8 @@ class Evaluating(FaultTolerant):
         start, before the step that would have followed it."""
         import torch
 
-        if signals.is_training() and self.state.global_step < self.state.max_steps:
-            wish = torch.tensor([int(signals.asked() is not None)], dtype=torch.int32, device=self.args.device)
+        if signals.Wish.training and self.state.global_step < self.state.max_steps:
+            wish = torch.tensor([int(signals.Wish.name is not None)], dtype=torch.int32, device=self.args.device)
             if self.largest(wish)[0]:
                 signals.agreed()
                 raise Interrupted

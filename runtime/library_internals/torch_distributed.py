@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 
@@ -18,11 +19,15 @@ def one_timeout(timeout: timedelta) -> None:
         setattr(distributed_c10d, name, timeout)
 
 
-def end_outlived_processes_by(number: int) -> None:
-    """Lets the agent end the processes that outlive a failed one by this signal.
+def end_outlived_processes_by(number: int, failed: Callable[[], None]) -> None:
+    """Lets the agent end the processes that outlive a failed one by this signal, after a call of ``failed``.
 
     It sends SIGTERM, which means here that they should save (torch 2.13, elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-    LocalElasticAgent._stop_workers = lambda self, _: self._shutdown(number)
+    def stop(agent: LocalElasticAgent, _: object) -> None:
+        failed()
+        agent._shutdown(number)
+
+    LocalElasticAgent._stop_workers = stop

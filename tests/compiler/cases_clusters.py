@@ -76,6 +76,12 @@ CASES: tuple[Case, ...] = (
         spec(sky("volume=shared, requeue"), save='save "out/run" every=100'),
         variant="never-resumed",
     ),
+    Case(
+        "XP891",
+        spec("launch local(retries=2)", save='save "out/run" every=never'),
+        spec("launch local(retries=2)", save='save "out/run" every=epoch'),
+        variant="retries",
+    ),
     Case("XP890", spec(ray('volume="/mnt/shared", image="img"')), spec(sky("volume=shared, image=img")), variant="ray"),
     Case("XP892", nodes(2, "launch ray"), nodes(2, ray()), variant="ray"),
     Case("XP892", nodes(2, f'launch k8s(image="{IMAGE}")'), nodes(2, k8s())),

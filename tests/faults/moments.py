@@ -52,7 +52,7 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
         status = going.wait()
         # Of two processes that have ended when the launcher looks, one was killed, and one could not go on without it.
-        told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 1: "another process of the run has ended"}
+        told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
         assert status[0] in told, f"{status}: {going.text}"
         assert told[status[0]] in going.text, f"{status}: {going.text}"
 

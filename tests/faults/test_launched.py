@@ -7,14 +7,16 @@ test_older_stack.py.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from fault_runs import HANGS, Runs, alive, checkpoints, children, events, signalled, text
+from fault_runs import HANGS, Runs, alive, checkpoints, children, differences, events, result, signalled, text
 from stacks import environment
 
 from xpc.compiler.stacks import DEFAULT
@@ -80,6 +82,46 @@ def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs]
     again.until_step(int(saved[0].split("-")[1]) + 1)
     again.kill()
     assert f"going on from {saved[0]}" in again.text
+
+
+def test_a_process_that_is_killed_is_tried_again(
+    runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
+) -> None:
+    """By the same launch.sh; what it ends with is what a run ends with that nobody kills."""
+    here = runs(DEFAULT)
+    bundle = here.compiled(text(strategy="zero2"), "again")
+    expected, step = here.alone(bundle), chance.randint(1, 11)
+    run = Launched(here, bundle, str(tmp_path))
+    run.until(lambda: bool(events(run.out)) and events(run.out)[-1]["step"] >= step)
+    signalled(children(run.process.pid)[-1], signal.SIGKILL)
+    assert run.process.wait(HANGS) == 0, run.said
+    told = "launch.sh: process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 4); started"
+    assert run.said.count("launch.sh: ") == run.said.count(told) == 1, run.said
+    assert run.said.count("first rows have") == 2, run.said
+    assert "Traceback" not in run.said, run.said
+    found = differences(result(run.out), expected)
+    assert not found, "\n".join(found)
+
+
+def test_it_is_tried_as_often_as_the_spec_says_and_not_where_that_cannot_help(
+    runs: Callable[[str], Runs], tmp_path: Path
+) -> None:
+    here = runs(DEFAULT)
+    bundle = here.compiled(text("launch local(retries=1)", world=1, **LONG), "again-once")  # type: ignore[arg-type]
+    run = Launched(here, bundle, str(tmp_path / "killed"))
+    for attempt in (1, 2):
+        run.until(lambda attempt=attempt: run.said.count("first rows have") == attempt)  # type: ignore[misc]
+        signalled(children(run.process.pid)[-1], signal.SIGKILL)
+    assert run.process.wait(HANGS) == 137, run.said
+    ends = [line for line in run.said.splitlines() if line.startswith("launch.sh: the process was ended by SIGKILL")]
+    assert [line.partition("(attempt ")[2][:6] for line in ends] == ["1 of 2", "2 of 2"], run.said
+    assert ["started again" in line for line in ends] == [True, False]
+    (tmp_path / "refused" / "out").mkdir(parents=True)
+    (tmp_path / "refused" / "out" / "model.safetensors").write_text("")
+    refused = Launched(here, bundle, str(tmp_path / "refused"))
+    assert refused.process.wait(HANGS) == 1, refused.said
+    assert "holds no run of a bundle" in refused.said
+    assert "attempt" not in refused.said
 
 
 def hears(pid: int) -> bool:

@@ -158,7 +158,7 @@ import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from runtime.core import signals
 signals.listen()
-signals.training()
+signals.Wish.training = True
 child = os.fork()
 if not child:
     time.sleep(60)
@@ -167,13 +167,13 @@ time.sleep(0.2)
 assert os.waitpid(child, os.WNOHANG) == (0, 0), "a process that loads data dies of SIGUSR1"
 os.kill(child, signal.SIGTERM)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-assert signals.asked() is None
+assert signals.Wish.name is None
 os.kill(os.getpid(), signal.SIGUSR1)
 for _ in range(100):
-    if signals.asked():
+    if signals.Wish.name:
         break
     time.sleep(0.01)
-print(signals.asked())
+print(signals.Wish.name)
 """
 
 

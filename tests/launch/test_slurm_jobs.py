@@ -51,6 +51,35 @@ def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: st
     assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0
 
 
+def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
+    """What Slurm makes of a compiled job with further `#SBATCH` lines, as it waits."""
+    script = Path(stand_in(str(folder), spec(), "0"))
+    added = "".join(f"#SBATCH {one}\n" for one in lines)
+    script.write_text(script.read_text().replace("#SBATCH --open-mode", f"{added}#SBATCH --open-mode"))
+    number = cluster.submit("--hold", str(script), cwd=str(folder))
+    job = cluster.job(number)
+    cluster.run("scancel", number)
+    cluster.wait(number)
+    return job
+
+
+def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
+    """XP920: a further option would change the shape of the job, silently."""
+    assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
+    assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
+
+
+def test_a_whole_node_is_held_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
+    """XP922: the cores of the task are 2, and nobody else gets the others."""
+    (tmp_path / "part").write_text("#!/bin/sh\nsleep 60\n")
+    number = cluster.submit("--exclusive", "--cpus-per-task=2", str(tmp_path / "part"), cwd=str(tmp_path))
+    until(lambda: cluster.job(number)["JobState"] == "RUNNING", "it runs")
+    job = cluster.job(number)
+    cluster.run("scancel", number)
+    cluster.wait(number)
+    assert (job["NumCPUs"], job["CPUs/Task"]) == ("4", "2")
+
+
 def running(folder: Path, start: int = 0) -> bool:
     """Whether both nodes have begun."""
     return all(sum(line.startswith("rank") for line in said(str(folder), rank)) > start for rank in (0, 1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,37 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     assert log(tmp_path).count("Task launch for StepId=") == 2
     assert log(tmp_path).count("going on from checkpoint-") >= 1  # the first may have come before there was one
     same(tmp_path, alone("zero3"))
+
+
+def test_a_killed_process_costs_the_steps_since_the_checkpoint(
+    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+) -> None:
+    """kill -9 of a rank on either node: the job begins a step anew on the same nodes, and is not queued again."""
+    number = submit(trains, place, "zero2", tmp_path)
+    for rank, step in enumerate(moments(chance)):
+        reaches(tmp_path, step)
+        os.kill(process(number, rank), signal.SIGKILL)
+    job = trains.wait(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), told(trains, job, tmp_path)
+    for attempt in (1, 2):
+        line = f"launch.sh: process {attempt - 1} was ended by SIGKILL; the machine may have run out of memory"
+        assert f"{line} (attempt {attempt} of 4)" in log(tmp_path), told(trains, job, tmp_path)
+        assert log(tmp_path).count(f"where there is one: attempt {attempt + 1} of 4") == 1
+    assert "stopped as asked" not in log(tmp_path), log(tmp_path)
+    same(tmp_path, alone("zero2"))
+
+
+def process(job: str, rank: int) -> int:
+    """The process of a rank that trains in a job of this machine."""
+    wanted = {f"SLURM_JOB_ID={job}", f"RANK={rank}"}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environ = set(Path("/proc", name, "environ").read_text(errors="replace").split("\0"))
+        except OSError:
+            continue
+        if wanted <= environ:
+            return int(name)
+    raise AssertionError(f"no process {rank} of job {job}")
 
 
 def nodes(cluster: Cluster, job: dict[str, str]) -> list[str]:

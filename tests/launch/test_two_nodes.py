@@ -176,5 +176,5 @@ def test_a_node_that_dies_ends_the_other(
     finally:
         pair.kill(started[1])
         pair.plug(1)
-    assert status == 1, said
+    assert status == 76, said
     assert words in said

@@ -12,7 +12,7 @@ class Kubernetes(Engine):
 
     also_called = "kubernetes; kubeflow"
     settings = (
-        "time", "requeue", "retries", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector",
+        "time", "requeue", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector",
         "cpus", "host_memory",
     )  # fmt: skip
     volume = "a PersistentVolumeClaim"

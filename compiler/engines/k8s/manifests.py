@@ -9,7 +9,7 @@ from __future__ import annotations
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.engines.pin import check
-from xpc.compiler.engines.restarts import TEMPFAIL, grace, requeues, retries
+from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, grace, requeues, retries
 from xpc.compiler.engines.vllm_server import server_gpus
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.lower.environment import read
@@ -49,8 +49,8 @@ INDEX = """\
 export NODE_RANK="$JOB_COMPLETION_INDEX"
 export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may have a machine and an image to wait for
 """
-START = """\
-exec bash "$bundle/launch.sh"
+START = f"""\
+{ONCE}exec bash "$bundle/launch.sh"
 """
 SERVER = """\
 exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {copies}
@@ -86,7 +86,7 @@ def place(spec: Spec) -> str:
 
 def _comment(spec: Spec, text: str) -> str:
     nodes = spec.hardware.nodes
-    again = "begun again." if requeues(spec) else "not begun again."
+    again = "started again." if requeues(spec) else "not started again."
     return text.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}",
         tempfail=TEMPFAIL,

@@ -25,7 +25,7 @@ class Ray(Engine):
     """Ray 2.51 or newer, whose Ray Train is version 2."""
 
     also_called = "ray train; raytrain; anyscale; kuberay"
-    settings = ("requeue", "retries", "volume", "cpus", "host_memory", "extra_args")
+    settings = ("requeue", "volume", "cpus", "host_memory", "extra_args")
     submission = (
         "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
         "entrypoint-resources",

@@ -29,6 +29,8 @@ from typing import Any
 BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
 """The status of a run that was asked to stop, and that goes on when it is started again."""
+FINAL = (0, 1, 2, TEMPFAIL)
+"""Those that are no failure, or one that another start would end in, too."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = ("GLOO_", "HF_", "NCCL_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_")
@@ -82,14 +84,14 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
         if bundle is None:
             raise RuntimeError(f"neither {os.getcwd()} nor {BUNDLE} is the bundle of this job")
         job, context = settings(bundle), ray.train.get_context()
-        said = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed}
+        said = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}  # the job tries again
         said["XPC_RAY_NODE"] = ray.get_runtime_context().get_node_id()
         if job["nodes"] > 1:
             first = context.get_world_rank() == 0
             address, port = broadcast_from_rank_zero((ray.util.get_node_ip_address(), free_port()) if first else None)
             said.update(NODE_RANK=str(context.get_world_rank()), MASTER_ADDR=address, MASTER_PORT=str(port))
         status = attended(bundle, job["folder"] or bundle, said)
-        if status not in (0, TEMPFAIL):
+        if status not in FINAL:
             raise RuntimeError(f"{ENDED} {status}")
         return status
 

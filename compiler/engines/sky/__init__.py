@@ -10,7 +10,7 @@ class SkyPilot(Engine):
     """SkyPilot 0.12 or newer."""
 
     also_called = "skypilot"
-    settings = ("requeue", "retries", "image", "volume", "cpus", "host_memory", "extra_args")
+    settings = ("requeue", "image", "volume", "cpus", "host_memory", "extra_args")
     submission = (
         "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus",
         "memory", "entrypoint",

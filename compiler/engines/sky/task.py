@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
 from xpc.compiler.engines.pin import check
-from xpc.compiler.engines.restarts import TEMPFAIL, requeues, retries
+from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
 from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.lower.document import install
@@ -89,8 +89,9 @@ def _resources(spec: Spec) -> dict[str, Json]:
     image = spec.get("launch.image")
     if isinstance(image, str):
         out["image_id"] = f"docker:{image}"
-    if requeues(spec):
-        out["job_recovery"] = {"max_restarts_on_errors": retries(spec), "recover_on_exit_codes": [TEMPFAIL]}
+    if requeues(spec) or retries(spec):
+        stopped: dict[str, Json] = {"recover_on_exit_codes": [TEMPFAIL]} if requeues(spec) else {}
+        out["job_recovery"] = {"max_restarts_on_errors": retries(spec), **stopped}
     return out
 
 
@@ -104,4 +105,4 @@ def _run(spec: Spec, pin: str) -> str:
     if isinstance(volume, str):
         lines.append("" if is_bucket(volume) else CACHE)
         lines.append(f"cd {FOLDER}\n")
-    return "".join([*lines, 'exec bash "$bundle/launch.sh"\n'])
+    return "".join([*lines, ONCE, 'exec bash "$bundle/launch.sh"\n'])

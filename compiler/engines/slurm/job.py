@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 from xpc.compiler.engines.pin import check
-from xpc.compiler.engines.restarts import grace, requeues
+from xpc.compiler.engines.restarts import grace, requeues, retries
 from xpc.compiler.engines.vllm_server import server_gpus
 from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
@@ -75,7 +75,7 @@ run() {
 # What each node does: srun starts this script again on each, from the bundle. It gives the highest status of all nodes,
 # and ends the others at the first that is not 0, by a TERM that the run answers like any other.
 if [ "${1:-}" = node ]; then
-  export NODE_RANK=$SLURM_NODEID
+  export NODE_RANK=$SLURM_NODEID XPC_RETRIES=0 # the batch shell tries again, on all nodes
   # Kernels are compiled once a job and node: a folder that several nodes share makes them wait for each other.
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
   run "$XPC_JOB_BUNDLE/launch.sh"
@@ -141,13 +141,10 @@ address() {{
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 restarts=${{SLURM_RESTART_COUNT:-0}}
 MASTER_ADDR=$(address "${{hosts[0]}}")
-# Two jobs on one node have two ports; so has a job that comes back to a node before its last port is free.
-MASTER_PORT=$((10000 + (SLURM_JOB_ID + 1009 * restarts) % 20000))
 XPC_JOB_BUNDLE=$here
 XPC_JOB_STOPPED=$own/stopped
-export MASTER_ADDR MASTER_PORT XPC_JOB_BUNDLE XPC_JOB_STOPPED
+export MASTER_ADDR XPC_JOB_BUNDLE XPC_JOB_STOPPED
 if [ -n "${{SLURM_CPUS_PER_TASK:-}}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
-say "job $SLURM_JOB_ID, restart $restarts, nodes $SLURM_JOB_NODELIST, rendezvous $MASTER_ADDR:$MASTER_PORT"
 {within}"""
 
 STEP = """\
@@ -187,24 +184,30 @@ SERVER = """\
 # The last node generates. It is waited for XPC_SERVER_WAIT seconds at most: it may have a model to download.
 XPC_VLLM_HOST=$(address "${{hosts[{train}]}}")
 export XPC_VLLM_HOST
-srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL {srun}bash "$script" server &
-server=$!
-until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
-  if ! kill -0 "$server" 2>/dev/null; then
-    say "the vLLM server on ${{hosts[{train}]}} ended; its message stands above" >&2
-    exit 1
-  fi
-  if ((SECONDS > ${{XPC_SERVER_WAIT:-1800}})); then
-    say "the vLLM server on ${{hosts[{train}]}} did not answer within ${{XPC_SERVER_WAIT:-1800}} seconds" >&2
-    exit 1
-  fi
-  sleep 2
-done
-say "the vLLM server runs on ${{hosts[{train}]}}"
+serve() {{
+  srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL {srun}bash "$script" server &
+  server=$!
+  local last=$((SECONDS + ${{XPC_SERVER_WAIT:-1800}}))
+  until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
+    if ! kill -0 "$server" 2>/dev/null; then
+      say "the vLLM server on ${{hosts[{train}]}} ended; its message stands above" >&2
+      exit 1
+    fi
+    if ((SECONDS > last)); then
+      say "the vLLM server on ${{hosts[{train}]}} did not answer within ${{XPC_SERVER_WAIT:-1800}} seconds" >&2
+      exit 1
+    fi
+    sleep 2
+  done
+  say "the vLLM server runs on ${{hosts[{train}]}}"
+}}
 """
 
 WATCH = """\
-  if [ -n "${server:-}" ]; then watch & fi
+  if [ -n "${server:-}" ]; then
+    watch &
+    watcher=$!
+  fi
 """
 WATCHED = """\
 # A server that ends takes the training with it, which would wait for it in vain.
@@ -215,24 +218,48 @@ watch() {
 }
 """
 
+ATTEMPTS = """
+# What failed for a reason that may pass is tried again on the same nodes: a process that was killed, a connection that
+# was lost. Not a run that said what is wrong, or that was asked to stop.
+attempts={attempts}
+for ((attempt = 1; attempt <= attempts; attempt++)); do
+  # Two jobs on one node have two ports; so has a job that comes back to a node before its last port is free.
+  MASTER_PORT=$((10000 + (SLURM_JOB_ID + 1009 * restarts + 211 * (attempt - 1)) % 20000))
+  XPC_ATTEMPT="$attempt of $attempts"
+  export MASTER_PORT XPC_ATTEMPT
+  say "job $SLURM_JOB_ID, restart $restarts, nodes $SLURM_JOB_NODELIST, rendezvous $MASTER_ADDR:$MASTER_PORT"
+"""
+
 RUN = """\
-run "${step[@]}"
-again=false
+  run "${step[@]}"
+  again=false
 """
 
 TEARDOWN = """\
-if [ "$status" != 0 ] && [ "$again" = false ] && ! kill -0 "$server" 2>/dev/null; then
-  say "the vLLM server on ${hosts[-1]} ended before the training" >&2
-  exit 1
-fi
-kill -s TERM "$server" 2>/dev/null || true # the end of the job ends what is left of it
+  if [ "$status" != 0 ] && [ "$again" = false ] && ! kill -0 "$server" 2>/dev/null; then
+    say "the vLLM server on ${hosts[-1]} ended before the training" >&2
+    exit 1
+  fi
+  kill "$watcher" 2>/dev/null || true
+  kill -s TERM "$server" 2>/dev/null || true # the end of the job ends what is left of it
 """
 
 LOST = """\
-# A node that is lost ends the run on the others before Slurm notices. It starts no task any more.
-if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
-  timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
-fi
+  # A node that is lost ends the run on the others before Slurm notices. It starts no task any more.
+  if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
+    timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
+  fi
+"""
+
+NEXT = """\
+  if [ -n "$asked" ] || [ "$again" = true ] || ((status != 76 && (status <= 131 || status > 200))); then break; fi
+  if ((attempt < attempts)); then
+    say "started again, from the newest complete checkpoint where there is one: attempt $((attempt + 1)) of $attempts"
+{wait}  fi
+done
+"""
+WAIT = """\
+    wait "$server" || true
 """
 
 END = """\
@@ -271,7 +298,7 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
         options="\n".join(f"#SBATCH --{one}" for one in options(spec, name, members)),
         nodes=f"{train} {'node' if train == 1 else 'nodes'}",
         server_head=" One more runs the vLLM server." if served else "",
-        ending="is queued again.\n# So is one that loses a node; what failed is not."
+        ending="is queued again.\n# So is one that loses a node."
         if requeues(spec)
         else "ends with exit\n# status 75: submit it again, and it goes on.",
     )
@@ -286,11 +313,10 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
     within = container(spec)
     parts += [TOPOLOGY.format(nodes=nodes, train=train, within=INSIDE if within else ""), within]
     parts += [STEP.format(train=train, srun=SRUN if within else "")]
-    parts += [SERVER.format(train=train, srun=SRUN if within else "") if served else "", RUN]
-    if nodes > 1:
-        parts.append(LOST.format(nodes=nodes))
-    if served:
-        parts.append(TEARDOWN)
+    parts += [SERVER.format(train=train, srun=SRUN if within else "") if served else ""]
+    parts += [ATTEMPTS.format(attempts=1 + retries(spec)), "  serve\n" if served else "", RUN]
+    parts += [LOST.format(nodes=nodes) if nodes > 1 else "", TEARDOWN if served else ""]
+    parts += [NEXT.format(wait=WAIT if served else "")]
     return "".join([*parts, END])
 
 

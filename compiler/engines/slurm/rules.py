@@ -152,7 +152,9 @@ def containers(spec: Spec) -> Iterator[Finding]:
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
     """`exclusive` takes whole nodes with every core and all of their memory; `cpus` and `host_memory` say nothing then.
 
-    Today: sbatch gives the task the smaller number of cores, and the rest of the node is idle. Source: `man sbatch`.
+    The job asks for `--exclusive --mem=0` and for no number of cores, so that both numbers would be written nowhere.
+    Beside `--exclusive` Slurm takes `--cpus-per-task=2` for the cores of the task, and holds the whole node for it.
+    Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); executed in tests/launch/test_slurm_jobs.py.
     """
     for path in ("launch.cpus", "launch.host_memory"):
         if spec.flag("launch.exclusive") and spec.written(path):
