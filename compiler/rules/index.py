@@ -43,7 +43,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.batch", always),
     ("rules.batch_rows", few_rows),
     ("rules.best_model", extra("trl")),
-    ("rules.cluster", names_an_engine),
+    ("rules.cluster", either(names_an_engine, given("launch.retries"))),
     ("rules.context", given("strategy.context_parallel")),
     ("rules.data", always),
     ("rules.data_folders", data_folders),

@@ -37,16 +37,24 @@ case "${1:-}" in
     ;;
 esac
 
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${XPC_RETRIES:-3}"
+number XPC_RETRIES "$XPC_RETRIES"
+
 # 2 machines: the same script runs on each, told apart by NODE_RANK.
 : "${NODE_RANK:?this run has 2 nodes: set NODE_RANK (0 to 1), MASTER_ADDR and MASTER_PORT}"
 : "${MASTER_ADDR:?this run has 2 nodes: set MASTER_ADDR to the address of node 0}"
 : "${MASTER_PORT:?this run has 2 nodes: set MASTER_PORT to a free port of node 0}"
-case "$NODE_RANK" in
-  *[!0-9]* | "")
-    printf 'launch.sh: NODE_RANK must be a number, not %q\n' "$NODE_RANK" >&2
-    exit 2
-    ;;
-esac
+number NODE_RANK "$NODE_RANK"
 case "$MASTER_ADDR" in
   -* | *[!0-9A-Za-z.:_-]*)
     printf 'launch.sh: MASTER_ADDR must be a host, not %q\n' "$MASTER_ADDR" >&2
@@ -55,20 +63,10 @@ case "$MASTER_ADDR" in
 esac
 # Seconds that the nodes wait for each other, in the preflight and when the run begins.
 wait=${XPC_NODE_WAIT:-300}
-case "$wait" in
-  *[!0-9]* | "")
-    printf 'launch.sh: XPC_NODE_WAIT must be a number of seconds, not %q\n' "$wait" >&2
-    exit 2
-    ;;
-esac
+number XPC_NODE_WAIT "$wait"
 
 port=${MASTER_PORT:-}
-case "$port" in
-  *[!0-9]* | "")
-    printf 'launch.sh: MASTER_PORT must be a number, not %q\n' "$port" >&2
-    exit 2
-    ;;
-esac
+number MASTER_PORT "$port"
 
 command=(
   "$python" "$here/trainer/launcher.py" accelerate.commands.launch

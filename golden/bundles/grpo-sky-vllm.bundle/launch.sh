@@ -37,13 +37,21 @@ case "${1:-}" in
     ;;
 esac
 
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${XPC_RETRIES:-3}"
+number XPC_RETRIES "$XPC_RETRIES"
+
 port=${MASTER_PORT:-0}
-case "$port" in
-  *[!0-9]* | "")
-    printf 'launch.sh: MASTER_PORT must be a number, not %q\n' "$port" >&2
-    exit 2
-    ;;
-esac
+number MASTER_PORT "$port"
 
 command=(
   "$python" "$here/trainer/launcher.py" accelerate.commands.launch

@@ -37,6 +37,19 @@ case "${1:-}" in
     ;;
 esac
 
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${XPC_RETRIES:-3}"
+number XPC_RETRIES "$XPC_RETRIES"
+
 # accelerate 1.4 would take 29500 for every run of a machine; below the ports that the system hands out itself.
 free_port() {
   local port
@@ -50,12 +63,7 @@ free_port() {
 }
 
 port=${MASTER_PORT:-$(free_port)}
-case "$port" in
-  *[!0-9]* | "")
-    printf 'launch.sh: MASTER_PORT must be a number, not %q\n' "$port" >&2
-    exit 2
-    ;;
-esac
+number MASTER_PORT "$port"
 
 command=(
   "$python" "$here/trainer/launcher.py" accelerate.commands.launch

@@ -37,6 +37,19 @@ case "${1:-}" in
     ;;
 esac
 
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${XPC_RETRIES:-3}"
+number XPC_RETRIES "$XPC_RETRIES"
+
 # Every core; unset, accelerate would choose a number and warn of it.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 
