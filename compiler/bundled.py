@@ -83,7 +83,8 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWork
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
         if held:
             copies[name] = held[0]
-    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=table["bundle"]["spec"] + ".lock")
+    lock, allowed = table["bundle"]["spec"] + ".lock", bool(table["bundle"].get("allow_oom"))
+    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed)
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:

@@ -141,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
     compiled.add_argument("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
     for one in (check, compiled):
+        one.add_argument("--allow-oom", action="store_true", help="note that a run does not fit its GPUs, and go on")
         one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
         one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
     told = commands.add_parser("explain", help=COMMANDS["explain"])
@@ -172,6 +173,7 @@ def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int
             unread = True
             continue
         workspace.remembers, workspace.copies = True, False
+        workspace.allow_oom = workspace.allow_oom or options.allow_oom
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
         silenced += located_silences(checked.silenced, path)
@@ -193,6 +195,7 @@ def _compile(options: argparse.Namespace) -> int:
 
     data, name, workspace = read_spec(options.file)
     workspace.remembers = True
+    workspace.allow_oom = workspace.allow_oom or options.allow_oom
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
     found = located(checked.problems, options.file)

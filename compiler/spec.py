@@ -96,7 +96,7 @@ class Spec:
     SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`. `wrong`
     are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
     them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
-    like its spec.
+    like its spec. `allow_oom` says that a run which does not fit its GPUs is compiled (`--allow-oom`).
     """
 
     source: Source
@@ -114,6 +114,7 @@ class Spec:
     folder: str = ""
     evaluated: tuple[EvalSet, ...] = ()
     teacher: Model | None = None
+    allow_oom: bool = False
 
     if TYPE_CHECKING:
 

@@ -82,7 +82,7 @@ def _before(workspace: Workspace) -> Lock:
 
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
-    workspace.pins, workspace.hashes = lock, True
+    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True  # `compile` says whether it may run
     lock.asked.clear()
     return check_text(data, name, workspace)
 
@@ -134,13 +134,13 @@ def _whole(data: bytes, name: str, lock: Lock, checked: Checked, options: argpar
     """The lock with files, rows, packages and the digest of the bundle that is compiled with it."""
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, asked={}, text=b"")
-    workspace.pins, workspace.hashes = lock, True
+    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     files, checked = compile_text(data, name, workspace)
     assert files is not None  # it was checked
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)
-    made = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True)
+    made = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
     made.reads[lock.name] = sha256(lock.text).hexdigest()
     files, _ = compile_text(data, name, made)
     assert files is not None

@@ -12,7 +12,7 @@ from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.registry.linear_layers import TABLES, lora_parameters, targeted
+from xpc.compiler.registry.linear_layers import lora_parameters, tables, targeted
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -73,12 +73,7 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
     """Parameters of LoRA's matrices on the modules that it names, and of modules that are saved beside them."""
     linear = targeted(facts, spec.get("lora.targets"))
     matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
-    return matrices + whole_tables(spec) * facts.vocab * facts.hidden
-
-
-def whole_tables(spec: Spec) -> int:
-    """Embeddings and output heads among the modules that are trained whole beside adapters."""
-    return sum(name.rpartition(".")[2] in TABLES for name in spec.names("lora.modules_to_save"))
+    return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
 
 
 def _states(spec: Spec, trained: int, weight: int) -> int:

@@ -11,6 +11,7 @@ from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
 from xpc.compiler.lower.manifest import FLASH_BUILD
 from xpc.compiler.lower.specfile import show
+from xpc.compiler.plan import DOES_NOT_FIT
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import Diagnostic
@@ -63,6 +64,11 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
+        *(
+            f"| allowed | to run out of memory (`--allow-oom`): {cell(one.message)} |"
+            for one in spec.problems
+            if one.code in DOES_NOT_FIT
+        ),
         *([f"| hub | {_hub(spec)} |"] if spec.flag("save.hub") else []),
         f"| target | {spec.stack.name}: {cell(spec.stack.title)} |",
         "",

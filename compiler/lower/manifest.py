@@ -15,8 +15,9 @@ from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
 from xpc.compiler.lower import toml_text
 from xpc.compiler.lower.specfile import show
+from xpc.compiler.plan import DOES_NOT_FIT
 from xpc.compiler.resources import DataSource
-from xpc.compiler.spec import BASE, SPEC, Spec
+from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec
 from xpc.grammar.record import record
 
 digest = lru_cache(maxsize=256)(digest_of)
@@ -29,7 +30,10 @@ FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 
 @record
 class Identity:
-    """What the bundle is: `spec` is the name of the spec, never its place on a machine."""
+    """What the bundle is: `spec` is the name of the spec, never its place on a machine.
+
+    `allow_oom` says that the run does not fit its GPUs as planned, and was compiled all the same.
+    """
 
     format: int
     xpc: str
@@ -38,6 +42,7 @@ class Identity:
     target: str
     spec: str
     spec_digest: str
+    allow_oom: bool = False
 
 
 @record
@@ -115,7 +120,7 @@ def flash_requirement(spec: Spec) -> str | None:
     return f"{FLASH}=={spec.stack.pins[FLASH]}"
 
 
-def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
+def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
     """`bundle.toml`. `files` is every other file of the bundle."""
     facts = spec.model.facts
     return written(
@@ -128,6 +133,7 @@ def manifest(spec: Spec, files: Mapping[str, bytes]) -> str:
                 target=spec.stack.name,
                 spec=spec.source.name,
                 spec_digest=digest(spec.source.text.encode("utf-8", "surrogatepass")),
+                allow_oom=any(one.code in DOES_NOT_FIT for one in spec.problems),
             ),
             model=ModelEntry(
                 id=spec.model.id,

@@ -11,20 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.inputs import UsageError, located, read_spec
-from xpc.compiler.language.load import load
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.show import as_json, markdown, text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
-from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
-from xpc.grammar.read import decode
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
-OF_MEMORY = ("XP480",)
-"""Errors that say that a run does not fit. They are what a plan is asked for, and do not stop it."""
 NODE = 8
 """GPUs of one node where `--on` asks for more."""
 COMPARED = {
@@ -85,17 +80,13 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: st
     """The run of a spec, or the members of its sweep; none where it does not compile, which is said."""
     if hardware:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
+    workspace.allow_oom = True  # that a run does not fit is what a plan is asked for
     checked = check_text(data, name, workspace)
     if checked.members:
         return [one.spec for one in checked.members if one.spec is not None]
     if checked.spec is not None:
         return [checked.spec]
     errors = [one for one in checked.problems if one.severity == ERROR]
-    if all(one.code in OF_MEMORY for one in errors):
-        loaded = load(decode(data, name)[0], workspace)
-        spec, _ = resolve(loaded, workspace)
-        if spec is not None and loaded.sweep is None:
-            return [spec]
     sys.stderr.write(render(located(errors, path) if not hardware else errors, "full"))
     return []
 

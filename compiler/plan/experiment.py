@@ -7,7 +7,7 @@ from math import ceil
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.disk import disk
-from xpc.compiler.plan import BUDGET, GIB
+from xpc.compiler.plan import GIB, HIGH, LOW, UNKNOWN, verdict
 from xpc.compiler.plan.from_spec import load_of, row_tokens
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import Memory, memory
@@ -16,10 +16,6 @@ from xpc.compiler.rules.batch import steps_of_rows
 from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
-
-FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
-LOW, HIGH = 0.93, 1.07
-"""Nine of ten exact peaks of measured runs are within 7 % of what is predicted (docs/plan-accuracy.md)."""
 
 
 @record
@@ -110,16 +106,6 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
         unknown,
     )  # fmt: skip
-
-
-def verdict(peak: float, capacity: float) -> str:
-    """At most 80 % of a card fits; above the whole card, range included, it does not. Else it is tight.
-
-    On 95 public runs that ran out of memory no prediction at or under 80 % of the card accepted one.
-    """
-    if peak <= BUDGET * capacity:
-        return FITS
-    return NO if peak * LOW > capacity else TIGHT
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:

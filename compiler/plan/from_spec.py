@@ -5,10 +5,10 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import SPREADS
-from xpc.compiler.lower.disk import whole_tables
+from xpc.compiler.methods.method import none as no_reference
 from xpc.compiler.plan import QUANTIZED
 from xpc.compiler.plan.load import Adapters, Load
-from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, targeted
+from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables, targeted
 from xpc.compiler.spec import Spec
 
 MOMENTS = {
@@ -93,7 +93,7 @@ def _adapters(spec: Spec, element: float) -> Adapters:
     sites = {one.site for one in linear}
     standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
     params = lora_parameters(facts, rank, linear, spec.flag("lora.dora"))
-    params += whole_tables(spec) * facts.vocab * facts.hidden
+    params += tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
     return Adapters(standing, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0)
 
 
@@ -121,17 +121,21 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """Who makes logits: TRL's chunked head, Liger's fused loss, or the model itself."""
-    facts, kind = spec.stack.facts, spec.model.model_type or ""
-    if spec.method.scores:
+    """Who makes logits: TRL's chunked head, Liger's fused loss, or the model itself.
+
+    Methods that compare log-probabilities take them row by row of the logits, and make no copy in fp32
+    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that is
+    given labels, which plain training alone does, and their own losses that of the others.
+    """
+    facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
+    if method.scores or spec.extra_value("trl", "use_liger_loss") is True:
         return "fused"
-    if facts.liger_fused_loss:
-        if spec.flag("memory.liger") and kind in facts.liger_models:
-            return "fused"
-        return "half" if spec.online else "kept"  # log-probabilities of completions: no fp32 copy (trl utils.py)
-    if spec.method.head in ("fused", "weight") and kind not in facts.fused_head_fails:
+    if method.head in ("fused", "weight") and not facts.liger_fused_loss and kind not in facts.fused_head_fails:
         return "trl_fused"
-    return "kept"
+    if method.generates or method.references is not no_reference or method.head == "model":
+        return "half"
+    fuses = facts.liger_fused_loss and spec.flag("memory.liger") and kind in facts.liger_models
+    return "fused" if fuses else "kept"
 
 
 def _writes(spec: Spec) -> bool:

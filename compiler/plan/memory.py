@@ -30,6 +30,8 @@ HEADS: Mapping[str, tuple[int, int]] = {
 """Autograd's saved tensors around a real head and loss (transformers 5.23, 4.57, torch 2.13)."""
 CHUNK = 4096
 """Tokens (at most) and 32,768 words of one chunk of TRL 1.16's fused head (trl/models/fused_linear.py)."""
+SUB_GROUP = 1e9
+"""Elements of a process that ZeRO-3 steps at once: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
 BUCKET = 25 * 2**20
 """A bucket of DDP, beside the copy of all gradients that its buckets are (torch 2.13; transformers leaves
 gradient_as_bucket_view off)."""
@@ -114,7 +116,9 @@ def _states(load: Load) -> States:
         # An fp32 copy of the weights, and the gradient in fp32 while it is applied: DeepSpeed 0.19.8, stage_1_and_2.py
         # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); of fp32 weights, too.
         master = trained * 4.0 / spread[1]
-        temporary += 0.0 if load.offload else trained * 4.0 / spread[1]
+        # ... by stage 3 for one sub-group after the other (stage3.py, _prepare_fp32_grad_for_sub_group).
+        held = trained / spread[1]
+        temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
         communication = 2.0 * load.element * facts.hidden**2  # two buckets of reduce_bucket_size, which "auto" is h^2
         if load.stage == 3:
             outside = max(0.0, facts.params - facts.layers * facts.layer_params)

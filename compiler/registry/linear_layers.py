@@ -74,6 +74,11 @@ def _means(target: str, name: str) -> bool:
     return f".{name}".endswith(f".{target}") or f".{target}".endswith(f".{name}")
 
 
+def tables(names: Sequence[str]) -> int:
+    """How many of the modules are embeddings or output heads."""
+    return sum(name.rpartition(".")[2] in TABLES for name in names)
+
+
 def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
     """Parameters of LoRA's two matrices on these linear layers of every decoder layer; DoRA adds a magnitude a row."""
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)

@@ -99,7 +99,7 @@ class _Resolver:
         values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
         spec = Spec(
             loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled, self.workspace.reads,
-            wrong=wrong, evaluated=evaluated, teacher=teacher,
+            wrong=wrong, evaluated=evaluated, teacher=teacher, allow_oom=self.workspace.allow_oom,
         )  # fmt: skip
         return spec, self.problems
 

@@ -68,6 +68,7 @@ def members(
             workspace.hashes,
             workspace.lock,
             workspace.pins,
+            workspace.allow_oom,
             answers,
         )
         spec, found = resolve(_one(loaded, grid, picks, name), view)

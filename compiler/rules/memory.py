@@ -1,15 +1,22 @@
-"""What the model's states need of a GPU, whatever the micro-batch (XP480)."""
+"""Whether a run fits its GPUs: its states alone (XP480), and all that the plan counts (XP960, XP961)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
-from xpc.compiler.plan import GIB
+from xpc.compiler.plan import FITS, GIB, HIGH, LOW, NO, TIGHT, verdict
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.rule import Finding, rule, typed, with_number
 from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import NOTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.plan.changes import Change
+    from xpc.compiler.plan.load import Load
+    from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 """Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""
@@ -18,6 +25,12 @@ WAYS = (
     ("zero1", 0), ("zero2", 0), ("zero3", 0), ("zero2", 1), ("zero3", 1), ("zero3", 2),
 )  # fmt: skip
 """The ways to hold more, from the one that costs least."""
+REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
+"""What decides whether a method keeps a frozen copy of the model."""
+OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
+"""Components that grow with the micro-batch; in some specs the plan counts the most that they can be."""
+UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
+"""Names of `extra trl` that change what is kept in memory, in ways that the plan does not count."""
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
@@ -52,35 +65,154 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     return taught + facts.params * (held + copies)
 
 
-@rule("XP480", "states-beyond-the-card", reads=("method.beta", "method.precompute", "method.reference_free"))
+def beyond(spec: Spec) -> float:
+    """Bytes of states that every process holds where they pass its card; else 0."""
+    facts, gpu = spec.model.facts, spec.hardware.gpu
+    if facts is None or gpu is None or "quantization_config" in spec.model.config:
+        return 0.0
+    if any("master_weights" in name or "optimizer_states" in name for name in spec.extra.get("deepspeed", {})):
+        return 0.0
+    held = least(spec, facts, spec.text("strategy"), OFFLOADS.get(str(spec.get("strategy.offload")), 0))
+    return held if held > gpu.memory_gib * GIB else 0.0
+
+
+@rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     """Weights, gradients and optimizer states alone pass a GPU's memory, before the first token is there.
 
     Counted is what the strategy, the offload, the adapters, the optimizer and the precision leave on every process, and
     no activations: what is refused here cannot run. Today: OutOfMemoryError while the model is loaded, or at the first
-    optimizer step. Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that keep less than AdamW count less.
+    optimizer step. `--allow-oom` makes it a note. Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that
+    keep less than AdamW count less.
     """
-    facts, gpu = spec.model.facts, spec.hardware.gpu
-    if facts is None or gpu is None or "quantization_config" in spec.model.config:
+    held, facts, gpu = beyond(spec), spec.model.facts, spec.hardware.gpu
+    if not held or facts is None or gpu is None:
         return
-    if any("master_weights" in name or "optimizer_states" in name for name in spec.extra.get("deepspeed", {})):
-        return
-    strategy, room = spec.text("strategy"), gpu.memory_gib * GIB
-    offload = OFFLOADS.get(str(spec.get("strategy.offload")), 0)
-    held = least(spec, facts, strategy, offload)
-    if held <= room:
-        return
-    ways = WAYS if spec.hardware.world > 1 else tuple(way for way in WAYS if way[1])
-    fitting = next(((name, off) for name, off in ways if least(spec, facts, name, off) <= room * 0.9), None)
     written: Path = "strategy" if spec.written("strategy") else "hardware"
-    if fitting is None:
-        help = "write `lora`, a smaller model or more GPUs" if not spec.lora else "write a smaller model or more GPUs"
-    else:
-        name, off = fitting
-        help = f"write `strategy {name}{('', '(offload=optimizer)', '(offload=cpu)')[off]}`"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
-        f"{facts.alias} under {strategy} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
-        help,
+        f"{facts.alias} under {spec.text('strategy')} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
+        _told(_ways_out(spec)) or _stronger(spec, facts),
         (spec.model.label, spec.label("hardware", "the card") if written == "strategy" else None),
+        severity=NOTE if spec.allow_oom else None,
     )
+
+
+@rule("XP960", "beyond-the-card", reads=REFERENCES)
+def beyond_the_card(spec: Spec) -> Iterator[Finding]:
+    """Even the low end of what one GPU is predicted to hold is above its memory.
+
+    The plan counts weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, at
+    each phase of a run; rows are counted as long as `seq`, since one such row pads its whole micro-batch. `xpc plan`
+    shows the components. Today: OutOfMemoryError, at the latest when the longest rows come. `--allow-oom` makes it a
+    note. Nothing is said where the model's family has no measured coefficients. Source: docs/plan-accuracy.md.
+    """
+    said = _said(spec)
+    if said is None or said[1] != NO:
+        return
+    yield _finding(spec, said[0], f"at least {said[0].peak * LOW / GIB:.1f} GiB", NOTE if spec.allow_oom else None)
+
+
+@rule("XP961", "tight-memory", "warning", reads=REFERENCES)
+def tight_memory(spec: Spec) -> Iterator[Finding]:
+    """One GPU is predicted to hold more than 80 % of its memory, and the range reaches below all of it.
+
+    The allocator keeps more than what is in use where lengths vary: of 40 public runs that ran out of memory, none was
+    predicted at or below 80 %. Such a run may end after hours, when the longest rows come together. Nothing is said
+    where the model's family has no measured coefficients. Source: docs/plan-accuracy.md, `xpc plan`.
+    """
+    said = _said(spec)
+    if said is None or said[1] in (FITS, NO):
+        return
+    peak = said[0].peak / GIB
+    yield _finding(spec, said[0], f"about {peak:.1f} GiB ({peak * LOW:.1f} to {peak * HIGH:.1f})")
+
+
+def _said(spec: Spec) -> tuple[Memory, str] | None:
+    """What one GPU holds, with the verdict; None where it is not known, or XP480 says more."""
+    if spec.hardware.gpu is None or spec.wrong or beyond(spec):
+        return None
+    from xpc.compiler.plan.from_spec import load_of
+    from xpc.compiler.plan.memory import memory
+
+    load = load_of(spec)
+    if isinstance(load, str):
+        return None
+    held = memory(load)
+    if isinstance(held, str):
+        return None
+    room = spec.hardware.gpu.memory_gib * GIB
+    found = verdict(held.peak, room)
+    if found != FITS and _is_most(spec, load):
+        return held, verdict(_at_least(held), room)
+    if found == NO and spec.flag("batch.padding_free") and not spec.flag("batch.packing"):
+        found = TIGHT  # rows are laid end to end, and short ones leave room for a long one
+    return held, found
+
+
+def _is_most(spec: Spec, load: Load) -> bool:
+    """Whether what grows with the batch is counted as the most that it can be, and may be far less."""
+    if spec.flag("freeze") or spec.flag("memory.offload_activations"):
+        return True
+    if spec.lora and load.mode.startswith("full/"):
+        return True  # counted as if all of it were trained
+    extra = spec.extra
+    return any(map(extra.get, ("accelerate", "deepspeed"))) or any(map(extra.get("trl", {}).get, UNCOUNTED))
+
+
+def _at_least(held: Memory) -> float:
+    """What is held whatever the batch, at its largest."""
+    return max(sum(size for name, size in parts.items() if name not in OF_BATCH) for parts in held.phases.values())
+
+
+def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
+    gpu, ways = spec.hardware.gpu, _ways_out(spec)
+    assert gpu is not None  # the memory of a CPU is not planned
+    batch = sum(held.components.get(name, 0.0) for name in OF_BATCH)
+    first: Mapping[Path, object] = ways[0].settings if ways else {}
+    written: Path = next((path for path in (*first, "strategy") if spec.written(path)), "hardware")
+    parts = f"{batch / GIB:.1f} GiB grow with the micro-batch, {(held.peak - batch) / GIB:.1f} do not"
+    place = spec.place(written, parts)
+    micro = first.get("batch.micro")
+    return Finding(
+        place,
+        f"{spec.model.name} needs {needs} of each GPU in the {held.phase} phase, and {gpu.name} has {gpu.memory_gib:g}",
+        _told(ways) or "take more GPUs, GPUs with more memory, adapters or a smaller model",
+        (spec.label("hardware", "the card") if written != "hardware" else None,),
+        with_number(typed(place), micro)
+        if isinstance(micro, int) and [*first] == ["batch.micro"] == [written]
+        else None,
+        severity,
+    )
+
+
+def _ways_out(spec: Spec) -> list[Change]:
+    """What makes it fit, each way planned; nothing where no way is known."""
+    from xpc.compiler.plan.changes import fitting  # only a run that does not fit pays for the search
+
+    return fitting(spec, 2)
+
+
+def _told(ways: Sequence[Change]) -> str:
+    return "write " + ", or ".join(map(_way, ways)) if ways else ""
+
+
+def _way(change: Change) -> str:
+    """`micro = 4` with what else it takes, and what it comes to."""
+    first, *rest = change.typed
+    peak = change.plan.peak
+    told = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
+    if change.pace is not None and abs(change.pace - 1) >= 0.005:
+        told.append(f"{abs(change.pace - 1):.0%} {'slower' if change.pace < 1 else 'faster'}")
+    return f"`{first}`{''.join(f' with `{one}`' for one in rest)} ({', '.join(told)})"
+
+
+def _stronger(spec: Spec, facts: ModelFacts) -> str:
+    """The first way that holds the states, where the plan of the run is not known."""
+    gpu = spec.hardware.gpu
+    assert gpu is not None  # the states pass its memory
+    ways = WAYS if spec.hardware.world > 1 else tuple(way for way in WAYS if way[1])
+    for name, off in ways:
+        if least(spec, facts, name, off) <= gpu.memory_gib * GIB * 0.9:
+            return f"write `strategy {name}{('', '(offload=optimizer)', '(offload=cpu)')[off]}`"
+    return "write `lora`, a smaller model or more GPUs" if not spec.lora else "write a smaller model or more GPUs"

@@ -20,7 +20,7 @@ from xpc.compiler.rules.families import (
     runs_flash,
     supposed,
 )
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, typed, with_number, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Family
 
@@ -324,10 +324,5 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
         f"attention over rows of {micro * seq} tokens, of which each sees its own document",
         " or ".join(ways) or "leave `packing` out",
         (spec.label("batch.packing", "packed rows are laid end to end"), spec.label("model.attn", "no flash kernel")),
-        _micro(typed(place), smaller) if smaller and written else None,
+        with_number(typed(place), smaller) if smaller and written else None,
     )
-
-
-def _micro(word: str, value: int) -> str:
-    """`micro=16` or `micro = 16` with another number."""
-    return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"

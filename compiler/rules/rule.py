@@ -92,6 +92,11 @@ def typed(label: Label) -> str:
     return label.source.text[label.span.start : label.span.end]
 
 
+def with_number(word: str, value: int) -> str:
+    """`micro=16` or `micro = 16` with another number."""
+    return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
+
+
 def rule(code: str, slug: str, severity: str = "error", reads: tuple[Path, ...] = ()) -> Callable[[Check], Rule]:
     """Make a rule of a check; the check must have a docstring."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from case_support import Case, spec
+from cases_numerics import SMALL
 from cases_strategy import extra
 
 LINES = "gbs=128 micro=2"
 PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 
 CASES: tuple[Case, ...] = (
-    Case("XP414", spec(strategy="ddp(context_parallel=2)"), spec(strategy="fsdp(context_parallel=2)")),
+    Case("XP414", spec(strategy="ddp(context_parallel=2)", train=SMALL), spec(strategy="fsdp(context_parallel=2)")),
     Case(
         "XP414", spec(strategy="zero2(context_parallel=2)"), spec(strategy="fsdp(context_parallel=8)"), variant="zero"
     ),

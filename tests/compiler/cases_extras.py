@@ -5,11 +5,12 @@ from __future__ import annotations
 from case_support import Case, spec, trained
 from cases_data import extra
 from cases_method import pairs
+from cases_numerics import SMALL
 from cases_online import grpo
 from cases_strategy import zero
 
 OLD = "target trl-0.18"
-JUDGED = "qwen2.5-3b on ultrafeedback-binarized"
+JUDGED = "qwen2.5-0.5b on ultrafeedback-binarized"
 EVALUATED = ("data(holdout=5%)", "eval(every=100)")
 TWO = {"hardware": "2 x h100-80gb", "strategy": "ddp"}
 
@@ -60,8 +61,8 @@ MEETING: tuple[Case, ...] = (
          spec(zero("zero_hpz_partition_size = 8"), strategy="zero3")),
     Case("XP275", grpo("", extra('cache_implementation = "offloaded"'), hardware="2 x cpu", precision="fp32"),
          grpo("", extra('cache_implementation = "dynamic"'), hardware="2 x cpu", precision="fp32")),
-    Case("XP477", spec(extra("ddp_static_graph = true"), batch="gbs=64 micro=16", **TWO),
-         spec(extra("ddp_static_graph = true"), batch="gbs=32 micro=16", **TWO)),
+    Case("XP477", spec(extra("ddp_static_graph = true"), train=SMALL, batch="gbs=64 micro=16", **TWO),
+         spec(extra("ddp_static_graph = true"), train=SMALL, batch="gbs=32 micro=16", **TWO)),
     Case("XP690", grpo("", extra("remove_unused_columns = true")), grpo("", extra("remove_unused_columns = false"))),
     Case("XP690", spec('method grpo(rewards=["rewards.py:short"])', extra("remove_unused_columns = true"),
                        train=trained("qwen2.5-3b on deepmath-103k")),

@@ -84,7 +84,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "XP120",
         spec("extra trl {", "  gradient_checkpointing = true", "  activation_checkpointing = false", "}"),
-        spec("memory(checkpointing=false)"),
+        spec("memory(checkpointing=false)", batch="gbs=128 micro=4"),
         variant="both-names",
     ),
     Case(

@@ -128,7 +128,7 @@ KERNELS: tuple[Case, ...] = (
     Case(
         "XP339",
         spec("memory(liger)", hardware=PASCAL, train=SMALL, precision="fp32"),
-        spec("memory(liger)", hardware=VOLTA, precision="fp32"),
+        spec("memory(liger)", hardware=VOLTA, precision="fp32", batch="gbs=128 micro=8"),
     ),
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),
     Case(
@@ -221,8 +221,20 @@ EXTRA: tuple[Case, ...] = (
     ),
     Case(
         "XP356",
-        spec(*extra('half_precision_backend = "apex"'), "target trl-0.18", strategy="ddp"),
-        spec(*extra('half_precision_backend = "auto"'), "target trl-0.18", strategy="ddp"),
+        spec(
+            *extra('half_precision_backend = "apex"'),
+            "target trl-0.18",
+            strategy="ddp",
+            train=SMALL,
+            batch="gbs=128 micro=8",
+        ),
+        spec(
+            *extra('half_precision_backend = "auto"'),
+            "target trl-0.18",
+            strategy="ddp",
+            train=SMALL,
+            batch="gbs=128 micro=8",
+        ),
     ),
     Case(
         "XP356",

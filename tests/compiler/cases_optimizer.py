@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from case_support import ROW, Case, on_cpu, spec, trained
+from cases_numerics import SMALL
 
 STEPS = "qwen2.5-3b on infinity-instruct for 100 steps"
 EVAL = ("data(holdout=5%)", "eval(every=10)")
@@ -67,7 +68,11 @@ CASES: tuple[Case, ...] = (
         ROWS,
     ),
     # optimizers
-    Case("XP220", spec("optimizer stable_adamw", OLD, strategy="ddp"), spec("optimizer stable_adamw", strategy="ddp")),
+    Case(
+        "XP220",
+        spec("optimizer stable_adamw", OLD, strategy="ddp", train=SMALL),
+        spec("optimizer stable_adamw", strategy="ddp", train=SMALL),
+    ),
     Case(
         "XP220",
         spec("optimizer galore_adamw_layerwise(targets=all-linear)", OLD, batch="gbs=16 micro=16", **ONE),

@@ -257,13 +257,20 @@ CHOICES: tuple[Case, ...] = (
 
 LAUNCH: tuple[Case, ...] = (
     Case("XP802", spec("launch local(launcher=torchrun)", strategy="fsdp"), spec("launch local(launcher=torchrun)")),
-    Case("XP801", spec(hardware="8 x v100-32gb", precision="fp16"), spec(hardware="8 x t4", precision="fp16")),
+    Case(
+        "XP801",
+        spec(hardware="8 x v100-32gb", precision="fp16"),
+        spec(hardware="8 x t4", strategy="zero3", precision="fp16"),
+    ),
     Case("XP803", spec("launch local(nccl_timeout=60s)"), spec("launch local(nccl_timeout=1h)")),
     Case("XP893", spec("launch local(rendezvous=c10d)"), spec("nodes 2", "launch local(rendezvous=c10d)", **NODES)),
 )
 
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+PAIR = {"hardware": "2 x h100-80gb"}
+BASE = "qwen2.5-7b on infinity-instruct for 3 epochs"
 LARGE = {"train": "llama-3.1-70b-instruct on infinity-instruct for 3 epochs", "batch": "gbs=128 micro=1"}
-SEVEN = {"train": "qwen2.5-7b on infinity-instruct for 3 epochs", "batch": "gbs=16 micro=1", "precision": "fp32"}
+SEVEN = {"train": BASE, "batch": "gbs=16 micro=1", "precision": "fp32"}
 ADAPTED = {"train": LARGE["train"], "batch": "gbs=16 micro=1"}
 MEMORY: tuple[Case, ...] = (
     Case("XP480", spec(hardware="16 x a100-80gb", strategy="ddp", **LARGE),
@@ -272,12 +279,22 @@ MEMORY: tuple[Case, ...] = (
          spec(hardware="1 x t4", strategy="zero3(offload=cpu)", **SEVEN), variant="one-card"),
     Case("XP480", spec("lora", hardware="1 x l4", strategy="ddp", **ADAPTED),
          spec("qlora", hardware="1 x a100-80gb", strategy="ddp", **ADAPTED), variant="adapters"),
+    Case("XP960", spec(batch="gbs=128 micro=16 seq=16Ki", train=BASE),
+         spec(batch="gbs=128 micro=4 seq=16Ki", train=BASE)),
+    Case("XP960", spec("memory(checkpointing=false)"), spec("memory(checkpointing=true)"), variant="kept"),
+    Case("XP960", spec("target trl-0.18", "method orpo", train=PAIRS, batch="gbs=256 micro=32"),
+         spec("target trl-0.18", "method orpo", train=PAIRS, batch="gbs=256 micro=8"), variant="logits"),
+    Case("XP960", spec("lora", batch="gbs=256 accum=4 micro=8 seq=32Ki", train=BASE),
+         spec("lora", batch="gbs=256 accum=16 micro=2 seq=32Ki", train=BASE), variant="accumulation"),
+    Case("XP961", spec(batch="micro=4 seq=4Ki", train=BASE, **PAIR),
+         spec(strategy="zero2(offload=optimizer)", batch="micro=4 seq=4Ki", train=BASE, **PAIR), variant="states"),
+    Case("XP961", spec("memory(checkpointing=false)", batch="gbs=128 micro=8 seq=1536"),
+         spec("memory(checkpointing=false)", batch="gbs=128 micro=4 seq=1536")),
 )  # fmt: skip
 
 ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
           "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
 """A mixture that needs shards of its weights."""
-PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 FROZEN = "freeze(except_last=2, layer_modules=[mlp])"
 EXPERTS: tuple[Case, ...] = (
     Case(

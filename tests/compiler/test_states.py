@@ -93,7 +93,7 @@ def test_the_help_holds() -> None:
         ("1 x rtx-4090", "qwen2.5-7b-instruct"),
     ):
         message = said(model, hardware)
-        strategy = message.split("`")[-2]
+        strategy = message.partition("write `")[2].partition("`")[0]
         assert strategy.startswith("strategy "), message
         text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision="bf16", more="", gbs=64)
         assert "XP480" not in codes(checked(text)), (message, strategy)

@@ -15,8 +15,7 @@ import points
 import utilisation
 from points import Row
 
-from xpc.compiler.plan import GIB
-from xpc.compiler.plan.experiment import verdict
+from xpc.compiler.plan import GIB, verdict
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.registry import find_model

@@ -274,6 +274,6 @@ EXPERTS = (
         legal=spec("method dpo", "target trl-0.18", **EVERY),
     ),
 )
-MEMORY = (Proof("D84", "XP480", needs="a GPU: its memory is what runs out"),)
+MEMORY = tuple(Proof("D84", code, needs="a GPU: its memory is what runs out") for code in ("XP480", "XP960", "XP961"))
 
 PROOFS: tuple[Proof, ...] = (*EXPERTS, *MEMORY, *SHARDED, *ZERO, *CONTEXT, *LAUNCH)

@@ -1,0 +1,252 @@
+"""What would make a run fit its GPUs, or go faster: changes of settings, each verified by planning it.
+
+No change touches what is learned: the global batch, the lengths, the rows, the loss and what is trained stay. Those of
+one tier are ordered by predicted tokens a second. Tiers stand in the order of what they cost beside: ZeRO-3 sends half
+as much again as ZeRO-2 (Rajbhandari et al. 2020, arXiv:1910.02054, section 7), offloading sends states over the host's
+bus, and more nodes are more GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from xpc.compiler.language.schema import SPREADS
+from xpc.compiler.language.setting import Path
+from xpc.compiler.plan import FITS, TIGHT
+from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.resolve.divisors import divisors
+from xpc.compiler.rules import rules
+from xpc.compiler.rules.index import MODULES
+from xpc.compiler.spec import SPEC, Origin, Spec, Value
+from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import evolve, record
+
+Settings = Mapping[Path, object]
+
+STRATEGIES = ("zero1", "zero2", "zero3")
+OFFLOADS = ("none", "optimizer", "cpu")
+MORE_NODES = (2, 4, 8)
+LEAST_GAIN = 0.01
+"""What is not faster by this share is not worth a line."""
+WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
+"""Beginnings of paths that no memory follows from."""
+_found: dict[tuple[object, ...], list[Change]] = {}
+OWN_MODULE = "rules.memory"
+"""The rules that ask for changes, and are not asked about them."""
+
+
+@record
+class Change:
+    """Settings with their new values, the plan of the run with them, and its tokens a second over those of the run
+    as it is (None where no speed is predicted)."""
+
+    settings: Settings
+    plan: Plan
+    pace: float | None
+
+    @property
+    def typed(self) -> list[str]:
+        """The settings as they are typed in a spec."""
+        return list(_typed(self.settings))
+
+
+def changed(spec: Spec, settings: Settings) -> Spec:
+    """The spec with other values, and what follows from them: the accumulation, the micro-batch of evaluation."""
+    values = dict(spec.values.items())
+    for path, value in settings.items():
+        before = values.get(path)
+        values[path] = Value(value, Origin(SPEC, None if before is None else before.origin.label))
+    hardware = evolve(spec.hardware, nodes=settings["nodes"]) if "nodes" in settings else spec.hardware
+    out = evolve(spec, values=values, hardware=hardware)
+    micro = out.integer("batch.micro")
+    accum = max(1, out.integer("batch.gbs") // (micro * out.replicas))
+    follows: Settings = {"batch.accum": accum, "eval.micro": micro, "method.steps_per_generation": accum}
+    for path, value in follows.items():
+        if path in values and path not in settings and (path == "batch.accum" or not spec.written(path)):
+            values[path] = Value(value, values[path].origin)
+    return out
+
+
+def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+    """At most so many changes that make a run fit, cheapest first: the best of each tier. Else those that make it
+    tight where it did not fit at all; none where nothing does. Members of a sweep that differ in a rate or a seed are
+    searched once."""
+    key = (most, repr(assumed), spec.model.name, spec.stack.name, spec.hardware.nodes, *_weighing(spec))
+    if key not in _found:
+        _found[key] = _fitting(spec, most, assumed)
+    return _found[key]
+
+
+def _weighing(spec: Spec) -> Iterator[object]:
+    """The values that memory, speed or legality of a change may follow from."""
+    return (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))
+
+
+def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
+    now = plan(spec, assumed)
+    for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
+        found: dict[frozenset[Path], list[Change]] = {}
+        for tier in _tiers(spec):
+            kind = frozenset(tier)  # of ways of one kind the mildest
+            if kind not in found and sum(map(len, found.values())) < most:
+                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(spec, one.settings)]
+                if ways:
+                    found[kind] = ways[:1] if tier else ways
+        if found:
+            return [one for ways in found.values() for one in ways][:most]
+    return []
+
+
+def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+    """At most so many changes with which a run that fits is predicted to be faster, and still fits: most gain first."""
+    now = plan(spec, assumed)
+    if now.verdict != FITS or now.speed is None:
+        return []
+    found = [
+        change
+        for toggles in _toggles(spec, more=False)
+        for micro in _micros(spec, up=True)
+        if (change := _change(spec, now, {**_micro(spec, micro), **toggles}, assumed)).plan.verdict == FITS
+    ]
+    gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
+    return list(islice((one for one in _apart(gains) if legal(spec, one.settings)), most))
+
+
+def _apart(found: Iterable[Change]) -> Iterator[Change]:
+    """The fastest change of each set of settings, the fastest first; of two as fast the one that changes less."""
+    seen: set[frozenset[Path]] = set()
+    for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
+        if frozenset(one.settings) not in seen:
+            seen.add(frozenset(one.settings))
+            yield one
+
+
+def legal(spec: Spec, settings: Settings) -> bool:
+    """Whether no rule has an error to say of the changed spec that it has not of the spec as it is."""
+    before, after = (_errors(changed(spec, one)) for one in ({}, settings))
+    return after <= before
+
+
+def _errors(spec: Spec) -> set[str]:
+    return {
+        found.code
+        for module, speaks in MODULES
+        if module != OWN_MODULE and speaks(spec)
+        for rule in rules(module)
+        for found in rule.run(spec)
+        if found.severity == ERROR
+    }
+
+
+def _change(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None) -> Change:
+    found = plan(changed(spec, settings), assumed)
+    pace = None
+    if found.speed is not None and now.speed is not None:
+        gpus = found.spec.hardware.world / now.spec.hardware.world
+        pace = gpus * found.speed.tokens / now.speed.tokens
+    return Change(settings, found, pace)
+
+
+def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
+    """Of a tier the changes that have the verdict, the fastest first."""
+    found: list[Change] = []
+    base = changed(spec, tier)
+    for toggles in _toggles(spec, more=True):
+        micros, best = _micros(base, up=False), None
+        while micros:  # the largest that has the verdict; a smaller one never needs more
+            middle = len(micros) // 2
+            change = _change(spec, now, {**tier, **_micro(base, micros[middle]), **toggles}, assumed)
+            held = change.plan.verdict in (FITS, wanted)
+            best = change if held else best
+            micros = micros[:middle] if held else micros[middle + 1 :]
+        if best is not None and not any(_adds_fusing(best, other) for other in found):
+            found.append(best)
+    return list(_apart(found)) if now.speed is not None else sorted(found, key=lambda one: len(one.settings))
+
+
+def _adds_fusing(one: Change, other: Change) -> bool:
+    """Whether a change is another one with Liger's kernels, which it does without."""
+    rest = {path: value for path, value in one.settings.items() if path != "memory.liger"}
+    return len(rest) < len(one.settings) and rest == other.settings
+
+
+def _tiers(spec: Spec) -> Iterator[Settings]:
+    """What is changed beside the batch and what is kept: nothing, the strategy, the offload, the number of nodes."""
+    yield {}
+    strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
+    spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
+    stronger = [name for name in STRATEGIES if SPREADS[name] > spread] if many else []
+    for name in stronger:
+        yield {"strategy": name}
+    for wanted in OFFLOADS[OFFLOADS.index(offload) + 1 :]:
+        own = [strategy] if spread >= 2 else []
+        for name in [*own, *(name for name in STRATEGIES[1:] if SPREADS[name] > max(1, spread))]:
+            if wanted == "optimizer" or SPREADS[name] == 3:
+                yield {"strategy": name, "strategy.offload": wanted}
+    for times in MORE_NODES if many and spec.hardware.processes > 1 else ():
+        for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
+            if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
+                more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
+                yield more if name == strategy else {"strategy": name, **more}
+
+
+def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
+    """What may be recomputed or fused besides: more of it where memory is short, less where there is room."""
+    liger: Settings = {"memory.liger": True}
+    fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
+    moved = spec.flag("memory.checkpointing") is not more
+    recompute: Settings = {"memory.checkpointing": more} if moved else {}
+    yield {}
+    if recompute:
+        yield recompute
+    if fuses:
+        yield liger
+    if fuses and recompute:
+        yield {**recompute, **liger}
+
+
+def _loss(spec: Spec) -> str:
+    load = load_of(spec)
+    return load if isinstance(load, str) else load.loss
+
+
+def _micros(spec: Spec, up: bool) -> Sequence[int]:
+    """The micro-batches that give the same global batch: from the one that is there upwards, or downwards."""
+    share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
+    if share < 1 or spec.integer("batch.gbs") % spec.replicas:
+        return [now]
+    found = divisors(share, share)
+    return [one for one in found if one >= now] if up else [one for one in reversed(found) if one <= now] or [1]
+
+
+def _micro(spec: Spec, micro: int) -> Settings:
+    """The settings that make it so, and keep the global batch where it follows from what is written."""
+    if micro == spec.integer("batch.micro"):
+        return {}
+    accum = spec.integer("batch.gbs") // (micro * spec.replicas)
+    out: dict[Path, object] = {"batch.micro": micro}
+    if spec.written("batch.accum"):
+        out["batch.accum"] = accum
+    elif not spec.written("batch.gbs"):
+        out["batch.gbs"] = spec.integer("batch.gbs")
+    if spec.written("eval.micro") and (spec.get("eval.micro") or 0) > micro:
+        out["eval.micro"] = micro
+    return out
+
+
+def _typed(settings: Settings) -> Iterator[str]:
+    for path, value in settings.items():
+        if path == "strategy":
+            offload = settings.get("strategy.offload")
+            yield f"strategy {value}" + (f"(offload={offload})" if offload is not None else "")
+        elif path.startswith("memory."):
+            name = path.removeprefix("memory.")
+            yield f"memory({name})" if value else f"memory({name} = false)"
+        elif path == "nodes":
+            yield f"nodes {value}"
+        elif path == "eval.micro":
+            yield f"eval(micro = {value})"
+        elif path != "strategy.offload":
+            yield f"{path.rpartition('.')[2]} = {value}"
