@@ -1,0 +1,202 @@
+"""The verdict of the plan in `check`, the changes that it proposes, and `--allow-oom`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from xpc.compiler import cli
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.plan import FITS, NO, TIGHT, changes
+from xpc.compiler.plan.experiment import plan
+from xpc.compiler.spec import Spec
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "tests", "compiler"))
+typed_in = __import__("typed_in").typed_in
+SPEC = """xpc 1
+train {model} on infinity-instruct:0625 for 1 epochs
+hardware {hardware}
+{more}
+precision bf16
+batch {batch}
+save "out"
+"""
+SHORT = {
+    "kept": {"more": "zero2\nmemory(checkpointing=false)", "batch": "gbs=128 micro=4 seq=4096"},
+    "accumulation": {"more": "zero2", "batch": "gbs=512 micro=32 accum=2 seq=8192"},
+    "no gbs": {"more": "zero2", "batch": "micro=32 seq=8192"},
+    "states": {"more": "zero2", "batch": "gbs=64 micro=4 seq=4096", "hardware": "2 x h100-80gb"},
+    "ddp": {"more": "ddp", "batch": "gbs=64 micro=4 seq=4096"},
+    "one card": {"more": "", "batch": "gbs=8 micro=4 seq=2048", "hardware": "1 x a100-40gb"},
+    "logits": {"more": "zero2\ntarget trl-0.18", "batch": "gbs=256 micro=16 seq=4096"},
+    "pairs": {"more": "zero3\nmethod dpo\ntarget trl-0.24", "batch": "gbs=512 micro=32 seq=2048"},
+    "adapters": {"more": "zero2\nlora", "batch": "gbs=512 micro=16 seq=8192", "hardware": "4 x a100-40gb"},
+    "evaluated": {
+        "more": "zero2\ndata(holdout=1%)\neval(every=100, micro=32)",
+        "batch": "gbs=512 micro=32 seq=8192",
+    },
+}
+"""Runs that pass their cards, for different reasons."""
+
+
+def written(**parts: str) -> str:
+    found = {"model": "qwen2.5-7b-instruct", "hardware": "8 x h100-80gb", "more": "", "batch": "", **parts}
+    if "dpo" in found["more"]:
+        return SPEC.format(**found).replace("infinity-instruct:0625", "ultrafeedback-binarized")
+    return SPEC.format(**found)
+
+
+def checked(text: str, allow_oom: bool = False) -> Checked:
+    return check_text(text.encode(), "t.xp", Workspace(ROOT, allow_oom=allow_oom))
+
+
+def spec_of(text: str) -> Spec:
+    found = checked(text, allow_oom=True).spec
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_help_that_is_typed_in_compiles_and_fits(name: str) -> None:
+    text = written(**SHORT[name])
+    (finding,) = [one for one in checked(text).problems if one.code in ("XP480", "XP960", "XP961")]
+    after = typed_in(text, finding)
+    assert after is not None, finding.help
+    again = checked(after)
+    assert again.spec is not None, (after, again.problems)
+    assert not [one for one in again.problems if one.code in ("XP480", "XP960", "XP961")], after
+    assert plan(again.spec).verdict == FITS
+    before = spec_of(text)
+    for path in ("batch.gbs", "batch.seq", "train.epochs", "optimizer.lr"):
+        assert again.spec.get(path) == before.get(path), path
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
+    """What the search predicts is what the plan says of the spec that somebody types."""
+    text = written(**SHORT[name])
+    found = changes.fitting(spec_of(text))
+    assert found
+    for change in found:
+        assert changes.legal(spec_of(text), change.settings)
+        form = " with ".join(f"`{one}`" for one in change.typed)
+        (finding,) = [one for one in checked(text).problems if one.code in ("XP480", "XP960", "XP961")]
+        after = typed_in(text, type(finding)(**{**vars(finding), "help": f"write {form}", "edits": ()}))
+        assert after is not None
+        again = checked(after).spec
+        assert again is not None, after
+        assert plan(again).peak == change.plan.peak
+
+
+def test_what_is_faster_fits_and_is_legal() -> None:
+    text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
+    spec = spec_of(text)
+    found = changes.faster(spec)
+    assert found
+    for change in found:
+        assert change.plan.verdict == FITS
+        assert change.pace is not None
+        assert change.pace > 1
+        assert changes.legal(spec, change.settings)
+    assert [one.pace for one in found] == sorted((one.pace or 0 for one in found), reverse=True)
+    assert changes.faster(spec_of(written(**SHORT["kept"]))) == []
+
+
+def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
+    """No offload without a sharded strategy, and the same global batch."""
+    spec = spec_of(written(**SHORT["kept"]))
+    assert not changes.legal(spec, {"strategy": "ddp", "strategy.offload": "optimizer"})
+    assert changes.legal(spec, {"strategy": "zero3"})
+
+
+def test_verdicts_are_findings_of_check() -> None:
+    for batch, code, severity, verdict in (
+        ("gbs=128 micro=4 seq=4096", "XP960", "error", NO),
+        ("gbs=128 micro=2 seq=4096", "XP961", "warning", TIGHT),
+        ("gbs=128 micro=1 seq=4096", "", "", FITS),
+    ):
+        text = written(more="zero2\nmemory(checkpointing=false)", batch=batch)
+        found = [(one.code, one.severity) for one in checked(text).problems if one.severity != "note"]
+        assert found == ([(code, severity)] if code else [])
+        assert plan(spec_of(text)).verdict == verdict
+
+
+def test_what_is_not_known_says_nothing() -> None:
+    for more in ("hardware 8 x cpu",):
+        text = written(batch="gbs=128 micro=16 seq=32768").replace("hardware 8 x h100-80gb", more)
+        text = text.replace("precision bf16", "precision fp32")
+        assert not [one for one in checked(text).problems if one.code in ("XP960", "XP961")]
+    text = written(more="freeze(except_last=2)\nzero2", batch="gbs=256 micro=32 seq=8192")
+    assert plan(spec_of(text)).verdict == NO
+    assert not [one for one in checked(text).problems if one.code in ("XP960", "XP961")]
+
+
+def test_states_beyond_the_card_are_told_once() -> None:
+    found = [one.code for one in checked(written(**SHORT["ddp"])).problems if one.severity == "error"]
+    assert found == ["XP480"]
+
+
+def test_a_member_of_a_sweep_that_does_not_fit_is_named() -> None:
+    text = written(more="zero2\nmemory(checkpointing=false)", batch="gbs=128 seq=4096") + "sweep { micro = [1, 4] }\n"
+    (found,) = [one for one in checked(text).problems if one.code == "XP960"]
+    assert found.primary is not None
+    assert found.primary.source.text[found.primary.span.start : found.primary.span.end] == "4"
+    assert len(checked(text, allow_oom=True).members) == 2
+
+
+def test_allow_oom_compiles_and_the_bundle_says_so(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("XPC_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.xp").write_text(written(**SHORT["kept"]))
+    assert cli.main(["check", "a.xp"]) == 1
+    assert cli.main(["compile", "a.xp"]) == 1
+    assert cli.main(["check", "a.xp", "--allow-oom", "--deny", "warnings"]) == 0
+    assert cli.main(["compile", "a.xp", "--allow-oom", "-o", "a.bundle"]) == 0
+    assert "allow_oom = true" in (tmp_path / "a.bundle" / "bundle.toml").read_text()
+    assert "`--allow-oom`" in (tmp_path / "a.bundle" / "README.md").read_text()
+    assert cli.main(["verify", "a.bundle"]) == 0
+    assert cli.main(["check", "a.bundle/spec.xp"]) == 0
+    capsys.readouterr()
+    assert cli.main(["check", "a.xp", "--allow-oom", "--format", "json"]) == 0
+    assert [one["severity"] for one in json.loads(capsys.readouterr().out) if one["code"] == "XP960"] == ["note"]
+
+
+def test_a_bundle_of_a_run_that_fits_does_not_know_the_option(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.xp").write_text(written(more="zero3", batch="gbs=128 micro=2 seq=2048"))
+    for name in (["-o", "plain"], ["-o", "allowed", "--allow-oom"]):
+        assert cli.main(["compile", "a.xp", *name]) == 0
+    for file in ("bundle.toml", "README.md"):
+        assert (tmp_path / "plain" / file).read_bytes() == (tmp_path / "allowed" / file).read_bytes()
+
+
+TIGHT_RECIPES = {"deepseek-r1-distill-qwen-1.5b-openr1-math-grpo-8xh100.xp"}
+"""A third of each card is vLLM's, and TRL 0.18 keeps the logits of 16 x 2,048 tokens."""
+
+
+def test_the_recipes_fit() -> None:
+    """Runs that somebody made: none may be refused."""
+    folder = os.path.join(ROOT, "specs")
+    seen = 0
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".xp"):
+            continue
+        with open(os.path.join(folder, name), "rb") as handle:
+            found = check_text(handle.read(), name, Workspace(folder))
+        seen += found.spec is not None
+        codes = {one.code for one in found.problems} & {"XP480", "XP960", "XP961"}
+        assert codes == ({"XP961"} if name in TIGHT_RECIPES else set()), name
+    assert seen > 30
+
+
+def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
+    """70B parameters on 16 cards of 80 GB: 65.7 GiB of states, and no fp32 copy of all gradients beside them."""
+    text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
+    memory = plan(spec_of(text)).memory
+    assert memory is not None
+    assert memory.phases["step"]["step temporaries"] <= 4e9
