@@ -92,7 +92,7 @@ def test_links_of_the_pages_exist():
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
 
 
-MACHINE = 'hardware 8 x h100-80gb\nsave "out/run"\n'
+MACHINE = 'hardware 8 x h200-141gb\nsave "out/run"\n'
 
 
 def test_specs_of_the_methods_page_compile():

@@ -8,22 +8,21 @@ bus, and more nodes are more GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, TIGHT
+from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.resolve.divisors import divisors
 from xpc.compiler.rules import rules
 from xpc.compiler.rules.index import MODULES
-from xpc.compiler.spec import SPEC, Origin, Spec, Value
+from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
-from xpc.grammar.record import evolve, record
-
-Settings = Mapping[Path, object]
+from xpc.grammar.record import record
 
 STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
@@ -50,23 +49,6 @@ class Change:
     def typed(self) -> list[str]:
         """The settings as they are typed in a spec."""
         return list(_typed(self.settings))
-
-
-def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values, and what follows from them: the accumulation, the micro-batch of evaluation."""
-    values = dict(spec.values.items())
-    for path, value in settings.items():
-        before = values.get(path)
-        values[path] = Value(value, Origin(SPEC, None if before is None else before.origin.label))
-    hardware = evolve(spec.hardware, nodes=settings["nodes"]) if "nodes" in settings else spec.hardware
-    out = evolve(spec, values=values, hardware=hardware)
-    micro = out.integer("batch.micro")
-    accum = max(1, out.integer("batch.gbs") // (micro * out.replicas))
-    follows: Settings = {"batch.accum": accum, "eval.micro": micro, "method.steps_per_generation": accum}
-    for path, value in follows.items():
-        if path in values and path not in settings and (path == "batch.accum" or not spec.written(path)):
-            values[path] = Value(value, values[path].origin)
-    return out
 
 
 def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:

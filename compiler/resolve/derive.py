@@ -19,7 +19,12 @@ UNCUT = ("wrapped", "bfd_split")
 
 
 class Derivation(OpenSpec):
-    """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence."""
+    """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence.
+
+    `planned` is the micro-batch that the run fits with, where the plan of the whole spec asks for a smaller one.
+    """
+
+    planned: plan.Micro | None = None
 
     def run(self) -> None:
         """Every value that the spec leaves open."""
@@ -216,7 +221,7 @@ class Derivation(OpenSpec):
             self.stack.facts.liger_fused_loss is False or self.get("memory.liger") is True,
             self.get("strategy.offload") in ("cpu", "optimizer"),
         )
-        chosen = plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
+        chosen = self.planned or plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
         self.set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
             self.note(

@@ -32,6 +32,7 @@ from xpc.grammar.tree import Count, Number, Ref, String
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.pins import Lock
+    from xpc.compiler.plan import Micro
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
@@ -90,17 +91,33 @@ class _Resolver:
             wrong |= {"data"}
         stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
-        Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher).run()
-        if loaded.member:
-            from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
 
-            keep_apart(self.values, loaded.member)
+        def derived(planned: Micro | None = None) -> Spec:
+            rest = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
+            rest.planned = planned
+            rest.run()
+            if loaded.member:
+                from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
+
+                keep_apart(self.values, loaded.member)
+            values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
+            return Spec(
+                loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled,
+                self.workspace.reads, wrong=wrong, evaluated=evaluated, teacher=teacher,
+                allow_oom=self.workspace.allow_oom,
+            )  # fmt: skip
+
+        stated, said = dict(self.values), len(self.problems)
+        chooses = not {"batch.micro", "batch.accum"} & self.values.keys() and not wrong
+        spec = derived()
+        if chooses:
+            from xpc.compiler.plan.changed import fitting_micro  # most specs write the micro-batch
+
+            fits = fitting_micro(spec)
+            if fits is not None:
+                self.values, self.problems[said:] = stated, []
+                spec = derived(fits)
         self._edition()
-        values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
-        spec = Spec(
-            loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled, self.workspace.reads,
-            wrong=wrong, evaluated=evaluated, teacher=teacher, allow_oom=self.workspace.allow_oom,
-        )  # fmt: skip
         return spec, self.problems
 
     def _top(self) -> Label:

@@ -81,6 +81,7 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _Beside(root)
     workspace.beside.update(draft.files)
+    workspace.allow_oom = True  # the hardware is the tests', and no publisher's
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})

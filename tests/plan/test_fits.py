@@ -136,6 +136,24 @@ def test_what_is_not_known_says_nothing() -> None:
     assert not [one for one in checked(text).problems if one.code in ("XP960", "XP961")]
 
 
+def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
+    """The first estimate passes 80 % of the card without recomputation; what the plan holds is taken."""
+    text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
+    text += "zero2\nmemory(checkpointing=false)\n"
+    spec = spec_of(text)
+    chosen = spec.values["batch.micro"]
+    assert chosen.origin.kind == "derived"
+    assert "planned" in chosen.origin.why
+    assert plan(spec).verdict == FITS
+    assert spec.integer("batch.gbs") == spec.integer("batch.micro") * spec.integer("batch.accum") * 8 == 128
+    assert spec.get("eval.micro") == spec.integer("batch.micro")
+    more = changes.changed(spec, {"batch.micro": 2 * spec.integer("batch.micro")})
+    assert plan(more).verdict != FITS
+    notes = [one.message for one in checked(text).problems if "micro-batch is written" in one.message]
+    assert len(notes) == 1
+    assert chosen.origin.why in notes[0]
+
+
 def test_states_beyond_the_card_are_told_once() -> None:
     found = [one.code for one in checked(written(**SHORT["ddp"])).problems if one.severity == "error"]
     assert found == ["XP480"]

@@ -86,7 +86,7 @@ def test_a_setting_is_never_pinned_where_that_changes_more(tmp_path):
     """adamw under ZeRO is DeepSpeed's own on every stack: another name of it would make torch's of it."""
     _, _, text = upgraded(OLD, tmp_path, "--write")
     assert "optimizer adamw {" in text
-    free = spec("target trl-0.18", strategy="ddp")
+    free = spec("target trl-0.18", strategy="ddp", batch="gbs=16 micro=2")
     _, told, text = upgraded(free, tmp_path, "--write")
     assert arguments(free)["optim"] == arguments(text)["optim"] == "adamw_torch", told
 
