@@ -8,12 +8,12 @@ bus, and more nodes are more GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
-from xpc.compiler.plan import FITS, TIGHT
+from xpc.compiler.plan import FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
@@ -31,6 +31,7 @@ LEAST_GAIN = 0.01
 """What is not faster by this share is not worth a line."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Beginnings of paths that no memory follows from."""
+Search = Callable[[Spec, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 OWN_MODULE = "rules.memory"
 """The rules that ask for changes, and are not asked about them."""
@@ -55,10 +56,30 @@ def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[C
     """At most so many changes that make a run fit, cheapest first: the best of each tier. Else those that make it
     tight where it did not fit at all; none where nothing does. Members of a sweep that differ in a rate or a seed are
     searched once."""
-    key = (most, repr(assumed), spec.model.name, spec.stack.name, spec.hardware.nodes, *_weighing(spec))
+    return _searched(_fitting, spec, most, assumed)
+
+
+def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+    """At most so many changes with which a run that fits is predicted to be faster, and still fits: most gain first."""
+    return _searched(_faster, spec, most, assumed)
+
+
+def _searched(search: Search, spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
+    key = (search, most, repr(assumed), spec.model.name, spec.stack.name, spec.hardware.nodes, *_weighing(spec))
     if key not in _found:
-        _found[key] = _fitting(spec, most, assumed)
+        _found[key] = search(spec, most, assumed)
     return _found[key]
+
+
+def effect(one: Change) -> str:
+    """What a change comes to: `54.1 GiB, 19% slower`."""
+    peak = one.plan.peak
+    told = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
+    if one.plan.verdict != FITS:
+        told.append(one.plan.verdict)
+    if one.pace is not None and abs(one.pace - 1) >= 0.005:
+        told.append(f"{abs(one.pace - 1):.0%} {'slower' if one.pace < 1 else 'faster'}")
+    return ", ".join(told)
 
 
 def _weighing(spec: Spec) -> Iterator[object]:
@@ -81,8 +102,7 @@ def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     return []
 
 
-def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most so many changes with which a run that fits is predicted to be faster, and still fits: most gain first."""
+def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     now = plan(spec, assumed)
     if now.verdict != FITS or now.speed is None:
         return []

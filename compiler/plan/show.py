@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from xpc.compiler.plan import BUDGET, GIB
+from xpc.compiler.plan import BUDGET, FITS, GIB, UNKNOWN
+from xpc.compiler.plan.changes import Change, effect, faster, fitting
 from xpc.compiler.plan.experiment import Plan, Span
 
 VERSION = 1
@@ -62,7 +63,18 @@ def _one(plan: Plan) -> str:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
     if plan.speed is not None:
         lines.append(f"  {plan.speed.tokens:,.0f} tokens/s a GPU, from {plan.speed.source}")
+    found = ways(plan)
+    if found:
+        lines += ["", "what would make it go faster:" if plan.verdict == FITS else "what would make it fit:"]
+        lines += [f"  {' with '.join(one.typed)}: {effect(one)}" for one in found]
     return "\n".join(lines) + "\n"
+
+
+def ways(plan: Plan) -> list[Change]:
+    """What would make a run fit, or one that fits go faster; nothing where its memory is not known."""
+    if plan.verdict == UNKNOWN:
+        return []
+    return faster(plan.spec) if plan.verdict == FITS else fitting(plan.spec)
 
 
 def _line(name: str, size: float, scale: float) -> str:
@@ -113,6 +125,15 @@ def table(plan: Plan) -> dict[str, object]:
         "hours": None if plan.hours is None else _span(plan.hours),
         "gpu_hours": None if plan.gpu_hours is None else _span(plan.gpu_hours),
         "unknown": dict(plan.unknown),
+        "changes": [
+            {
+                "settings": one.typed,
+                "verdict": one.plan.verdict,
+                "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
+                "pace": None if one.pace is None else round(one.pace, 3),
+            }
+            for one in ways(plan)
+        ],
     }
 
 

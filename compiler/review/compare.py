@@ -15,6 +15,7 @@ from xpc.compiler.resources import DataSource
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.outcome import Change as Change
 from xpc.compiler.review.outcome import outcome
+from xpc.compiler.review.planned import planned, verdicts
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.tables import PROSE, tables
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
@@ -71,14 +72,16 @@ def compare(one: Run, other: Run) -> Difference:
     """Everything that differs between two runs."""
     settings, follows = changes(one.spec, other.spec)
     before, after = outcome(one.spec), outcome(other.spec)
-    follows += [Change(*each) for each in before.told(after)]
+    moved = planned(one.spec, other.spec)
+    follows += [*(Change(*each) for each in before.told(after)), *moved]
     files = one.files(), other.files()
     renamed, arguments, same = _arguments(one.spec, other.spec, *map(tables, files))
     gone, new = _apart(_findings(one.spec), _findings(other.spec))
     ran, runs = _apart(_executes(one.spec), _executes(other.spec))
+    headline = "; ".join(filter(None, (before.headline(after, settings), verdicts(moved))))
     found = Difference(
         tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, runs, ran,
-        before.headline(after, settings), (one.spec.stack.name, other.spec.stack.name),
+        headline, (one.spec.stack.name, other.spec.stack.name),
     )  # fmt: skip
     return evolve(found, headline=f"{found.headline}{_across(found)}") if found.across else found
 

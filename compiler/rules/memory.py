@@ -194,17 +194,11 @@ def _ways_out(spec: Spec) -> list[Change]:
 
 
 def _told(ways: Sequence[Change]) -> str:
-    return "write " + ", or ".join(map(_way, ways)) if ways else ""
+    """`write X with Y (61.2 GiB, 3% slower), or Z`."""
+    from xpc.compiler.plan.changes import effect
 
-
-def _way(change: Change) -> str:
-    """`micro = 4` with what else it takes, and what it comes to."""
-    first, *rest = change.typed
-    peak = change.plan.peak
-    told = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
-    if change.pace is not None and abs(change.pace - 1) >= 0.005:
-        told.append(f"{abs(change.pace - 1):.0%} {'slower' if change.pace < 1 else 'faster'}")
-    return f"`{first}`{''.join(f' with `{one}`' for one in rest)} ({', '.join(told)})"
+    forms = [f"{' with '.join(f'`{typed}`' for typed in one.typed)} ({effect(one)})" for one in ways]
+    return f"write {', or '.join(forms)}" if forms else ""
 
 
 def _stronger(spec: Spec, facts: ModelFacts) -> str:

@@ -11,7 +11,7 @@ import pytest
 from xpc.compiler import cli
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, changes
+from xpc.compiler.plan import FITS, NO, TIGHT, changes, command
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.spec import Spec
 
@@ -195,6 +195,22 @@ def test_a_bundle_of_a_run_that_fits_does_not_know_the_option(tmp_path, monkeypa
 
 TIGHT_RECIPES = {"deepseek-r1-distill-qwen-1.5b-openr1-math-grpo-8xh100.xp"}
 """A third of each card is vLLM's, and TRL 0.18 keeps the logits of 16 x 2,048 tokens."""
+
+
+@pytest.mark.parametrize(
+    ("batch", "title"), [("gbs=128 micro=4 seq=4096", "fit"), ("gbs=128 micro=1 seq=2048", "go faster")]
+)
+def test_plan_lists_the_changes(batch, title, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.xp").write_text(written(more="zero2\nmemory(checkpointing=false)", batch=batch))
+    text, _ = command.run(command.parse(["a.xp"]))
+    table = json.loads(command.run(command.parse(["a.xp", "--format", "json"]))[0])
+    assert table["changes"]
+    shown = text.partition(f"what would make it {title}:\n")[2].splitlines()
+    assert len(shown) == len(table["changes"])
+    for line, change in zip(shown, table["changes"], strict=True):
+        assert line.startswith(f"  {' with '.join(change['settings'])}: ")
+        assert change["verdict"] == "fits"
 
 
 def test_the_recipes_fit() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -291,3 +292,28 @@ def test_the_recipes_of_the_repository_differ_from_each_other(tmp_path):
 def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
     root = put(tmp_path, {"a.xp": SEED, "b.xp": 'xpc 1\n\nextends "a.xp"\n\nbatch gbs=264\n'})
     assert line in told(xpc("diff", before, after, cwd=root))
+
+
+# -- what the plan says of both sides ---------------------------------------------------------------------------------
+
+KEPT = "memory(checkpointing=false)"
+
+
+def test_memory_hours_and_a_verdict_that_changes_are_told(tmp_path):
+    before, after = (spec(KEPT, batch=f"gbs=128 micro={micro} seq=1536") for micro in (4, 8))
+    out = told(diff(tmp_path, before, after))
+    assert re.match(r"micro 4 -> 8; memory [\d.]+ -> [\d.]+ GiB: tight, was fits\n", out)
+    _, group = table(tmp_path, before, after)
+    follows = named(group["follows"])
+    assert float(follows["memory"][0]) < float(follows["memory"][1].removesuffix(" GiB"))
+    assert float(follows["hours"][0]) > float(follows["hours"][1])
+    assert float(follows["GPU-hours"][0]) == pytest.approx(8 * float(follows["hours"][0]), rel=0.01)
+
+
+def test_other_cards_change_the_verdict_and_what_does_not_weigh_changes_nothing(tmp_path):
+    before = spec("memory(liger)", hardware="8 x a100-80gb")
+    assert "memory" not in told(diff(tmp_path, before, before + "seed 7\n"))
+    assert "hours" not in told(diff(tmp_path, before, before + "seed 7\n"))
+    out = told(diff(tmp_path, before, before.replace("a100-80gb", "h100-80gb")))
+    assert re.search(r"^  hours ", out, re.M)
+    assert "memory" not in out.split("\n", 1)[0]
