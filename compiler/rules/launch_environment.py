@@ -82,7 +82,8 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
     Effects are NoSchedule, PreferNoSchedule and NoExecute; of a mount both folders are absolute, and `:ro` makes it
     readable only. Today: the API server refuses the pod, a pod waits for a node that nobody has, or the container
-    is not started. Source: Kubernetes `core/v1` Toleration and "Labels and Selectors"; pyxis and apptainer.
+    is not started. Source: Kubernetes `core/v1` Toleration ("When specified, allowed values are NoSchedule,
+    PreferNoSchedule and NoExecute") and "Labels and Selectors"; `srun --help` of pyxis; `apptainer exec --bind`.
     """
     for path, fault, example in (
         ("launch.tolerations", taint_fault, 'tolerations = ["nvidia.com/gpu=present:NoSchedule"]'),

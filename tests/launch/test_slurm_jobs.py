@@ -80,6 +80,13 @@ def test_a_whole_node_is_held_for_a_few_cores(cluster: Cluster, tmp_path: Path) 
     assert (job["NumCPUs"], job["CPUs/Task"]) == ("4", "2")
 
 
+def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
+    """XP921: the options are those of a plugin, which the cluster has or has not."""
+    done = cluster.run("srun", "--container-image=ubuntu", "true")
+    assert done.returncode != 0
+    assert "unrecognized option '--container-image=ubuntu'" in done.stderr
+
+
 def running(folder: Path, start: int = 0) -> bool:
     """Whether both nodes have begun."""
     return all(sum(line.startswith("rank") for line in said(str(folder), rank)) > start for rank in (0, 1))

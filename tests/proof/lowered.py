@@ -12,6 +12,7 @@ from xpc.compiler.language.load import load
 from xpc.compiler.lower import YAML_COMMENT, lower
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
+from xpc.compiler.lower.environment import FILE, environment, stated
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import CheckedSpec, Spec
@@ -64,10 +65,12 @@ def past(
 
 
 def lowered_files(spec: Spec) -> dict[str, bytes]:
-    """The files of the bundle that the libraries read."""
+    """The files of the bundle that the libraries read, and what launch.sh reads of the environment."""
     texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
     if spec.zero_stage:
         texts["deepspeed.json"] = json.dumps(deepspeed(spec))
+    if stated(spec):
+        texts[FILE] = environment(spec)
     return {**{name: text.encode() for name, text in texts.items()}, **spec.bundled}
 
 

@@ -121,6 +121,8 @@ def containers(spec: Spec) -> Iterator[Finding]:
     Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has the one or the other. An image is a
     name as registries have it, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). Mounts are the
     container's. Today: srun refuses an option that it does not know, or the run starts outside of any container.
+    Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
+    `--container-mounts=SRC:DST[:FLAGS]`); executed on Slurm without it: "unrecognized option".
     """
     image, started = spec.get("launch.image"), spec.get("launch.container")
     if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
