@@ -56,4 +56,5 @@ def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     told = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(told) + more
+    why = " (a checkpoint is of so many processes as wrote it)" if "run.world_size" in names else ""
+    return ", ".join(told) + more + why

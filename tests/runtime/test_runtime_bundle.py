@@ -256,6 +256,13 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     free = made(tmp_path, "free", output_dir=str(out), **others)
     assert free.digest != bundle.digest
     assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    more = made(tmp_path, "more", output_dir=str(out))
+    more.run["world_size"] = 2 * bundle.run["world_size"]
+    more.digest = "sha256:more"
+    with pytest.raises(
+        RunError, match=r"of another bundle: run.world_size was (\d+) and is (\d+) \(a checkpoint is of so"
+    ):
+        output_folder.begin(more)
     (out / "summary.json").write_text("{}")
     for one in (bundle, free):
         with pytest.raises(output_folder.Finished, match="finished"):
