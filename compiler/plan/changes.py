@@ -109,7 +109,7 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     found = [
         change
         for toggles in _toggles(spec, more=False)
-        for micro in _micros(spec, up=True)
+        for micro in _micros(spec)
         if (change := _change(spec, now, {**_micro(spec, micro), **toggles}, assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
@@ -117,11 +117,12 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The fastest change of each set of settings, the fastest first; of two as fast the one that changes less."""
-    seen: set[frozenset[Path]] = set()
+    """The fastest change of each set of settings, the fastest first, and none that says more for less."""
+    seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
-        if frozenset(one.settings) not in seen:
-            seen.add(frozenset(one.settings))
+        simpler = any(other.settings.items() <= one.settings.items() for other in seen.values())
+        if frozenset(one.settings) not in seen and not simpler:
+            seen[frozenset(one.settings)] = one
             yield one
 
 
@@ -156,13 +157,14 @@ def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed |
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
-        micros, best = _micros(base, up=False), None
-        while micros:  # the largest that has the verdict; a smaller one never needs more
-            middle = len(micros) // 2
+        micros, best = _micros(base, base.integer("batch.micro")), None
+        middle = 0  # the micro-batch as it is, which may need no accumulation, and no gradients that wait for more
+        while micros:  # the largest that has the verdict; a smaller one that accumulates never needs more
             change = _change(spec, now, {**tier, **_micro(base, micros[middle]), **toggles}, assumed)
             held = change.plan.verdict in (FITS, wanted)
             best = change if held else best
             micros = micros[:middle] if held else micros[middle + 1 :]
+            middle = len(micros) // 2
         if best is not None and not any(_adds_fusing(best, other) for other in found):
             found.append(best)
     return list(_apart(found)) if now.speed is not None else sorted(found, key=lambda one: len(one.settings))
@@ -214,13 +216,12 @@ def _loss(spec: Spec) -> str:
     return load if isinstance(load, str) else load.loss
 
 
-def _micros(spec: Spec, up: bool) -> Sequence[int]:
-    """The micro-batches that give the same global batch: from the one that is there upwards, or downwards."""
+def _micros(spec: Spec, most: int | None = None) -> Sequence[int]:
+    """The micro-batches that give the same global batch, the largest first; none above `most`."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.integer("batch.gbs") % spec.replicas:
         return [now]
-    found = divisors(share, share)
-    return [one for one in found if one >= now] if up else [one for one in reversed(found) if one <= now] or [1]
+    return divisors(min(share, most or share), share)[::-1]
 
 
 def _micro(spec: Spec, micro: int) -> Settings:

@@ -41,6 +41,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
+    parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="form of the answer (default: text)")
     return parser.parse_args(list(arguments))
 
@@ -70,10 +71,23 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     met = list(_met(conditions, plans))
     for line in met:
         sys.stderr.write(visible(f"xpc: {line}") + "\n")
+    if options.html is not None:
+        _write(options.html, plans, given)
     told = form(plans)
     if form is not as_json:  # JSON spells escapes out; a name of a file or a model may hold them
         told = "\n".join(map(visible, told.split("\n")))
     return told, int(wrong or bool(met))
+
+
+def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
+    """The page, whole or not at all; raises UsageError where it cannot be written."""
+    from xpc.compiler.atomic import replace_files
+    from xpc.compiler.plan.html import page
+
+    try:
+        replace_files({path: page(plans, given).encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: str) -> list[Spec]:

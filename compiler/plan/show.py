@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from xpc.compiler.plan import BUDGET, FITS, GIB, UNKNOWN
+from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN
 from xpc.compiler.plan.changes import Change, effect, faster, fitting
 from xpc.compiler.plan.experiment import Plan, Span
 
@@ -88,11 +88,19 @@ def _hours(span: Span) -> str:
 
 
 def _totals(plans: Sequence[Plan]) -> str:
+    return f"{len(plans)} plans: {verdict_counts(plans)}; {total_hours(plans)} together\n"
+
+
+def verdict_counts(plans: Sequence[Plan]) -> str:
+    """How many plans have each verdict: `3 fits, 1 tight`."""
+    counts = {name: sum(plan.verdict == name for plan in plans) for name in (FITS, TIGHT, NO, UNKNOWN)}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def total_hours(plans: Sequence[Plan]) -> str:
+    """The GPU-hours of all plans, where each is known."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
-    counts = {name: sum(plan.verdict == name for plan in plans) for name in ("fits", "tight", "no", "unknown")}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    hours = f"{sum(known):.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
-    return f"{len(plans)} plans: {told}; {hours} together\n"
+    return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 
 
 def table(plan: Plan) -> dict[str, object]:

@@ -1,0 +1,223 @@
+"""`xpc plan --html`: the page says what the plan says, loads nothing, and works in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from xpc.compiler.inputs import UsageError
+from xpc.compiler.plan import command
+
+SPEC = """xpc 1
+train {model} on infinity-instruct:0625 for 1 epochs
+hardware 8 x h100-80gb
+zero3
+precision bf16
+batch gbs=128 micro={micro} seq=2048
+save "out"
+"""
+SWEEP = SPEC.format(model="qwen2.5-7b-instruct", micro=2) + "sweep { lr = [1e-6, 2e-6, 5e-6], micro = [2, 8] }\n"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDTHS = (390, 1280)
+CHECK = """
+<div id="frames"></div><pre id="found"></pre>
+<script>
+const found = {}, page = %s;
+window.errors = [];
+const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); };"
+  + "window.addEventListener('securitypolicyviolation', (e) => parent.errors.push(e.violatedDirective));<\\/script>";
+function numbers(table, column) {
+  return [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.value).filter((one) => one);
+}
+function look(width) {
+  return new Promise((done) => {
+    const frame = document.createElement("iframe");
+    frame.style.cssText = `width:${width}px;height:800px;border:0`;
+    frame.onload = () => {
+      const inside = frame.contentDocument, table = [...inside.querySelectorAll("table")].pop();
+      const heads = [...table.tHead.rows[0].cells];
+      const column = heads.findIndex((one) => one.textContent === "GiB of a GPU");
+      const button = heads[column].querySelector("button");
+      const seen = { rows: table.tBodies[0].rows.length, before: numbers(table, column) };
+      button.click(); seen.up = numbers(table, column); seen.sort = heads[column].getAttribute("aria-sort");
+      button.click(); seen.down = numbers(table, column);
+      seen.page = inside.documentElement.scrollWidth; seen.width = inside.documentElement.clientWidth;
+      seen.bars = inside.querySelectorAll(".bar i").length;
+      seen.text = inside.body.innerText.length;
+      found[width] = seen; done();
+    };
+    frame.srcdoc = page.replace("<head>", "<head>" + early);
+    document.getElementById("frames").append(frame);
+  });
+}
+(async () => {
+  for (const width of %s) await look(width);
+  found.errors = window.errors;
+  document.getElementById("found").textContent = JSON.stringify(found);
+})();
+</script>
+"""
+
+
+@pytest.fixture
+def page(tmp_path):
+    """The page of a spec, what the same call says as JSON, and the folder that it is in."""
+
+    def go(text: str, *arguments: str):
+        (tmp_path / "run.xp").write_text(text)
+        out = tmp_path / "plan.html"
+        told, status = command.run(
+            command.parse([str(tmp_path / "run.xp"), "--html", str(out), "--format", "json", *arguments])
+        )
+        assert status == 0
+        return out.read_text(encoding="utf-8"), json.loads(told)
+
+    return go
+
+
+class Tags(HTMLParser):
+    """The tags of a page, each of which must be closed, and the text of the cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.rows: list[list[str]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+def read(text: str) -> Tags:
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    return tags
+
+
+def test_the_page_says_what_the_plan_says(page):
+    text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2), "--tokens", "900")
+    tags = read(text)
+    peak = told["per_gpu"]["peak_allocated_bytes"]["value"] / 2**30
+    assert f"fits: {peak:.1f} GiB of 79.1" in text
+    for name, size in told["per_gpu"]["phases"].items():
+        assert f'aria-label="{name}: {size / 2**30:.1f} GiB"' in text
+    assert f"{told['steps']:,} steps" in text
+    for change in told["changes"]:
+        assert all(f"<code>{html.escape(one)}</code>" in text for one in change["settings"])
+    (now,) = [row for row in tags.rows if row[:4] == ["h100-80gb", "zero3", "2", "yes"]]
+    assert now[4:6] == [f"{peak:.1f}", "fits"]
+    assert len({tuple(row[:4]) for row in tags.rows}) == len(tags.rows) > 30
+    assert {row[5] for row in tags.rows[1:]} == {"fits", "tight"}
+    assert {"a100-40gb", "a100-80gb"} <= {row[0] for row in tags.rows}
+    assert now[7] == f"{told['hours']['value']:,.1f}"
+
+
+def test_an_alternative_is_the_plan_of_the_spec_that_says_so(page, tmp_path):
+    text, _ = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2))
+    other = (
+        SPEC.format(model="qwen2.5-7b-instruct", micro=4).replace("h100-80gb", "a100-80gb").replace("zero3", "zero2")
+    )
+    (tmp_path / "other.xp").write_text(other)
+    told = json.loads(command.run(command.parse([str(tmp_path / "other.xp"), "--format", "json"]))[0])
+    (row,) = [row for row in read(text).rows if row[:4] == ["a100-80gb", "zero2", "4", "yes"]]
+    assert row[4] == f"{told['per_gpu']['peak_allocated_bytes']['value'] / 2**30:.1f}"
+    assert row[8] == f"{told['gpu_hours']['value']:,.1f}"
+
+
+def test_a_sweep_has_its_totals(page):
+    text, told = page(SWEEP)
+    assert "6 fits" in text
+    together = sum(one["gpu_hours"]["value"] for one in told)
+    assert f"{together:,.1f} GPU-hours together" in text
+    rows = read(text).rows
+    assert {one["spec"] for one in told} <= {row[0] for row in rows}
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_name_is_markup(page, tmp_path):
+    text, _ = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", text)
+    for tag, name, value in read(text).attributes:
+        assert name not in ("src", "srcset", "action", "onload", "onerror"), (tag, name)
+        assert name != "href" or value == "data:,"
+    (tmp_path / "a<b>&.xp").write_text(SPEC.format(model="qwen2.5-0.5b-instruct", micro=2))
+    where = tmp_path / "b.html"
+    command.run(command.parse([str(tmp_path / "a<b>&.xp"), "--html", str(where)]))
+    assert "<b>&." not in where.read_text()
+
+
+def test_what_is_not_known_is_said(page):
+    text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2).replace("8 x h100-80gb", "8 x cpu")
+                      .replace("precision bf16", "precision fp32"))  # fmt: skip
+    assert told["verdict"] == "unknown"
+    assert "Memory is unknown: the memory of a CPU process is not planned" in text
+    read(text)
+
+
+def test_a_page_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "run.xp").write_text(SPEC.format(model="qwen2.5-7b-instruct", micro=2))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        command.run(command.parse([str(tmp_path / "run.xp"), "--html", str(tmp_path / "file" / "a.html")]))
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(BROWSER is None and not os.environ.get("XPC_EVERY_TEST"), reason="no Chromium is installed here")
+@pytest.mark.parametrize("text", [SPEC.format(model="qwen2.5-7b-instruct", micro=2), SWEEP], ids=["one", "sweep"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_in_a_browser(page, tmp_path, text, dark):
+    """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
+    assert BROWSER is not None
+    found = look(page(text)[0], tmp_path, dark)
+    assert found["errors"] == []
+    for width in map(str, WIDTHS):
+        seen = found[width]
+        assert seen["width"] >= int(width) - 20
+        assert seen["page"] <= seen["width"], "the page scrolls sideways"
+        assert seen["rows"] > 30
+        assert seen["bars"] > 10
+        assert seen["text"] > 500
+        sizes = sorted(seen["before"], key=float)
+        assert seen["up"] == sizes != seen["before"]
+        assert list(map(float, seen["down"])) == list(map(float, reversed(sizes)))
+        assert seen["sort"] == "ascending"
+
+
+def look(text, folder, dark):
+    """What a browser finds of a page at each width, in frames of that width."""
+    quoted = json.dumps(text).replace("</", "<\\/").replace("<!--", "<\\!--")
+    (folder / "look.html").write_text(CHECK % (quoted, json.dumps(WIDTHS)), encoding="utf-8")
+    shown = subprocess.run(
+        [
+            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--window-size=1400,900",
+            "--virtual-time-budget=20000", *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] * dark),
+            "--dump-dom", (folder / "look.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in shown.stderr, shown.stderr
+    answer = re.search(r'<pre id="found">(.*?)</pre>', shown.stdout, re.S)
+    assert answer is not None
+    assert answer[1], shown.stderr[-2000:]
+    return json.loads(html.unescape(answer[1]))
