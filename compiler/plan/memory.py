@@ -23,6 +23,7 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits that are kept, log-softmax, two gradients
     "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own type (no fp32 copy)
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own type, chunk by chunk
+    "half_in_place": (6, 12),  # logits, shifted copy and its gradient put back, in the logits' own type
     "in_place": (8, 8),  # a Triton cross entropy that writes the gradient over the fp32 logits
     "fused": (0, 0),  # a head that makes logits chunk by chunk: see `_fused`
     "trl_fused": (0, 0),
@@ -61,17 +62,62 @@ class Memory:
 
 def memory(load: Load) -> Memory | str:
     """The memory of one process, or a sentence that says what is not known."""
-    # flash attention keeps what torch's fused kernel keeps: q, k, v, the output and one number a head
-    mode = f"{load.mode}/{'sdpa' if load.attention == 'flash' else load.attention}"
-    found = row(load.family, mode)
-    if found is None and load.adapters is not None:
-        found = row(load.family, f"{load.mode}/sdpa")
-    if found is None:
-        return f"no coefficients of `{load.family}` for {mode}: `make coefficients` measures them"
+    plain = _layer(load, load.attention)
+    if isinstance(plain, str):
+        return plain
+    average = most = plain
+    if load.attention == "sdpa" and _slides(load):
+        # A layer that slides hands torch a mask, and its kernel then keeps what it keeps of padded rows.
+        sliding = _layer(load, "mask")
+        if isinstance(sliding, str):
+            return sliding
+        share = load.facts.window_layers / load.facts.layers
+        average, most = plain + share * (sliding - plain), max(plain, sliding)
+    more = _dropouts(load)
+    return Memory(_phases(load, _states(load), load.tokens * (average + more), load.tokens * (most + more)))
+
+
+def _layer(load: Load, attention: str) -> float | str:
+    """Bytes that a layer keeps of a token with this kind of attention, or what is not known."""
     rank = load.adapters.rank if load.adapters is not None else 0
-    layer = saved(found, load.facts, load.length, rank) + _dropouts(load)
-    held = _states(load)
-    return Memory(_phases(load, held, load.tokens * layer))
+    trained, precision = load.mode.split("/")
+    found = _row(load.family, load.mode, attention)
+    if found is not None:
+        return saved(found, load.facts, load.length, rank)
+    # Adapters were measured with one kind of attention, which differs from the others as it does in full training.
+    for measured in ("sdpa", "eager"):
+        tuned, before = row(load.family, f"{load.mode}/{measured}"), row(load.family, f"full/{precision}/{measured}")
+        after = _row(load.family, f"full/{precision}", attention)
+        if trained != "full" and tuned is not None and before is not None and after is not None:
+            moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
+            return saved(tuned, load.facts, load.length, rank) + moved
+    return f"no coefficients of `{load.family}` for {load.mode}/{attention}: `make coefficients` measures them"
+
+
+def _row(family: str, mode: str, attention: str) -> Mapping[str, float] | None:
+    """The coefficients of a mode and an attention. Flash attention keeps what torch's fused kernel keeps without a
+    mask: q, k, v, the output and one number a head."""
+    found = row(family, f"{mode}/{attention}")
+    return row(family, f"{mode}/sdpa") if found is None and attention == "flash" else found
+
+
+def _slides(load: Load) -> bool:
+    """Whether rows are so long that some layers see a window only (transformers 5.23, masking_utils.py)."""
+    return 0 < load.facts.window <= load.length
+
+
+def _masks(load: Load) -> float:
+    """Masks of a row's length squared, one for each kind of layer: booleans, or numbers for eager attention."""
+    kinds = 2 if _slides(load) and load.facts.window_layers < load.facts.layers else 1
+    if load.attention == "sdpa":
+        kinds = 1 if _slides(load) else 0
+    if load.attention == "eager":
+        return float(kinds * load.element * load.tokens * load.length)
+    # torch's kernel makes a copy in the computed type for each layer and frees it. Smaller tensors are then put into
+    # the freed block, and the next copy needs another: TRL's longest row of gemma-3-1b, 107,520 tokens in 79 GiB, is
+    # as long as one such block more allows (TRL 1.15, release notes).
+    blocks = load.element if kinds else 0
+    return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
 
 
 def _dropouts(load: Load) -> float:
@@ -129,7 +175,9 @@ def _states(load: Load) -> States:
         # Two layers are gathered, one computed and one fetched ahead; the embedding and the head stay gathered, since
         # the root is not resharded after the forward pass. Their gradients are reduced whole.
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
-        gathered = (2 * facts.layer_params + outside) * load.element if shard > 1 and load.stage == 3 else 0.0
+        # A quantized layer is gathered as it is stored.
+        each = min(float(load.element), load.weight) if adapters is not None else load.element
+        gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
         if adapters is None and shard > 1:
             communication = whole
     elif load.world > 1:
@@ -189,20 +237,25 @@ def _working(load: Load, layer: float) -> float:
     width = facts.intermediate * max(1, facts.experts_per_token)
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
-    return load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
+    mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
+    # Gradients of eager attention's scores and of its softmax in float32, live bytes counted on the CPU.
+    scores = (6 if load.element == 2 else 8) * facts.heads * load.tokens * load.length
+    return mlp + (scores if load.attention == "eager" else 0.0)
 
 
-def _phases(load: Load, held: States, layer: float) -> dict[str, dict[str, float]]:
+def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
+    """Bytes by phase and component. `layer` is what a layer keeps on average, `largest` the most that one does."""
     facts, adapted = load.facts, load.adapters is not None
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.beside}
     if load.reserved:
         fixed["vllm"] = load.reserved
     gathered = {"gathered weights": held.gathered, "communication": held.communication}
+    masks = {"attention masks": _masks(load)}
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers
     if load.checkpointing:
         kept = layers * load.tokens * _kept(load)
-        again = layer * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
+        again = largest * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
     else:
         kept, again = layers * layer, 0.0
     working = _working(load, layer)
@@ -214,18 +267,18 @@ def _phases(load: Load, held: States, layer: float) -> dict[str, dict[str, float
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.beside},
         "forward": {
-            **fixed, **gathered, "gradients": before, "autocast copies": casts,
+            **fixed, **gathered, **masks, "gradients": before, "autocast copies": casts,
             "activations": kept, "logits and loss": logits,
         },
         "backward": {
-            **fixed, **gathered, "gradients": max(before, first), "activations": kept,
+            **fixed, **gathered, **masks, "gradients": max(before, first), "activations": kept,
             "recomputation": again, "backward temporaries": working,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
         "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
     }  # fmt: skip
     last = {
-        **fixed, **gathered, "gradients": held.gradients,
+        **fixed, **gathered, **masks, "gradients": held.gradients,
         "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working,
     }  # fmt: skip
     if sum(last.values()) > sum(out["backward"].values()):
@@ -235,7 +288,7 @@ def _phases(load: Load, held: States, layer: float) -> dict[str, dict[str, float
         half = 10 if load.element == 2 else 12
         head = 0.0 if load.loss == "trl_fused" else float(share * load.tokens * facts.vocab * half)
         out["evaluate"] = {
-            **fixed, "gathered weights": held.gathered, "activations": share * layer, "logits and loss": head,
+            **fixed, "gathered weights": held.gathered, "activations": share * largest, "logits and loss": head,
         }  # fmt: skip
     if load.generates:
         cache = 2.0 * facts.layers * facts.kv_heads * facts.head_dim * 2 * load.generates

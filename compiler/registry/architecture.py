@@ -7,7 +7,7 @@ Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` interm
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.registry.types import ModelFacts
-from xpc.compiler.registry.windows import windowed
+from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import evolve, record
 
 # Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
@@ -22,8 +22,8 @@ _FOREIGN_KEYS = (
 _OTHER_SHAPES = frozenset(
     (
         "apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom",
-        "blt", "camembert", "codegen", "cohere", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama",
-        "electra", "ernie", "gpt-sw3", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text",
+        "blt", "camembert", "codegen", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama",
+        "electra", "ernie", "gpt-sw3", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text",
         "hunyuan_v1_dense", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
         "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma",
         "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv", "seed_oss",
@@ -249,6 +249,31 @@ def _gpt2(c: _Config) -> _Shape:
     return evolve(s, layer=layer, outside=_embeddings(s) + context * hidden + 2 * hidden)
 
 
+def _gpt_bigcode(c: _Config) -> _Shape:
+    """GPT-2 with one head of keys and values, unless `multi_query` is off."""
+    s = _gpt2(c)
+    s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
+    return evolve(s, layer=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
+
+
+def _cohere(c: _Config) -> _Shape:
+    """One norm for attention and MLP, which stand side by side; norms of q and of k are a switch."""
+    s = _llama(c, tied=True, norms=1, mlp_bias=False)
+    return evolve(s, layer=s.layer + (s.q + s.kv) * c.flag("use_qk_norm", False))
+
+
+def _gpt_oss(c: _Config) -> _Shape:
+    """A sink for each head; biases on projections, router and experts."""
+    s = _dimensions(c, head_dim=64)
+    bias = c.flag("attention_bias", True)
+    without = _attention(s, bias, bias) + s.heads + 2 * s.hidden
+    experts = c.integer("num_local_experts", default=128)
+    s = evolve(s, outside=_embeddings(s) + s.hidden)
+    s = _experts(s, without, c.integer("num_experts_per_tok", default=4), experts)
+    biases = 2 * s.intermediate + s.hidden
+    return evolve(s, layer=s.layer + experts * (biases + 1), expert=s.expert + biases)
+
+
 def _gpt_neox(c: _Config) -> _Shape:
     """All heads have keys and values, whatever `num_key_value_heads` says."""
     s = _dimensions(c)
@@ -305,6 +330,7 @@ def _falcon(c: _Config) -> _Shape:
 
 
 _FAMILIES: dict[str, Callable[[_Config], _Shape]] = {
+    "cohere": _cohere,
     "falcon": _falcon,
     "gemma": _gemma,
     "gemma2": _gemma2,
@@ -312,7 +338,9 @@ _FAMILIES: dict[str, Callable[[_Config], _Shape]] = {
     "glm": _glm,
     "glm4": lambda c: _glm(c, norms=4),
     "gpt2": _gpt2,
+    "gpt_bigcode": _gpt_bigcode,
     "gpt_neox": _gpt_neox,
+    "gpt_oss": _gpt_oss,
     "granite": _llama,
     "llama": _llama,
     "mistral": _plain,
@@ -363,6 +391,7 @@ def facts_from_config(
     except _ConfigError as error:
         return str(error)
     params = s.layer * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
+    tokens, sliding = window(config)
     idle = s.expert * (s.experts - s.experts_per_token) * (s.layers - s.dense_layers)
     return ModelFacts(
         alias=alias,
@@ -387,4 +416,6 @@ def facts_from_config(
         gated_mlp=s.gated_mlp,
         layer_params=s.layer,
         windowed=windowed(config),
+        window=tokens,
+        window_layers=sliding,
     )

@@ -10,7 +10,7 @@ class ModelFacts:
     Parameter counts are exact for the model that transformers builds (tied weights counted once). `intermediate` is the
     width of one MLP (of one expert, for a mixture of experts); `layer_params` is one decoder layer, the largest where
     layers differ. `context` is in tokens and includes what a published rope scaling adds. `windowed` says that some
-    layer sees a window, a chunk or a state of the past only.
+    layer sees a window, a chunk or a state of the past only; `window_layers` slide over `window` tokens.
     """
 
     alias: str
@@ -35,6 +35,8 @@ class ModelFacts:
     gated_mlp: bool = True
     layer_params: int = 0
     windowed: bool = False
+    window: int = 0
+    window_layers: int = 0
 
 
 @record

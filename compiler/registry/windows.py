@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-ALTERNATING = ("gemma2", "gemma3_text")
+ALTERNATING = ("gemma2", "gemma3_text", "gpt_oss")
 """Families that make some of their layers sliding unless `layer_types` says otherwise."""
 SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Families that read `sliding_window` only where `use_sliding_window` is on."""
-DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096}
+DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096, "gemma3_text": 4096,
+            "gpt_oss": 128}  # fmt: skip
 """Windows of the classes whose configurations leave them out when they are the default."""
 LATE = ("qwen2", "qwen3")
 """Families whose first `max_window_layers` layers keep full attention."""
@@ -35,3 +36,32 @@ def windowed(config: Mapping[str, object]) -> bool:
         layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
         return isinstance(layers, int) and isinstance(every, int) and layers >= every
     return True
+
+
+def window(config: Mapping[str, object]) -> tuple[int, int]:
+    """Tokens that a sliding layer sees, and how many layers slide; (0, 0) where none does, or it is not known.
+
+    Source: the configuration classes of transformers 5.23, which list the kind of each layer.
+    """
+    layers, model_type = config.get("num_hidden_layers"), str(config.get("model_type"))
+    tokens = config.get("sliding_window", DEFAULTS.get(model_type))
+    if model_type in SWITCHED and config.get("use_sliding_window") is not True:
+        tokens = None
+    if not windowed(config) or not isinstance(tokens, int) or not isinstance(layers, int):
+        return 0, 0
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        return tokens, kinds.count("sliding_attention")
+    whole = 0
+    if model_type in ("gemma2", "gpt_oss"):
+        whole = layers // 2
+    elif model_type == "gemma3_text":
+        every = config.get("sliding_window_pattern", 6)
+        whole = layers // every if isinstance(every, int) and every else 0
+    elif model_type == "smollm3":
+        every = config.get("no_rope_layer_interval", 4)
+        whole = layers - layers // every if isinstance(every, int) and every else 0
+    elif model_type in LATE:
+        full = config.get("max_window_layers", 28)
+        whole = full if isinstance(full, int) else 0
+    return tokens, layers - whole

@@ -24,7 +24,7 @@ from xpc.compiler.registry import facts_from_config
 from xpc.compiler.registry.types import ModelFacts
 
 LENGTHS = (64, 96, 192)
-SHAPES = (
+FREE = (
     # hidden, intermediate, heads, kv heads, head width, experts, experts a token
     (64, 96, 4, 2, 16, 4, 2),
     (96, 96, 4, 2, 24, 4, 2),
@@ -41,42 +41,53 @@ SHAPES = (
 )
 """Widths with the ratios of published models and without them: the coefficients must hold for all. None has a single
 head of keys, which torch need not copy for every head under a mask: such a model keeps less than they say."""
-ROUND = ((64, 96), (64, 160), (96, 224), (128, 192), (128, 320), (192, 256))
-"""Shapes for families whose heads fill the hidden size and all have keys: hidden and intermediate."""
+FILLED = (
+    (64, 96, 4, 2), (64, 160, 2, 2), (96, 224, 4, 4), (128, 192, 8, 2), (128, 320, 4, 2), (192, 256, 6, 3),
+    (96, 128, 6, 2), (160, 192, 10, 5), (128, 256, 8, 4), (192, 160, 12, 2),
+)  # fmt: skip
+"""Shapes of families whose heads fill the hidden size: hidden, intermediate, heads, kv heads."""
+ALL_KEYS = ("gpt2", "gpt_neox", "opt")
+"""Families whose heads fill the hidden size, and each has keys."""
+ONE_KEY = ("gpt_bigcode",)
+"""Families whose heads fill the hidden size and share one head of keys."""
+GROUPED = ("falcon", "phi3", "cohere")
+"""Families whose heads fill the hidden size, in groups that share keys."""
+ROTATED_HALF = ("glm", "glm4")
+"""Families that repeat the angles of a half-rotated head in each layer: bytes that grow with a head's width."""
+MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
+PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4, "gpt_oss": 2}
+WITHOUT_SDPA = ("gemma2", "gpt_oss")
+"""Families that transformers runs in eager attention only, or in flash attention: they cap logits, or have sinks."""
 
 
-def config(family: str, shape: tuple[int, ...], periods: int) -> dict[str, Any]:
+def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
     """The keys of a tiny configuration of a family, with `periods` times its pattern of layers."""
     hidden, intermediate, heads, kv, width, experts, each = shape
+    layers = periods * period(family)
+    if family in ("gpt2", "gpt_bigcode"):
+        return {"model_type": family, "n_embd": hidden, "n_inner": intermediate, "n_head": heads, "n_positions": 256,
+                "n_layer": layers, "vocab_size": 128}  # fmt: skip
     out: dict[str, Any] = {
         "model_type": family, "hidden_size": hidden, "intermediate_size": intermediate, "num_attention_heads": heads,
-        "num_key_value_heads": kv, "vocab_size": 128, "max_position_embeddings": 256, "head_dim": width,
-        "num_hidden_layers": periods * period(family),
+        "num_key_value_heads": kv, "vocab_size": 128, "max_position_embeddings": 256, "num_hidden_layers": layers,
     }  # fmt: skip
-    if family in WIDE:
-        out.update(num_key_value_heads=heads, head_dim=hidden // heads)
-    if family == "gpt2":
-        out = {"model_type": family, "n_embd": hidden, "n_inner": intermediate, "n_head": heads, "n_positions": 256,
-               "n_layer": periods, "vocab_size": 128}  # fmt: skip
-    elif family == "opt":
+    if family not in (*ALL_KEYS, *GROUPED):
+        out["head_dim"] = width
+    if family == "opt":
         out.update(ffn_dim=intermediate, word_embed_proj_dim=hidden)
     elif family == "falcon":
         out.update(ffn_hidden_size=intermediate, num_kv_heads=kv, new_decoder_architecture=True)
-    elif family == "mixtral":
-        out.update(num_local_experts=experts, num_experts_per_tok=each, sliding_window=None)
     elif family == "qwen3_moe":
         out.update(num_experts=experts, num_experts_per_tok=each, moe_intermediate_size=intermediate)
-    elif family in WINDOWED:
-        out.update(sliding_window=16)
+    elif family in MIXTURES:
+        out.update(num_local_experts=experts, num_experts_per_tok=each)
+    if family in WINDOWED:
+        out["sliding_window"] = window
     return out
 
 
-WIDE = ("gpt2", "gpt_neox", "opt", "falcon", "glm", "phi3")
-"""Families whose configuration has no width of a head of its own, or no grouped keys."""
-WINDOWED = ("gemma2", "gemma3_text", "smollm3")
-"""Families of which some layers see a window."""
-MIXTURES = ("mixtral", "qwen3_moe")
-PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4}
+WINDOWED = ("gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "phi3", "starcoder2")
+"""Families of which some or all layers may slide. They are measured with a window that is longer than the rows."""
 
 
 def period(family: str) -> int:
@@ -89,15 +100,31 @@ def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts |
     return facts_from_config(config(family, shape, periods), family, family)
 
 
-def built(family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype) -> Any:
+def built(
+    family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype, window: int = 1024
+) -> Any:
     """The decoder without its head."""
-    keys = config(family, shape, periods)
+    keys = config(family, shape, periods, window)
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), pad_token_id=0, **keys)
     for name in vars(made):
         if "att" in name and "drop" in name:
             setattr(made, name, 0.0)
     torch.manual_seed(0)
     return transformers.AutoModel.from_config(made, attn_implementation=attention).to(dtype).train()
+
+
+def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: Any = None, **_: Any) -> Any:
+    """What flash attention keeps: q, k, v as they are, the output and a number a head; a window or a cap adds none."""
+    grouped = query.shape[1] != key.shape[1]
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped
+    )
+    return out.transpose(1, 2), None
+
+
+# transformers looks for the package where a name has "flash" in it
+transformers.AttentionInterface.register("fused", flash)
+transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
 
 
 TARGETS = {
@@ -175,39 +202,53 @@ def stack(model: Any) -> torch.nn.ModuleList:
     return max((one for one in model.modules() if isinstance(one, torch.nn.ModuleList)), key=len)
 
 
-MODES: dict[str, dict[str, Any]] = {
-    "full/bf16/sdpa": {},
-    "full/fp32/sdpa": {"dtype": torch.float32},
-    "full/amp/sdpa": {"dtype": torch.float32, "autocast": True},
-    "full/bf16/mask": {"padded": True},
-    "full/fp32/mask": {"dtype": torch.float32, "padded": True},
-    "full/amp/mask": {"dtype": torch.float32, "autocast": True, "padded": True},
-    "full/bf16/eager": {"attention": "eager"},
-    "full/fp32/eager": {"attention": "eager", "dtype": torch.float32},
-    "full/amp/eager": {"attention": "eager", "dtype": torch.float32, "autocast": True},
-    **{
-        f"lora-{sites}/{name}/sdpa": {"lora": (sites, 0.0, name == "amp"), **more}
-        for sites in ("qv", "qkvo", "all")
-        for name, more in (("bf16", {}), ("amp", {"autocast": True}))
-    },
-    "lora-all-dropout/amp/sdpa": {"lora": ("all", 0.05, True), "autocast": True},
-}
-"""What is trained / in which precision / with which attention. `amp` computes in bf16 under autocast: full training of
-float32 weights, or float32 adapters of a bf16 base. `mask`: sdpa with a batch that is padded."""
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "bf16": {}, "fp32": {"dtype": torch.float32}, "amp": {"dtype": torch.float32, "autocast": True},
+}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
+}  # fmt: skip
+"""Attention: torch's own without a mask, with that of a padded batch, none of its kernels, flash attention."""
 
 
-def measure(family: str, shape: tuple[int, ...], rank: int, modes: list[str]) -> dict[str, list[int]]:
+def modes(family: str) -> dict[str, dict[str, Any]]:
+    """What is trained / in which precision / with which attention, as the family runs.
+
+    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base. Flash
+    attention is measured where torch's own is not to be had: it keeps the same. Adapters are measured with one kind of
+    attention: the others differ from it as they do in full training. On experts PEFT merges adapters into whole
+    weights, which is no number of bytes a token: not measured.
+    """
+    capped = family in WITHOUT_SDPA
+    kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
+    out: dict[str, dict[str, Any]] = {
+        f"full/{name}/{kind}": {**precision, **KINDS[kind]} for name, precision in PRECISIONS.items() for kind in kinds
+    }
+    for sites in ("qv", "qkvo") if family in MIXTURES else ("qv", "qkvo", "all"):
+        for name in ("bf16", "amp"):
+            autocast = {"autocast": True} if name == "amp" else {}
+            out[f"lora-{sites}/{name}/{kinds[0]}"] = {
+                "lora": (sites, 0.0, name == "amp"), **autocast, **KINDS[kinds[0]]
+            }  # fmt: skip
+    return out
+
+
+def measure(
+    family: str, shape: tuple[int, ...], rank: int, asked: dict[str, dict[str, Any]], window: int = 1024
+) -> dict[str, list[int]]:
     """Bytes of one period, the second of two, in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
-    whole = None
-    for mode in sorted(modes, key=lambda name: ("lora" in name, "bf16" in name)):
-        how = MODES[mode]
+    whole: dict[str, Any] = {}  # not every family lets its attention be changed
+    for mode in sorted(asked, key=lambda name: ("lora" in name, "bf16" in name)):
+        how = asked[mode]
         dtype, attention = how.get("dtype", torch.bfloat16), how.get("attention", "sdpa")
         if "lora" in how:
-            model = adapted(built(family, shape, 2, attention, dtype), how["lora"][0], rank, *how["lora"][1:])
+            plain = built(family, shape, 2, attention, dtype, window)
+            model = adapted(plain, how["lora"][0], rank, *how["lora"][1:])
         else:
-            whole = model = (built(family, shape, 2, "sdpa", dtype) if whole is None else whole).to(dtype)
-            model.set_attn_implementation(attention)
+            if attention not in whole:
+                whole[attention] = built(family, shape, 2, attention, dtype, window)
+            model = whole[attention].to(dtype)
         out[mode] = [
             saved(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
@@ -224,9 +265,12 @@ def growth(measured: list[int]) -> tuple[float, float]:
 
 def shapes(family: str) -> tuple[tuple[int, ...], ...]:
     """The shapes that a family is measured in: those that its configuration can have."""
-    if family not in WIDE:
-        return SHAPES if family in MIXTURES else SHAPES[:9]
-    return tuple((h, i, heads, heads, h // heads, 4, 2) for (h, i), heads in zip(ROUND, (4, 2, 4, 8, 4, 6)))
+    if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
+        keys = {**dict.fromkeys(ONE_KEY, 1)}.get(family)
+        return tuple(
+            (h, i, heads, heads if family in ALL_KEYS else keys or kv, h // heads, 4, 2) for h, i, heads, kv in FILLED
+        )
+    return FREE if family in (*MIXTURES, *ROTATED_HALF) else FREE[:9]
 
 
 def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, float], float]:
@@ -252,7 +296,7 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
 
 
-def coefficients(family: str, modes: list[str]) -> dict[str, tuple[dict[str, float], float]]:
+def coefficients(family: str) -> dict[str, tuple[dict[str, float], float]]:
     """The coefficients of a family in each mode, and the largest relative difference at any shape."""
     from xpc.compiler.plan.coefficients import sizes
 
@@ -261,10 +305,10 @@ def coefficients(family: str, modes: list[str]) -> dict[str, tuple[dict[str, flo
         known = facts(family, shape)
         assert not isinstance(known, str), known
         rank = (4, 8, 16, 6)[number % 4]
-        measured.append((sizes(known, rank), measure(family, shape, rank, modes)))
+        measured.append((sizes(known, rank), measure(family, shape, rank, modes(family))))
     out = {}
-    for mode in modes:
-        rows = [{name: size for name, size in used.items() if name in names(family, mode)} for used, _ in measured]
+    for mode in modes(family):
+        rows = [{name: used[name] for name in names(family, mode)} for used, _ in measured]
         grown = [growth(found[mode]) for _, found in measured]
         found, left = solve(rows, [one / period(family) for one, _ in grown])
         quadratic = [two / period(family) for _, two in grown]
@@ -278,8 +322,10 @@ def coefficients(family: str, modes: list[str]) -> dict[str, tuple[dict[str, flo
 
 def names(family: str, mode: str) -> tuple[str, ...]:
     """The sizes that a mode may depend on."""
-    dense = ("hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one")
+    out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
-        dense = ("hidden", "chosen x hidden", "chosen x intermediate", "heads x width", "kv heads x width", "heads",
-                 "kv heads", "experts", "chosen", "one")  # fmt: skip
-    return (*dense, "rank") if mode.startswith("lora") else dense
+        out[1:2] = ["chosen x hidden", "chosen x intermediate"]
+        out[-1:] = ["experts", "chosen", "one"]
+    if family in ROTATED_HALF:
+        out[-1:] = ["head width", "one"]
+    return tuple([*out, "rank"] if mode.startswith("lora") else out)

@@ -41,8 +41,6 @@ def contradicts(row: Row) -> str:
         return "its notes say ZeRO-2 and fp16, its fields one process in bf16"
     if "yaml not in repo" in notes:
         return "its configuration is not known: 8.1 GiB are less than 8 bytes a parameter, AdamW's states in bf16"
-    if row["quant"] and not row["autocast"] and row["adapter_dtype"] == "fp32" and row["precision"] == "bf16_pure":
-        return "fp32 adapters on a bf16 base without autocast: their products have no common dtype"
     if row["metric"] == "torch_reserved" and "variable-length" in notes:
         return ""
     if row["group"] == "swift_full" and row["seq_len"] == 2048:
@@ -77,21 +75,24 @@ def load(row: Row) -> Load:
     fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")
     pure = row["precision"] in ("bf16_pure", "ds_bf16")
     weight = 4.0 if not pure else 2.0
+    # PEFT's prepare_model_for_kbit_training makes what bitsandbytes leaves unquantized float32 (peft utils/other.py):
+    # without autocast the residual stream and the logits are float32, too.
+    upcast = row["quant"] == "nf4" and row["adapter_dtype"] == "fp32" and not row["autocast"]
+    element = 2 if half and not upcast else 4
     adapters, trained = None, float(sizes.params)
     if row["lora_r"]:
         adapters, trained = lora(row, sizes), 0.0
         weight = 2.0
     if row["quant"]:
         tables = sizes.vocab * sizes.hidden * (1 if sizes.tied else 2)
-        weight = (tables * 2.0 + (sizes.params - tables) * QUANTIZED[row["quant"]]) / sizes.params
+        weight = (tables * element + (sizes.params - tables) * QUANTIZED[row["quant"]]) / sizes.params
     stage = 3 if fsdp else int(row["strategy"][-1]) if deepspeed else 0
-    element = 2 if half else 4
     own = 4.0 if deepspeed or not pure else 2.0
     old = row["loss"] == "nll_old"
     return Load(
         facts=sizes, family=family(row), engine="fsdp" if fsdp else "deepspeed" if deepspeed else "none", stage=stage,
         world=row["world_size"], shard=row["world_size"], offload=0, element=element, weight=weight,
-        amp=half and adapters is not None and adapters.element == 4,
+        amp=half and not upcast and adapters is not None and adapters.element == 4,
         moments=2 * (own if adapters is None else adapters.element),
         temporary=0.0 if deepspeed else own if adapters is None else float(adapters.element),
         micro=row["micro_batch"], length=row["seq_len"], accumulates=row["grad_accum"] > 1,
@@ -104,8 +105,8 @@ def loss(row: Row) -> str:
     """The loss of a row. GPT-BigCode's model makes no fp32 copy of its logits; litgpt goes through them in chunks."""
     if row["stack"] == "litgpt":
         return "chunks"
-    if family(row) == "gpt_bigcode" and row["loss"] == "nll":
-        return "half"
+    if family(row) == "gpt_bigcode":
+        return {"nll": "half", "fast_ce": "half_in_place"}.get(row["loss"], LOSSES[row["loss"]])
     return LOSSES[row["loss"]]
 
 

@@ -61,6 +61,12 @@ SWITCHES = [
     {"model_type": "starcoder2", "use_bias": False},
     {"model_type": "gpt_neox", "attention_bias": False, "tie_word_embeddings": True},
     {"model_type": "gpt2", "n_inner": 80, "tie_word_embeddings": False},
+    {"model_type": "gpt_bigcode"},
+    {"model_type": "gpt_bigcode", "n_inner": 80, "multi_query": False, "tie_word_embeddings": False},
+    {"model_type": "cohere"},
+    {"model_type": "cohere", "use_qk_norm": True, "attention_bias": True, "tie_word_embeddings": False},
+    {"model_type": "gpt_oss", "num_local_experts": 4, "num_experts_per_tok": 2},
+    {"model_type": "gpt_oss", "num_local_experts": 4, "attention_bias": False, "head_dim": 16},
     {"model_type": "opt", "ffn_dim": 96, "enable_bias": False, "layer_norm_elementwise_affine": False},
     {"model_type": "opt", "ffn_dim": 96, "_remove_final_layer_norm": True, "word_embed_proj_dim": 32},
     {"model_type": "falcon", "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True},
@@ -77,7 +83,7 @@ SWITCHES = [
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: str(s["model_type"]))
 def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
     config = {**TINY, **switch}
-    if config["model_type"] == "gpt2":
+    if config["model_type"] in ("gpt2", "gpt_bigcode"):
         config = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 128, **switch}
     if config["model_type"] == "falcon":
         config = {k: v for k, v in config.items() if k not in ("num_key_value_heads", "intermediate_size")}
@@ -93,7 +99,7 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     # The registry's own are tested above; gemma4_assistant's own defaults do not make a configuration.
-    known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gemma4_assistant"}
+    known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gemma4_assistant", "gpt_bigcode"}
     counted = 0
     for model_type in sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - known):
         saved = CONFIG_MAPPING[model_type]().to_dict()

@@ -3,7 +3,7 @@
 import pytest
 
 from xpc.compiler.registry import build, find_model
-from xpc.compiler.registry.windows import windowed
+from xpc.compiler.registry.windows import window, windowed
 
 MODELS = build.read("models.toml")
 SIZES = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
@@ -18,6 +18,7 @@ CASES = [
     {"model_type": "starcoder2", "sliding_window": 4096},
     {"model_type": "gemma2"},
     {"model_type": "gemma3_text"},
+    {"model_type": "gpt_oss"},
     {"model_type": "gemma3_text", "layer_types": ["full_attention"] * 8},
     {"model_type": "qwen2", "sliding_window": 64},
     {"model_type": "qwen2", "use_sliding_window": True},
@@ -51,6 +52,19 @@ def refused(config):
 def test_a_window_is_found_where_accelerate_finds_one(config):
     config = {**SIZES, **config}
     assert windowed(config) is refused(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", CASES, ids=str)
+def test_the_layers_that_slide_are_the_librarys(config):
+    config = {**SIZES, **config}
+    transformers = pytest.importorskip("transformers")
+    keys = {key: value for key, value in config.items() if key != "model_type"}
+    made = transformers.AutoConfig.for_model(config["model_type"], **keys)
+    tokens = getattr(made, "sliding_window", None)
+    kinds = getattr(made, "layer_types", None) or ["sliding_attention"] * 8
+    sliding = kinds.count("sliding_attention") if tokens else 0
+    assert window(config) == ((tokens, sliding) if sliding else (0, 0))
 
 
 @pytest.mark.slow
