@@ -19,6 +19,13 @@ def family(model_type: str, **more: object) -> dict[str, str]:
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
 
 
+SMALL = {
+    "num_hidden_layers": 2, "hidden_size": 512, "intermediate_size": 512, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "vocab_size": 4096, "max_position_embeddings": 4096,
+}  # fmt: skip
+"""Sizes of a family whose parameters are counted."""
+
+
 def of(*more: str, batch: str = "gbs=128 micro=8", **others: str) -> str:
     """A spec of the model in that folder."""
     return spec(*more, train='"model" on alpaca for 3 epochs', batch=batch, **others)
@@ -61,7 +68,7 @@ ATTENTION: tuple[Case, ...] = (
         "XP315",
         of("model(attn=flash2)"),
         of("model(attn=eager)"),
-        family("gpt_oss"),
+        family("gpt_oss", **SMALL),
         variant="of-the-hub",
     ),
     Case(
