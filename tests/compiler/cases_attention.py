@@ -19,7 +19,7 @@ def family(model_type: str, **more: object) -> dict[str, str]:
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
 
 
-SMALL = {
+COUNTED = {
     "num_hidden_layers": 2, "hidden_size": 512, "intermediate_size": 512, "num_attention_heads": 8,
     "num_key_value_heads": 2, "vocab_size": 4096, "max_position_embeddings": 4096,
 }  # fmt: skip
@@ -68,7 +68,7 @@ ATTENTION: tuple[Case, ...] = (
         "XP315",
         of("model(attn=flash2)"),
         of("model(attn=eager)"),
-        family("gpt_oss", **SMALL),
+        family("gpt_oss", **COUNTED),
         variant="of-the-hub",
     ),
     Case(
