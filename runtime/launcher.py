@@ -34,8 +34,8 @@ _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """What this launcher was started with."""
 _asked = False
 """Whether this launcher was asked to stop."""
-_over = False
-"""Whether a process of the run has failed, and the others are ended."""
+_over: list[bool] = []
+"""Holds something once a process of the run has failed, and the others are ended."""
 _process: Callable[[], Any] | None = None
 """psutil's class of this process, once it is loaded: a wish to stop may come before."""
 
@@ -82,7 +82,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.end_outlived_processes_by(signals.DISMISSED, _failed)
+    torch_distributed.end_outlived_processes_by(signals.DISMISSED, lambda: _over.append(True))
     if read.uses("torch_exit_barrier") and "NODE_RANK" in os.environ:
         from .library_internals.torch_exit_barrier import last_to_leave
 
@@ -158,11 +158,6 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
         print(f"error: {told}", file=sys.stderr, flush=True)
         return 1
     return 0
-
-
-def _failed() -> None:
-    global _over
-    _over = True
 
 
 def _pass_on(number: int, _: object) -> None:

@@ -30,8 +30,7 @@ class Stopped(Exception):
 
 
 class Wish:
-    """What this process knows: the name of the signal that asked it to stop, and whether that is noted and does not end
-    the process, as from the first step on."""
+    """The signal that asked this process to stop, and whether that is noted, as from the first step on, or ends it."""
 
     name: str | None = None
     training = False

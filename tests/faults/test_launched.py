@@ -161,3 +161,20 @@ def test_the_second_node_is_asked(runs: Callable[[str], Runs], tmp_path: object)
         assert node.text.count("launch.sh: stopped as asked") == 1, node.text
         node.check()
     assert len(checkpoints(nodes[0].out)) == 1
+
+
+@pytest.mark.nightly
+def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
+    """A process of one is killed: each launcher begins anew, and they meet as they did before."""
+    here = runs(DEFAULT)
+    bundle = here.compiled(text("nodes 2", world=1, steps=40), "nodes-again")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "XPC_RETRIES": "1"}
+    nodes = [here.launch(bundle, str(tmp_path), NODE_RANK=str(rank), **where) for rank in range(2)]
+    nodes[0].until(lambda: len(events(nodes[0].out)) > 1)
+    signalled(nodes[1].ranks[-1], signal.SIGKILL)
+    assert [node.wait() for node in nodes] == [[0], [0]], nodes[0].text + nodes[1].text
+    assert "process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 2)" in nodes[1].text
+    assert "process 0 ended with status 76; its message stands above (attempt 1 of 2); started again" in nodes[0].text
+    assert [event["step"] for event in events(nodes[0].out)] == list(range(2, 41, 2))
