@@ -45,6 +45,7 @@ FlagPath = Literal[
     "save.hub",
     "save.hub.private",
     "save.hub.checkpoint_branches",
+    "save.merge",
     "save.full_state",
     "launch.exclusive",
     "launch.requeue",

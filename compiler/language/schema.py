@@ -303,6 +303,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("save.hub.revision", k.NAME, "branch that is pushed to; unset, main", inner=True, args=("hub_revision",)),
     Setting("save.hub.checkpoint_branches", k.FLAG, "each checkpoint to a branch of its own, too: "
             "`main-step-000000100`", inner=True),
+    Setting("save.merge", k.FLAG, "save the model with the adapters merged into it, too, in the folder `merged`",
+            default=False, inner=True),
     Setting("save.full_state", k.FLAG, "keep optimizer, scheduler and RNG states in checkpoints", default=True,
             inner=True, args=("save_only_model",)),
     Setting("save.resume", k.CHOICE, "what to do with checkpoints that are there", default="auto", inner=True,

@@ -6,7 +6,7 @@ import json
 
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.engines.pin import LIST, listed, pin
-from xpc.compiler.lower import environment
+from xpc.compiler.lower import environment, model_card
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.document import readme
@@ -46,6 +46,10 @@ def emitted(spec: CheckedSpec) -> dict[str, bytes]:
         "spec.xp": specfile(spec),
         "trainer_args.json": _json(plan),
     }
+    decisive = {name: texts[name] for name in ("spec.xp", "trainer_args.json")}
+    texts[model_card.FILE] = model_card.model_card(spec, decisive)
+    if spec.flag("save.merge"):
+        texts[model_card.MERGED] = model_card.model_card(spec, decisive, merged=True)
     flash = flash_requirement(spec)
     if flash is not None:
         texts["requirements-flash.txt"] = flash + "\n"

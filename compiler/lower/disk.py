@@ -49,7 +49,8 @@ def disk(spec: Spec) -> Disk | None:
     elif spec.sharded_by_fsdp and not sharded and not spec.lora:
         full += model
     whole = spec.flag("save.full_state")
-    return {"checkpoint": model + (full if whole else 0), "checkpoints": _kept(spec), "model": model}
+    merged = params * BYTES.get(DTYPES[spec.text("model.dtype")], 4) if spec.flag("save.merge") else 0
+    return {"checkpoint": model + (full if whole else 0), "checkpoints": _kept(spec), "model": model + merged}
 
 
 def _weight(spec: Spec) -> int:

@@ -137,6 +137,7 @@ def lora_section(spec: Spec) -> Adapter | None:
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
+        **({"merge": True} if spec.flag("save.merge") else {}),
     }
 
 

@@ -96,7 +96,7 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if workspace.kind(folder + "/adapter_config.json"):
         return (
             f"`{path[:80]}` holds an adapter, and no whole model to train",
-            "train what peft's `merge_and_unload` makes of it and its base, or the base with a new adapter",
+            f'train `"{folder}/merged"`, which the run of the adapter leaves there with `save(merge)`',
         )
     near = None if workspace.kind(folder) else workspace.resembling(folder)
     if near is not None and workspace.kind(near + "/config.json"):

@@ -131,3 +131,41 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     why = _no_place(spec.text("save"))
     if why:
         yield Finding(spec.place("save", why), "`save` names a place that is not for runs", 'write `save "out/NAME"`')
+
+
+@rule("XP707", "nothing-to-merge")
+def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
+    """`merge` folds adapters into their base. Without adapters the saved model is whole already.
+
+    Nothing reads the setting without adapters: the runtime asks the adapter's section for it.
+    """
+    if spec.flag("save.merge") and not spec.lora:
+        yield Finding(spec.place("save.merge", "of what?"), "no adapters are trained", "leave `merge` out")
+
+
+@rule("XP708", "merge-of-parts")
+def merge_of_parts(spec: Spec) -> Iterator[Finding]:
+    """Adapters are merged in the memory of one process, from whole weights in the type that they were loaded in.
+
+    Under ZeRO-3 and FSDP no process has them, and a quantized base has lost them: what is merged and rounded to 4 or 8
+    bits again is another model than the one that was trained. Today: RuntimeError for shapes that differ, or, in
+    silence, other logits. Source: peft 0.21 and 0.17 `tuners/lora/layer.py`, `tuners/lora/bnb.py` (`merge` dequantizes,
+    adds, and quantizes); executed.
+    """
+    if not spec.flag("save.merge") or not spec.lora:
+        return
+    place = spec.place("save.merge", "needs whole weights")
+    if spec.bits is not None:
+        yield Finding(
+            place,
+            f"a base of {spec.bits} bits is not merged",
+            "leave `merge` out, and merge the adapters into the unquantized model where that is good enough",
+            (spec.label("qlora" if spec.flag("qlora") else "lora.bits", "the base"),),
+        )
+    elif spec.zero_stage == 3 or spec.sharded_by_fsdp:
+        yield Finding(
+            place,
+            f"no process has the whole weights under {spec.text('strategy')}",
+            write("strategy zero2"),
+            (spec.label("strategy", "shards them"),),
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
@@ -22,7 +23,7 @@ class FaultTolerant(TrainerHooks):
     """What every trainer of a run gets. Every method that agrees is called by all processes at once."""
 
     allow_nan = False
-    base_name = ""
+    card = ""
     stopping = False
     epoch_ended = False
     held = False
@@ -181,14 +182,9 @@ class FaultTolerant(TrainerHooks):
         self.publish(os.path.join(self.args.output_dir, name))
 
     def create_model_card(self, *given: Any, **named: Any) -> None:
-        """trl's card, which calls a base of a local folder "None" and links to it."""
-        super().create_model_card(*given, **named)  # type: ignore[misc]
-        path = os.path.join(self.args.output_dir, "README.md")
-        if rank() == 0 and os.path.isfile(path):
-            with open(path, encoding="utf-8") as handle:
-                text = handle.read()
-            with open(path, "w", encoding="utf-8") as handle:
-                handle.write(text.replace("[None](https://huggingface.co/None)", f"`{self.base_name}`"))
+        """The bundle's in the place of trl's, which knows neither the spec nor the data."""
+        if rank() == 0 and os.path.isfile(self.card):
+            shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
     def name_best(self, folder: str) -> None:
         """Says in a checkpoint which one is the best (features/evaluation.py)."""

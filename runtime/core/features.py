@@ -67,6 +67,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "local_data": local,
         "local_files": local or model["id"] is None or (method["teacher"] and method["teacher"]["id"] is None),
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
+        "merged_weights": plan["lora"] and plan["lora"].get("merge"),
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
         "model_parts": plan["lora"] or method["scores"] or no_bfloat16 or plan["tokenizer"].get("added"),

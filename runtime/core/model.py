@@ -121,3 +121,8 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         as_other_files(output_dir, os.listdir(output_dir))
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
+    trainer.create_model_card()
+    if bundle.uses("merged_weights"):
+        from ..features import merged_weights
+
+        merged_weights.save(bundle, trainer, tokenizer)

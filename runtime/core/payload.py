@@ -180,6 +180,8 @@ class Adapter(AdapterShape):
     storage_dtype: str
     double_quant: bool
     quant_type: str
+    merge: NotRequired[bool]
+    """Whether the merged model is saved beside the adapters."""
 
 
 class Freeze(TypedDict):

@@ -98,14 +98,11 @@ def train(bundle: Bundle) -> int:
         if trainer.is_world_process_zero():
             output_folder.finishing(bundle)
         save_final(bundle, trainer, tokenizer)
-    publisher = trainer.publisher
-    if publisher is not None:
-        publisher.card(bundle, trainer)
     if trainer.is_world_process_zero():
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
     _leave()
-    if publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
-        publisher.finish()
+    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
+        trainer.publisher.finish()
     return 0
 
 
@@ -194,7 +191,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.data_facts = losses.facts()
     trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
-    trainer.base_name = os.path.basename(os.path.normpath(bundle.base))
+    trainer.card = bundle.inside("model_card.md")
     trainer.allow_nan = bundle.run.get("nan") == "allow"
     if bundle.uses("epoch_order"):
         from ..library_internals import epoch_order

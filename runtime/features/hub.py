@@ -207,12 +207,6 @@ class Publisher:
         self.pushed: list[str] = []
         self._left_over()
 
-    def card(self, bundle: Bundle, trainer: Any) -> None:
-        """Writes the model card of the final weights, as the recipes do; every checkpoint has written one, too."""
-        named = [source["id"] for source in bundle.data["sources"]]
-        data = named[0] if len(named) == 1 else None
-        trainer.create_model_card(model_name=self.repository.rpartition("/")[2], dataset_name=data)
-
     def leave(self) -> None:
         """Ends without what is still to be pushed: the next start pushes what lies staged, and what it saves."""
         self.thread.shutdown(wait=False, cancel_futures=True)

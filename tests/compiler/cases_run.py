@@ -47,5 +47,12 @@ CASES: tuple[Case, ...] = (
     Case(
         "XP702", spec(save='save "out/run" full_state=false'), spec(save='save "out/run" full_state=false resume=never')
     ),
+    Case("XP707", spec(save='save "out/run" merge'), spec("lora", save='save "out/run" merge')),
+    Case(
+        "XP708", spec("lora", save='save "out/run" merge', strategy="zero3"), spec("lora", save='save "out/run" merge')
+    ),
+    Case(
+        "XP708", spec("qlora", save='save "out/run" merge'), spec("lora", save='save "out/run" merge'), variant="bits"
+    ),
     Case("XP703", spec(save='save "out/run" keep=1 every=never'), spec(save='save "out/run" keep=1 every=epoch')),
 )

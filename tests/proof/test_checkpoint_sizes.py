@@ -70,4 +70,4 @@ def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: object, kind: 
             assert numbers(os.path.join(run.out, name)) == pytest.approx(plan["model"], rel=0.03)
             assert os.stat(os.path.join(run.out, name)).st_mode & 0o777 == 0o666 & ~mask()
     with open(os.path.join(run.out, "README.md"), encoding="utf-8") as handle:
-        assert "fine-tuned version of `tiny`" in handle.read()
+        assert "| base | `tiny` |" in handle.read()

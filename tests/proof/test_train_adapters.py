@@ -53,9 +53,14 @@ class Kind:
         return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
 
     @property
+    def merges(self) -> bool:
+        """Whether adapters are trained, and every process has the whole weights to merge them into."""
+        return self.what not in ("tokens", "freeze") and self.strategy != "zero3"
+
+    @property
     def text(self) -> str:
         made = small(KINDS[self.what], method="sft", target=self.target, strategy=self.strategy,
-                     save='save "out" every=2')  # fmt: skip
+                     save='save "out" every=2' + (" merge" if self.merges else ""))  # fmt: skip
         if self.what == "other":
             made = made.replace("optimizer adamw", "optimizer adamw_torch")
         return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
@@ -184,6 +189,37 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
             stacks = {name.rpartition(".lora_")[0] for name in after if ".experts." in name}
             assert len(stacks) == 2 * 2  # two parameters in each of two layers
         assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)
+
+
+MERGED = """
+import json, sys, torch
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+out = sys.argv[1]
+tokenizer = AutoTokenizer.from_pretrained(out + "/merged")
+ids = torch.tensor([tokenizer("one two three four", add_special_tokens=False)["input_ids"]])
+with torch.no_grad():
+    adapted = AutoPeftModelForCausalLM.from_pretrained(out).eval()
+    plain, found = AutoModelForCausalLM.from_pretrained(out + "/merged", output_loading_info=True)
+    one, two = adapted(ids).logits, plain.eval()(ids).logits
+    with adapted.disable_adapter():
+        bare = adapted(ids).logits
+lost = sorted(name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in found[kind])
+ends = plain.generation_config.eos_token_id == tokenizer.eos_token_id
+print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare).abs().max().item(), "lost": lost,
+                  "cache": plain.config.use_cache, "end": ends}))
+"""
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.merges], ids=lambda one: one.name)
+def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind) -> None:
+    for done in runs(kind):
+        (seen,) = warm.program(kind.target, MERGED, done.out)
+        assert seen["apart"] < 1e-4 < seen["moved"]
+        assert (seen["lost"], seen["cache"], seen["end"]) == ([], True, True)
+        for folder, library in ((done.out, "peft"), (os.path.join(done.out, "merged"), "transformers")):
+            with open(os.path.join(folder, "README.md"), encoding="utf-8") as handle:
+                assert f'library_name: "{library}"' in handle.read()
 
 
 GROUPS = """

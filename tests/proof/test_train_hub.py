@@ -58,7 +58,8 @@ def test_the_model_stands_on_the_branch_that_was_asked_for(pushed: tuple[Hub, Ru
     assert {"config.json", "tokenizer.json", "training_args.bin", "metrics.jsonl", "README.md"} <= set(files)
     assert "last-checkpoint/optimizer.pt" in files
     assert not set(files) & {"xpc_run.json", "summary.json"}
-    assert "me/model" in files["README.md"].decode()
+    assert files["README.md"].decode().startswith("---\n")
+    assert "| spec.xp | sha256:" in files["README.md"].decode()
 
 
 def test_each_checkpoint_stands_on_a_branch_of_its_own(pushed: tuple[Hub, Run]) -> None:

@@ -1,0 +1,47 @@
+"""Spec to `model_card.md`: what a run leaves as README.md beside the weights, with the head that the hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+
+from xpc.compiler import __version__
+from xpc.compiler.lower.manifest import requirements
+from xpc.compiler.spec import Spec
+
+FILE, MERGED = "model_card.md", "model_card_merged.md"
+
+
+def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
+    """The card of the weights, or of the `merged` ones beside adapters; `files` are those whose digests it names.
+
+    A base of a local folder is named in the text alone: as `base_model` the hub takes nothing but ids of its own.
+    """
+    base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
+    kind = ["oft" if spec.flag("oft") else "lora"] if spec.lora else []
+    head: dict[str, object] = {
+        "base_model": base,
+        "base_model_relation": "adapter" if adapter else "finetune",
+        "library_name": "peft" if adapter else "transformers",
+        "pipeline_tag": "text-classification" if spec.method.scores else "text-generation",
+        "tags": ["xpc", "trl", method, *kind],
+        "datasets": list(dict.fromkeys(one.id for one in spec.data if one.id is not None)),
+    }
+    name = spec.model.name + (f"@{spec.model.revision}" if spec.model.revision else "")
+    pins = [line.partition(" ")[0] for line in requirements(spec).splitlines() if "==" in line and line[:1] != "#"]
+    table = {
+        "base": f"`{name}`",
+        "method": method + (f" with {kind[0]}" if kind else "") + (", merged" if merged else ""),
+        "data": ", ".join(f"`{one.name}`" for one in spec.data),
+        **{file: f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}" for file, text in files.items()},
+        "versions": ", ".join(pins),
+        "compiled by": f"xpc {__version__}",
+    }
+    what = "Adapters of" if adapter else "A model trained from"
+    if base is None:
+        del head["base_model_relation"]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in head.items() if value]
+    rows = [f"| {key} | {value.replace('|', '&#124;')} |" for key, value in table.items()]
+    text = f"{what} `{name}`. summary.json has what came of the run, and spec.xp of its bundle every value."
+    return "\n".join(["---", *lines, "---", "", f"# {spec.name}", "", text, "", "| | |", "|---|---|", *rows, ""])

@@ -1,0 +1,31 @@
+"""The adapters of a run merged into their base: a model that plain transformers, and what serves models, can load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from ..core.bundle import Bundle
+from ..core.checkpoint_integrity import as_other_files
+
+FOLDER = "merged"
+"""Below the output folder, beside the adapters."""
+
+
+def save(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    """Merges, on process 0, and leaves the whole model with its tokenizer and card. The trained model is used up.
+
+    Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). What an interrupted start left
+    is replaced.
+    """
+    if not trainer.is_world_process_zero():
+        return
+    place = os.path.join(trainer.args.output_dir, FOLDER)
+    shutil.rmtree(place, ignore_errors=True)
+    model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload(safe_merge=True)
+    model.config.use_cache = trainer.use_cache_saved
+    model.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    shutil.copyfile(bundle.inside("model_card_merged.md"), os.path.join(place, "README.md"))
+    as_other_files(place, os.listdir(place))
