@@ -126,7 +126,7 @@ def lora_section(spec: Spec) -> Adapter | None:
         return None
     targets, saved = spec.get("lora.targets"), spec.names("lora.modules_to_save")
     sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
-    return {
+    made: Adapter = {
         **_shape(spec),
         "dropout": spec.real("lora.dropout"),
         "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
@@ -137,8 +137,10 @@ def lora_section(spec: Spec) -> Adapter | None:
         "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
-        **({"merge": True} if spec.flag("save.merge") else {}),
     }
+    if spec.flag("save.merge"):
+        made["merge"] = True
+    return made
 
 
 def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:

@@ -164,8 +164,8 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
         )
     elif spec.zero_stage == 3 or spec.sharded_by_fsdp:
         yield Finding(
-            place,
-            f"no process has the whole weights under {spec.text('strategy')}",
-            write("strategy zero2"),
-            (spec.label("strategy", "shards them"),),
+            spec.place("strategy", "spreads the weights"),
+            f"no process has the whole weights under {spec.text('strategy')}, and `merge` needs them",
+            write("zero2"),
+            (spec.label("save.merge", "asked for here"),),
         )
