@@ -166,6 +166,8 @@ class AdapterShape(TypedDict):
     lr_ratio: NotRequired[float | None]
     embedding_lr: NotRequired[float | None]
     block_size: NotRequired[int | None]
+    merge: NotRequired[bool]
+    """Whether the merged model is saved beside the adapters."""
 
 
 class Adapter(AdapterShape):
@@ -180,8 +182,6 @@ class Adapter(AdapterShape):
     storage_dtype: str
     double_quant: bool
     quant_type: str
-    merge: NotRequired[bool]
-    """Whether the merged model is saved beside the adapters."""
 
 
 class Freeze(TypedDict):
