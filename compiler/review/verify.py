@@ -33,7 +33,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "xpc verify", description="Say whether a bundle is what its own spec compiles to.", epilog=EPILOG
     )
-    parser.add_argument("folder", metavar="DIR", help="a bundle, or the folder of a sweep")
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="+",
+        help="a bundle, the folder of a sweep, or a file of a bundle for its bundle",
+    )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
     parser.add_argument("--run", metavar="OUT", help="compare what a run in a folder did with what the bundle asks for")
     parser.add_argument("--python", metavar="PATH", help="the interpreter of --env (default: $PYTHON or python3)")
@@ -42,7 +47,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
-    folder = options.folder
+    folders = list(dict.fromkeys(map(_whose, options.folders)))
+    if len(folders) > 1 and (options.env or options.run is not None):
+        raise UsageError("--env and --run are of one bundle")
+    told = [_verified(folder, options) for folder in folders]
+    return "".join(text for text, _ in told), max(status for _, status in told)
+
+
+def _whose(path: str) -> str:
+    """The bundle that a file lies in, as pre-commit names files; a folder itself."""
+    folder = path
+    while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+        if os.path.isfile(os.path.join(folder, bundled.MANIFEST)):
+            return folder
+    return path
+
+
+def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
     bundles = list(_bundles(folder))
     if options.env:
         from xpc.compiler.review.installed import environment  # verifying a bundle starts no interpreter

@@ -1,14 +1,19 @@
 """The formats for programs: json, github, sarif."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
 from render_samples import assumed, conflict, divide, label, spelling
 
 from xpc.compiler import __version__
 from xpc.compiler.render import render
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.source import Source, Span
+
+SCHEMA = Draft202012Validator(json.loads(Path(__file__).with_name("sarif-2.1.0.json").read_text(encoding="utf-8")))
+"""The schema of SARIF 2.1.0, as @microsoft/sarif-multitool-linux 5.7.0 ships it."""
 
 
 def test_json_of_an_error_with_an_edit() -> None:
@@ -82,6 +87,7 @@ def sarif(*found: Diagnostic) -> Any:
     log = json.loads(text)
     assert set(log) == {"$schema", "version", "runs"}
     assert log["version"] == "2.1.0"
+    assert [one.message for one in SCHEMA.iter_errors(log)] == []
     (run,) = log["runs"]
     check_run(run)
     assert render(tuple(reversed(found)), "sarif") == text
@@ -89,7 +95,7 @@ def sarif(*found: Diagnostic) -> Any:
 
 
 def check_run(run: Any) -> None:
-    """What the 2.1.0 schema requires of the objects that we write (required properties, ranges, enums)."""
+    """What the schema cannot say of the objects that we write, and that we write no others."""
     assert set(run) == {"tool", "columnKind", "results"}
     assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
     driver = run["tool"]["driver"]
@@ -181,6 +187,12 @@ def test_sarif_uris_and_code_points() -> None:
         physical = result["locations"][0]["physicalLocation"]
         assert physical["artifactLocation"]["uri"] == uri
         assert physical["region"]["startColumn"] == 3
+
+
+def test_the_schema_refuses_what_is_no_sarif() -> None:
+    log = json.loads(render([spelling()], "sarif"))
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    assert len(list(SCHEMA.iter_errors(log))) == 1
 
 
 def test_edits_without_a_place_have_no_file_to_change() -> None:

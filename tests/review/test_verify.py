@@ -176,3 +176,19 @@ def test_the_packages_of_vllm_are_asked_for_too(tmp_path):
     path = os.path.join(REPOSITORY, "specs", "qwen2.5-1.5b-openr1-math-grpo-8xh100.xp")
     assert xpc("compile", path, "-o", str(out)).returncode == 0
     assert "vllm is not installed" in verified(out, "--env", "--python", python_with(tmp_path, {}))[1]
+
+
+def test_several_bundles_and_files_of_them_are_verified_in_one_call(tmp_path):
+    """pre-commit names the files that changed."""
+    put(tmp_path, {"a.xp": SEED, "b.xp": SEED})
+    for name in ("a", "b"):
+        assert xpc("compile", f"{name}.xp", cwd=str(tmp_path)).returncode == 0
+    files = ("a.bundle/launch.sh", "a.bundle/trainer/main.py", "b.bundle")
+    done = xpc("verify", *files, cwd=str(tmp_path))
+    assert done.stdout.decode() == "a.bundle is what its spec compiles to\nb.bundle is what its spec compiles to\n"
+    with open(tmp_path / "a.bundle" / "launch.sh", "a") as handle:
+        handle.write("# edited\n")
+    done = xpc("verify", *files, cwd=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.decode().splitlines()[1] == "b.bundle is what its spec compiles to"
+    assert xpc("verify", *files, "--env", cwd=str(tmp_path)).returncode == 2
