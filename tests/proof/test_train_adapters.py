@@ -205,7 +205,8 @@ with torch.no_grad():
     with adapted.disable_adapter():
         bare = adapted(ids).logits
 lost = sorted(name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in found[kind])
-ends = plain.generation_config.eos_token_id == tokenizer.eos_token_id
+ends = plain.generation_config.eos_token_id
+ends = tokenizer.eos_token_id in (ends if isinstance(ends, list) else [ends])
 print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare).abs().max().item(), "lost": lost,
                   "cache": plain.config.use_cache, "end": ends}))
 """

@@ -27,6 +27,7 @@ def pre_commit(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(pre_commit: str, tmp_path: object) -> None:
     work = put(tmp_path, {"a.xp": SEED})
     os.environ["PRE_COMMIT_HOME"] = os.path.join(work, "home")
+    assert xpc("fmt", "a.xp", cwd=work).returncode == 0
     assert xpc("compile", "a.xp", cwd=work).returncode == 0
     run("git", "init", "-q", cwd=work)
     run("git", "add", "a.xp", "a.bundle", cwd=work)
@@ -36,7 +37,7 @@ def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(pre_commit: str,
     put(
         work,
         {
-            "a.xp": SEED.replace("gbs = 528", "gbs = 529").replace("\n\n", "\n\n\n\n", 1),
+            "a.xp": SEED.replace("528", "529").replace("\n\n", "\n\n\n\n", 1),
             "a.bundle/launch.sh": "exit 0\n",
         },
     )
