@@ -97,7 +97,9 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: st
     workspace.allow_oom = True  # that a run does not fit is what a plan is asked for
     checked = check_text(data, name, workspace)
     if checked.members:
-        return [one.spec for one in checked.members if one.spec is not None]
+        from xpc.compiler.lower.sweep import named  # most specs are one run
+
+        return [named(one.spec, one.name) for one in checked.members if one.spec is not None]
     if checked.spec is not None:
         return [checked.spec]
     errors = [one for one in checked.problems if one.severity == ERROR]

@@ -13,7 +13,7 @@ from xpc.compiler.plan import BUDGET, GIB, NO
 from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.changes import STRATEGIES, effect, legal
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
-from xpc.compiler.plan.show import title, total_hours, verdict_counts, ways
+from xpc.compiler.plan.show import hours, title, total_hours, verdict_counts, ways
 from xpc.compiler.registry import Gpu
 from xpc.compiler.render.visible import visible
 from xpc.compiler.resolve.divisors import divisors
@@ -230,8 +230,7 @@ def _course(one: Plan) -> Iterator[str]:
     if one.hours is None or one.gpu_hours is None:
         yield f"hours unknown: {_text(one.unknown.get('hours', ''))}"
     else:
-        low = f"{one.hours.low:.1f} to " if one.hours.low else "up to "
-        yield f"{one.hours.value:.1f} hours ({low}{one.hours.high:.1f}), {one.gpu_hours.value:.1f} GPU-hours"
+        yield f"{hours(one.hours)} hours, {hours(one.gpu_hours)} GPU-hours"
     if one.saves is not None and one.checkpoint:
         yield f"{one.saves:,} checkpoints of {one.checkpoint / GIB:.1f} GiB"
 

@@ -58,7 +58,7 @@ def _one(plan: Plan) -> str:
     if plan.hours is None or plan.gpu_hours is None:
         lines.append(f"time: unknown, {plan.unknown.get('hours', '')}")
     else:
-        lines.append(f"time: {_hours(plan.hours)} hours, {_hours(plan.gpu_hours)} GPU-hours")
+        lines.append(f"time: {hours(plan.hours)} hours, {hours(plan.gpu_hours)} GPU-hours")
         if plan.full_rows:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
     if plan.speed is not None:
@@ -82,7 +82,8 @@ def _line(name: str, size: float, scale: float) -> str:
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
 
 
-def _hours(span: Span) -> str:
+def hours(span: Span) -> str:
+    """Hours with their range: `133.1 (102.4 to 190.1)`."""
     low = f"{span.low:.1f} to " if span.low else "up to "
     return f"{span.value:.1f} ({low}{span.high:.1f})"
 
@@ -165,9 +166,9 @@ def markdown(plans: Sequence[Plan]) -> str:
     for plan in plans:
         peak = "unknown" if plan.peak is None else f"{plan.peak.value / GIB:.1f} of {plan.capacity / GIB:.1f}"
         steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
-        hours = "unknown" if plan.hours is None else _hours(plan.hours)
-        together = "unknown" if plan.gpu_hours is None else _hours(plan.gpu_hours)
-        cells = (_cell(plan.spec.name), _cell(title(plan)), peak, plan.verdict, steps, hours, together)
+        long = "unknown" if plan.hours is None else hours(plan.hours)
+        together = "unknown" if plan.gpu_hours is None else hours(plan.gpu_hours)
+        cells = (_cell(plan.spec.name), _cell(title(plan)), peak, plan.verdict, steps, long, together)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

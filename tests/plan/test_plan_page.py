@@ -151,6 +151,7 @@ def test_a_sweep_has_its_totals(page):
     together = sum(one["gpu_hours"]["value"] for one in told)
     assert f"{together:,.1f} GPU-hours together" in text
     rows = read(text).rows
+    assert len({one["spec"] for one in told}) == 6
     assert {one["spec"] for one in told} <= {row[0] for row in rows}
 
 
