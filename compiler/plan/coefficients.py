@@ -17,9 +17,26 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "coefficients.j
 
 
 @cache
-def _read() -> dict[str, Any]:
+def _text() -> str:
     with open(TABLE, encoding="utf-8") as handle:
-        found: dict[str, Any] = json.load(handle)
+        return handle.read()
+
+
+@cache
+def _read() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_text())
+    return found
+
+
+@cache
+def family(name: str) -> Mapping[str, Mapping[str, float]]:
+    """The coefficients of a family by mode, none where it has none. A check reads these lines of the table alone."""
+    text = _text()
+    head = f'\n  "{name}": {{'
+    start = text.find(head, text.index('\n "families": {'), text.index('\n "versions": {'))
+    if start < 0:
+        return {}
+    found: Mapping[str, Mapping[str, float]] = json.loads(text[start + len(head) - 1 : text.index("\n  }", start) + 4])
     return found
 
 
@@ -55,9 +72,9 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
     }
 
 
-def row(family: str, mode: str) -> Mapping[str, float] | None:
+def row(name: str, mode: str) -> Mapping[str, float] | None:
     """The coefficients of a mode such as `full/bf16/sdpa`, or None where the oracle has none."""
-    return families().get(family, {}).get(mode)
+    return family(name).get(mode)
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:

@@ -11,7 +11,7 @@ import pytest
 from xpc.compiler import cli
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, changes, command
+from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients, command
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.spec import Spec
 
@@ -234,3 +234,10 @@ def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
     memory = plan(spec_of(text)).memory
     assert memory is not None
     assert memory.phases["step"]["step temporaries"] <= 4e9
+
+
+def test_one_family_is_read_as_the_whole_table_has_it() -> None:
+    for name, rows in coefficients.families().items():
+        assert coefficients.family(name) == rows
+    for name in ("", "llam", "families", "versions", *coefficients.differences()):
+        assert coefficients.family(name) == coefficients.families().get(name, {})
