@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 
+import plot
 import points
 import utilisation
 from points import Row
@@ -103,6 +104,12 @@ def heads() -> list[str]:
     return out
 
 
+def picture() -> str:
+    """The plot of all rows that have both numbers."""
+    found = [(row["measured_peak_gib"], peak(row), exact(row)) for row in kept()]
+    return plot.svg([(measured, value, own) for measured, value, own in found if measured and value])
+
+
 NOTES = (
     "The rows of the first line are Llama-3-8B and santacoder runs of one project, and the forms were chosen while",
     "their errors were in sight: twelve bytes of the MLP's width that the backward pass of a recomputed layer holds,",
@@ -177,6 +184,8 @@ def page() -> str:
             "allocated, and the plan predicts what is allocated: the groups swift and qwen are low for that reason. "
             "litgpt has layers and a loss of its own.",
             "",
+            "![Predicted against measured peaks](plan-accuracy.svg)",
+            "",
             "## The decision",
             "",
             f"{len(died)} rows ran out of memory: the plan says `no` of {counts['no']}, `tight` of {counts['tight']}, "
@@ -222,3 +231,5 @@ def page() -> str:
 if __name__ == "__main__":
     with open(sys.argv[1], "w", encoding="utf-8", newline="\n") as output:
         output.write(page())
+    with open(os.path.splitext(sys.argv[1])[0] + ".svg", "w", encoding="utf-8", newline="\n") as output:
+        output.write(picture())

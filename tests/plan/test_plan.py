@@ -94,6 +94,8 @@ def test_the_tables_and_the_page_are_fresh():
         assert json.load(handle) == utilisation.table(), "python tests/plan/utilisation.py"
     with open(os.path.join(ROOT, "docs", "plan-accuracy.md"), encoding="utf-8") as handle:
         assert handle.read() == accuracy.page(), "python tests/plan/accuracy.py docs/plan-accuracy.md"
+    with open(os.path.join(ROOT, "docs", "plan-accuracy.svg"), encoding="utf-8") as handle:
+        assert handle.read() == accuracy.picture()
 
 
 def test_the_seed_recipe_takes_133_hours_and_its_micro_batch_fits():
