@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
-from xpc.compiler.importing import corpus
+from xpc.compiler.importing import axolotl_chat, axolotl_templates, corpus
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.templates import TEMPLATES
 from xpc.compiler.methods import METHODS
 
 Entries = Mapping[str, Entry]
@@ -28,8 +27,14 @@ INSTRUCTION = (
 )  # fmt: skip
 COLUMNS = {
     "intel": ("question", "chosen", "rejected"),
+    "icr": ("input", "chosen", "rejected"),
+    "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
+"""Columns of texts, by the last word of a type of pairs."""
+TALKS = ("argilla_chat", "ultra")
+"""Types of pairs whose answers are conversations."""
+SYSTEM = "axolotl puts what a column `system` holds before the question, and the spec reads no such column"
 QUIET_SOURCE = {
     "ds_type": "the file says what it is",
     "roles": "the runtime knows the speakers",
@@ -60,12 +65,12 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
                 _source(draft, one, entry is raw, shapes)
+                _system_column(draft, one.mapping.get("path"), asked)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     _holdout(draft, named)
-    _template(draft, named, asked)
     _long(draft, named)
-    _mask(draft, named)
+    _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
@@ -135,6 +140,18 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> 
     _rest(draft, table)
 
 
+def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
+    """axolotl reads a column `system` beside messages, which rows of a file beside the source show."""
+    name = None if path is None else text(path)
+    data = asked.read(name) if name is not None and name.endswith(".jsonl") else None
+    try:
+        first = json.loads((data or b"{}").split(b"\n", 1)[0])
+    except ValueError:
+        return
+    if isinstance(first, dict) and "system" in first and {"messages", "conversations"} & set(first):
+        draft.differs("datasets.system", SYSTEM, path)
+
+
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
     """The shape of the rows and the columns that hold it."""
     messages, chosen, rejected, field = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected",
@@ -145,8 +162,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":
-        _worded(draft, word, place)
-        return "unpaired", ()
+        return "unpaired", _judged(draft, word, place)
     if METHODS[draft.method].generates:
         draft.warn(
             place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another"
@@ -162,6 +178,11 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         shape = _spoken(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
     if word == "alpaca":
+        draft.differs(
+            "datasets.type",
+            "axolotl makes tokens of the question and of the answer apart, the spec of both at once: of an answer that "
+            "begins with the end of a line the first tokens may be others",
+        )
         return "alpaca", ()
     if not isinstance(place.value, str) and place.key.endswith("type"):
         draft.error(place, "a prompt in words of one's own: no shape of a spec has any but Alpaca's",
@@ -209,38 +230,61 @@ def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
     return shape or "messages"
 
 
-def _worded(draft: Draft, word: str, place: Entry) -> None:
+def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
     """Types that put the words of a template around texts: the texts become turns under that template."""
     name = word.partition(".")[0]
-    if name in ("chatml", "llama3"):
-        draft.put("data.chat", True, place)
+    body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
+    if body is not None:
+        if texts:
+            draft.put("data.chat", True, place)
         file = f"{draft.stem}.chat_template.jinja"
-        draft.files[file] = TEMPLATES[name].encode()
+        draft.files[file] = body.encode()
         draft.put("model.chat_template", file, place)
-        draft.differs(
-            "datasets.system",
-            "axolotl puts what a column `system` holds before the question, and the spec reads no such column",
-            place,
-        )
-    elif draft.method in ("dpo", "orpo", "reward"):
-        draft.differs(
-            "datasets.type",
-            "axolotl strips the spaces that the template puts after the end of an answer, the spec keeps them",
-            place,
-        )
+        draft.differs("datasets.system", SYSTEM, place)
+
+
+def _judged(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
+    last = word.rpartition(".")[2]
+    if not isinstance(place.value, str) or last == "argilla_chat":
+        draft.error(place, "no shape of a spec holds such judged answers",
+                    "write the rows as `prompt`, `completion` and `label`")  # fmt: skip
+        corpus.everything(draft, place, "the type is refused")
+        return ()
+    _worded(draft, word, place, texts=True)
+    asked = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
+    return (asked, "completion", "label") if asked != "prompt" else ()
 
 
 def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
           rejected: Entry | None) -> tuple[str, ...]:  # fmt: skip
-    last = word.rpartition(".")[2]
-    _worded(draft, word, place)
+    head, _, last = word.rpartition(".")
+    if not isinstance(place.value, str) and place.key.endswith("type"):
+        draft.error(place, "a prompt in words of one's own: no shape of a spec has any but Alpaca's",
+                    "write the words into the rows, as `prompt`, `chosen` and `rejected`")  # fmt: skip
+        corpus.everything(draft, place, "the type is refused")
+        return ()
+    if draft.method == "orpo" or last in TALKS:
+        _worded(draft, word, place, texts=False)
+        if last == "argilla_chat" and not head.startswith("chat_template"):
+            draft.differs("datasets.type", "axolotl reads the first question and its answers, the spec the whole "
+                          "conversation", place)  # fmt: skip
+        return ()
+    if word.startswith("bradley_terry.chat_template"):
+        draft.put("data.chat", True, place)
+        draft.differs("datasets.system", "axolotl writes a system turn of what the column `system` holds, be it "
+                      "nothing, and the spec none", place)  # fmt: skip
+        return ("input", "chosen", "rejected")
+    _worded(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
     one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
     if word.startswith("chat_template") or messages is not None:
         return ((text(messages) if messages is not None else None) or "messages", one or "chosen", two or "rejected")
-    if last not in ("ultra", "argilla_chat", "chat_template", "default", "prompt_pairs", ""):
-        draft.warn(place, f"the type `{word[:40]}` is read as pairs in `chosen` and `rejected`")
+    if last not in ("default", "chatml", "llama3", ""):
+        draft.error(place, f"the type `{word[:40]}` of pairs is not known", "write the rows as `prompt`, `chosen` and "
+                    "`rejected`")  # fmt: skip
+    if head or last in ("chatml", "llama3"):
+        draft.warn(place, "the question is taken to stand in `prompt`")
     return (one or "chosen", two or "rejected") if (one or two) else ()
 
 
@@ -261,21 +305,16 @@ def _rest(draft: Draft, table: Entries) -> None:
                 corpus.everything(draft, part, "the runtime knows the speakers of its shapes")
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
-        elif key == "roles_to_train":
-            if set(words(one) or []) <= {"assistant", "gpt"} and words(one):
-                corpus.everything(draft, one, "answers are trained on")
-            else:
-                draft.error(one, "the language trains on answers, or with `train_on_inputs: true` on everything")
-        elif key in ("train_on_eos", "train_on_eot"):
-            if one.empty or one.value == "turn":
-                draft.note(one, "the end of an answer is in the loss")
-            else:
-                draft.error(one, "the end of every answer is in the loss, and no other", "write `turn`")
+        elif key in ("roles_to_train", "train_on_eos", "train_on_eot"):
+            continue  # see axolotl_chat
         elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards"):
             corpus.everything(draft, one, QUIET_SOURCE[key])
         elif one.off:
             draft.note(one, "it is off")
-        elif key in ("field_thinking", "template_thinking_key", "drop_system_message", "field_tools", "type"):
+        elif key == "drop_system_message" and not one.off:
+            draft.mark(one, "reserved", f"# {key}")
+            draft.differs(key, "axolotl leaves the system prompts of the rows out, the spec keeps them", one)
+        elif key in ("field_thinking", "template_thinking_key", "field_tools", "type"):
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads role and content of a message")
         elif key != "path" and not one.mapping:
             draft.error(one, "the language has no such thing for a source")
@@ -286,69 +325,6 @@ def _holdout(draft: Draft, named: Entries) -> None:
         corpus.holdout(draft, named["val_set_size"])
     if not draft.has("data.holdout") and not draft.has("eval.data"):
         draft.settings.pop("eval.every", None)
-
-
-SAME_TEMPLATES = {"qwen_25": "qwen2.5", "phi_3": "phi3", "chatml": "chatml", "llama3": "llama3", "qwen3": "qwen3",
-                  "gemma": "gemma", "gemma3": "gemma3"}  # fmt: skip
-"""axolotl's templates that a bundle has by name (compiler/templates), each with its answers marked."""
-
-
-def _template(draft: Draft, named: Entries, asked: Asked) -> None:
-    entry, body, system = (named.get(key) for key in ("chat_template", "chat_template_jinja", "default_system_message"))
-    word = "" if entry is None or entry.empty else str(text(entry))
-    own = body is not None and not body.empty
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    renders = shape in ("messages", "conversations", "preference", "unpaired", "prompt")
-    fallback = word.startswith("tokenizer_default_fallback_")
-    known = registry.find_model(draft.model)
-    if body is not None and own:
-        _jinja(draft, body, asked)
-    elif body is not None:
-        draft.note(body, "null: none of its own")
-    if fallback and known is not None and known.chat:
-        word = "tokenizer_default"
-    usual = word.removeprefix("tokenizer_default_fallback_")
-    if entry is None:
-        pass
-    elif not word or word in ("tokenizer_default", "jinja") or own:
-        draft.note(entry, "the tokenizer's own" if not own else "the source's own")
-    elif not renders:
-        draft.note(entry, f"rows of {shape} are rendered by no template")
-    elif fallback and known is None:
-        draft.note(entry, "the tokenizer's own chat template")
-        draft.differs(
-            "chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec fails there", entry
-        )
-    elif usual in TEMPLATES:
-        name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = TEMPLATES[usual].encode()
-        draft.put("model.chat_template", name, entry)
-    elif usual in SAME_TEMPLATES:
-        draft.put("model.chat_template", SAME_TEMPLATES[usual], entry)
-    else:
-        draft.note(entry, "the tokenizer's own chat template")
-        draft.differs(
-            "chat_template",
-            f"axolotl renders by its own `{word}`, the spec by the template of the tokenizer "
-            '(`model(chat_template=file("x.jinja"))` names another)',
-            entry,
-        )
-    if system is not None and not system.empty:
-        corpus.said(draft, system)
-
-
-def _jinja(draft: Draft, body: Entry, asked: Asked) -> None:
-    """A template as text, or the name of its file, as axolotl tells them apart: by whether there is such a file."""
-    said = text(body) or ""
-    data: bytes | None = said.encode()
-    if "{" not in said or "\n" not in said:
-        data = asked.read(said) or (data if "{" in said else None)
-    if data is None:
-        draft.error(body, "the file of the template is not there", "lay it beside the source")
-        return
-    name = f"{draft.stem}.chat_template.jinja"
-    draft.files[name] = data
-    draft.put("model.chat_template", name, body)
 
 
 def _long(draft: Draft, named: Entries) -> None:
@@ -380,8 +356,8 @@ def _long(draft: Draft, named: Entries) -> None:
         draft.error(way, "it takes drop, truncate or raise")
 
 
-def _mask(draft: Draft, named: Entries) -> None:
-    """The loss is on answers unless `train_on_inputs` says otherwise."""
+def _mask(draft: Draft, named: Entries, marked: bool) -> None:
+    """The loss is on answers unless `train_on_inputs` says otherwise; `marked` turns are those of the template."""
     entry = named.get("train_on_inputs")
     whole = entry is not None and boolean(entry) is True
     shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
@@ -394,6 +370,6 @@ def _mask(draft: Draft, named: Entries) -> None:
         if entry is not None:
             draft.note(entry, "there are no answers apart" if not path else f"{draft.method} does not read it")
     elif entry is not None and not entry.empty:
-        draft.put(path, not whole, entry)
+        draft.put(path, marked or not whole, entry)
     else:
         draft.put(path, True, None, "not set: axolotl trains on answers")

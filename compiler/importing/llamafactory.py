@@ -329,6 +329,10 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
             draft.note(one, "it says nothing" if one.empty else f"{draft.method} packs nothing")
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
+    if stage == "pt" and on:
+        draft.put(
+            "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory goes on in a further row with a longer text"
+        )
     second = "train_dataset" in named
     usual = SECOND if second else FIRST
     for path, value in usual.items():

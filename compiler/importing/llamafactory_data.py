@@ -10,8 +10,8 @@ from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.llamafactory_sets import OWN, About, Rows, rows
+from xpc.compiler.importing.llamafactory_templates import llamafactory_template
 from xpc.compiler.importing.overrides import Asked, named_table
-from xpc.compiler.importing.templates import llamafactory_template
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.methods import METHODS
 from xpc.grammar.record import evolve
@@ -52,10 +52,10 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
     _masks(draft, named, stage)
     _template(draft, named, stage)
     _holdout(draft, named, asked, base, stage, most)
-    _order(draft, named)
+    _order(draft, named, stage)
 
 
-def _order(draft: Draft, named: Entries) -> None:
+def _order(draft: Draft, named: Entries, stage: str) -> None:
     system = named.get("default_system")
     if system is not None and not system.empty:
         corpus.said(draft, system)
@@ -67,9 +67,20 @@ def _order(draft: Draft, named: Entries) -> None:
     stream = named.get("streaming")
     if stream is not None:
         draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
-    if draft.method == "sft" and draft.sources and not draft.has("data.format"):
-        return
-    if draft.method == "sft":
+    packed = draft.settings.get("batch.packing")
+    if stage == "pt":
+        draft.differs(
+            "tokenizer",
+            "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
+            "the tokenizer writes",
+        )
+    if stage == "pt" and packed is not None and packed.text == "true":
+        draft.differs(
+            "packing",
+            "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and "
+            "leaves out what fills none; the spec puts pieces of texts together and keeps them apart",
+        )
+    else:
         draft.differs(
             "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
         )
@@ -111,6 +122,18 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         )
     elif entry is not None:
         draft.note(entry, "the tokenizer's own chat template")
+    if stage != "pt" and body is not None:
+        draft.differs(
+            "tokenizer",
+            "LLaMA-Factory makes tokens of each piece of a conversation apart, the spec of the whole text: of a text "
+            "that begins with the end of a line the first tokens may be others",
+        )
+    elif stage != "pt" and not word:
+        draft.differs(
+            "template",
+            "LLaMA-Factory reads a template off the tokenizer's and learns what that writes behind an answer, too; the "
+            "spec learns what the tokenizer's template marks",
+        )
     if thinking is not None and (body is None or "<think>" not in body):
         draft.note(thinking, "the template has no thoughts")
     elif thinking is not None:

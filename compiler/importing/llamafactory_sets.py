@@ -72,6 +72,9 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if form == "alpaca":
         return _alpaca(named, ranking)
     turns = named.get("messages", "conversations")
+    draft.differs(
+        "formatting", "LLaMA-Factory leaves out a row whose speakers do not take turns, and the spec trains on it"
+    )
     if ranking:
         return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
     if "kto_tag" in named:
@@ -122,7 +125,11 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     for key, known in SPEAKERS.items():
         if tags and tags.get(key, TAGS[key]) not in known:
             whys.append(f"`{name}` calls a speaker `{tags[key]}`, whom the runtime does not know")
-    if form not in ("alpaca", "sharegpt", "openai"):
+    if form == "openai":
+        whys.append(
+            f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"
+        )
+    elif form not in ("alpaca", "sharegpt"):
         whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know either")
     for why in whys:
         draft.error(entry, why, "write the rows as messages, and name them by `--data`")

@@ -103,7 +103,7 @@ def to_row(
     if shape in CHATS:
         return rows.to_row(source, row, index, system, text)
     values = {role: row[column] for role, column in columns(source, list(row)).items()}
-    if source.get("context") or source.get("wording"):
+    if source.get("context") or (source.get("wording") and "prompt" in values):
         values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)
     if source.get("wording") == "chat":
         values = {role: _turn(value, role) for role, value in values.items()}

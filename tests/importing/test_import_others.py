@@ -8,7 +8,7 @@ import pytest
 from import_support import HARDWARE, imported, unaccounted
 
 from xpc.compiler.importing import yamltext
-from xpc.compiler.importing.templates import TEMPLATES
+from xpc.compiler.importing.axolotl_templates import axolotl_template
 
 LF = (
     "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
@@ -228,7 +228,7 @@ def test_our_templates_say_what_the_tools_say(messages):
 def rendered(name: str, messages: object) -> str:
     """The template as transformers renders it, its marks of the answers taken for nothing."""
     jinja2 = pytest.importorskip("jinja2", reason="jinja2 comes with the training stack")
-    text = TEMPLATES[name].replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
+    text = (axolotl_template(name) or "").replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     out: str = environment.from_string(text).render(messages=messages, bos_token="<s>", add_generation_prompt=False)
     return out

@@ -1,0 +1,186 @@
+"""axolotl's chat templates by name, and whose turns the loss is on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import registry, templates
+from xpc.compiler.importing import axolotl_templates, corpus
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.entries import Entry, boolean, text, words
+from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.methods import METHODS
+from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.record import record
+
+Entries = Mapping[str, Entry]
+
+ROLES = {"human": "user", "gpt": "assistant"}
+EVERYONE = ("system", "user", "assistant", "tool")
+
+
+@record
+class Learned:
+    """Whose turns the loss is on, whether the ends of all turns are, and the key that says so."""
+
+    roles: tuple[str, ...] = axolotl_templates.ASSISTANT
+    every_end: bool = False
+    entry: Entry | None = None
+
+
+def learned(draft: Draft, named: Entries) -> Learned:
+    """What `roles_to_train`, `train_on_eos` and `train_on_inputs` say together."""
+    found: list[Learned] = []
+    listed = named.get("datasets")
+    for one in [] if listed is None else listed.items:
+        roles, ends = one.mapping.get("roles_to_train"), one.mapping.get("train_on_eos")
+        ends = one.mapping.get("train_on_eot", ends)
+        given = tuple(dict.fromkeys(ROLES.get(name, name) for name in words(roles) or [])) if roles is not None else ()
+        if roles is not None and not given:
+            draft.error(roles, "nothing is learned then", "name the speakers whose turns are learned")
+        elif roles is not None:
+            corpus.everything(draft, roles, "answers are trained on")
+        for key in ("train_on_eos", "train_on_eot"):
+            if key in one.mapping and (one.mapping[key].empty or one.mapping[key].value in ("turn", "all")):
+                draft.note(one.mapping[key], "the end of a turn is learned with it")
+            elif key in one.mapping:
+                draft.error(one.mapping[key], "the end of every answer is in the loss", "write `turn` or `all`")
+        every = ends is not None and ends.value == "all"
+        found.append(Learned(given or axolotl_templates.ASSISTANT, every, roles or ends))
+    whole = named.get("train_on_inputs")
+    if whole is not None and boolean(whole):
+        return Learned(EVERYONE, any(one.every_end for one in found), whole)
+    for other in found[1:]:
+        if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
+            draft.error(other.entry or found[0].entry or named["datasets"], "other turns are learned of another source",
+                        "a spec learns the same turns of all its sources")  # fmt: skip
+    return found[0] if found else Learned()
+
+
+def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool:
+    """The template; whether its marks are those of `marks`, where that is more than answers."""
+    entry, body, system = (named.get(key) for key in ("chat_template", "chat_template_jinja", "default_system_message"))
+    word = "" if entry is None or entry.empty else str(text(entry))
+    own = body is not None and not body.empty
+    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    renders = shape in ("messages", "conversations", "preference", "unpaired", "prompt")
+    fallback = word.startswith("tokenizer_default_fallback_")
+    known = registry.find_model(draft.model)
+    more = shape in ("messages", "conversations") and marks != Learned(entry=marks.entry)
+    if body is not None and own:
+        _jinja(draft, body, asked)
+    elif body is not None:
+        draft.note(body, "null: none of its own")
+    if fallback and known is not None and known.chat:
+        word = "tokenizer_default"
+    usual = word.removeprefix("tokenizer_default_fallback_")
+    body_of = None if fallback and known is None else axolotl_templates.axolotl_template(
+        usual, marks.roles if more else axolotl_templates.ASSISTANT, more and marks.every_end,
+        stripped=draft.method in ("dpo", "kto"),
+    )  # fmt: skip
+    if system is not None and not system.empty:
+        draft.note(system, "axolotl writes it into the template that it saves, and not into the rows")
+    elif system is not None:
+        draft.note(system, "null: none")
+    if entry is None or not word or word in ("tokenizer_default", "jinja") or own:
+        _tokenizers_own(draft, named, own, renders, known)
+    if entry is None:
+        pass
+    elif not word or word in ("tokenizer_default", "jinja") or own:
+        draft.note(entry, "the tokenizer's own" if not own else "the source's own")
+    elif not renders:
+        draft.note(entry, f"rows of {shape} are rendered by no template")
+    elif fallback and known is None:
+        draft.note(entry, "the tokenizer's own chat template")
+        draft.differs(
+            "chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec fails there", entry
+        )
+    elif body_of is not None:
+        name = f"{draft.stem}.chat_template.jinja"
+        draft.files[name] = body_of.encode()
+        draft.put("model.chat_template", name, entry)
+        _end(draft, named, usual, known)
+        _twice(draft, named, usual)
+        return more
+    elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
+        pass  # said below
+    else:
+        draft.note(entry, "the tokenizer's own chat template")
+        draft.differs(
+            "chat_template",
+            f"axolotl renders by its own `{word}`, the spec by the template of the tokenizer "
+            '(`model(chat_template=file("x.jinja"))` names another)',
+            entry,
+        )
+    if more and marks.entry is not None and marks.roles != EVERYONE:
+        draft.error(marks.entry, "the spec learns such turns under the templates chatml, llama3 and gemma alone")
+    elif more and marks.entry is not None:
+        draft.differs(
+            "train_on_inputs",
+            "axolotl learns the text of every turn and its end, the spec the words of the template around them, too",
+            marks.entry,
+        )
+    return False
+
+
+def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
+    """The tokenizer's template, which TRL marks otherwise than axolotl: with the line's end behind an answer."""
+    if own or not renders or draft.method != "sft":
+        return
+    native = None if known is None or not known.chat else templates.native(known.alias)
+    name = next((key for key, one in axolotl_templates.BUILT_IN.items() if one[0] == native), native or "")
+    body = axolotl_templates.axolotl_template(name)
+    if body is not None and name != "llama3":
+        file = f"{draft.stem}.chat_template.jinja"
+        draft.files[file] = body.encode()
+        draft.put("model.chat_template", file, None, "the model's own, with the loss on answers as axolotl has it")
+        _end(draft, named, name, known)
+    elif native is None and not draft.model.startswith((".", "/")):
+        draft.differs(
+            "chat_template",
+            "axolotl learns the text of an answer and the token that ends it, the spec what TRL marks in the "
+            "tokenizer's template, which may be the end of the line behind it, too",
+        )
+
+
+def _twice(draft: Draft, named: Entries, name: str) -> None:
+    """A pair's question is written with the tokenizer's first token, and gets that once more as it becomes tokens."""
+    one = axolotl_templates.TURNS.get(name)
+    kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
+    written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
+    if draft.method == "dpo" and one is not None and one.first and written:
+        draft.differs(
+            "datasets.type",
+            "axolotl begins a question with the tokenizer's first token twice, the spec once",
+            written[0],
+        )
+
+
+def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
+    """The end of an answer is learned by axolotl where the tokenizer ends texts by it, or the file says so."""
+    end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
+    eos = special.mapping.get("eos_token") if special is not None else None
+    said = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
+    alias = "" if known is None else known.alias
+    chats = "instruct" in alias or (alias.startswith("qwen3") and "base" not in alias)
+    if end not in said and not (chats and ends is None and eos is None) and draft.method == "sft":
+        draft.differs(
+            "eot_tokens",
+            f"axolotl learns {end} at the end of an answer only where it is the tokenizer's eos_token, the spec in "
+            "any case",
+            ends,
+        )
+
+
+def _jinja(draft: Draft, body: Entry, asked: Asked) -> None:
+    """A template as text, or the name of its file, as axolotl tells them apart: by whether there is such a file."""
+    said = text(body) or ""
+    data: bytes | None = said.encode()
+    if "{" not in said or "\n" not in said:
+        data = asked.read(said) or (data if "{" in said else None)
+    if data is None:
+        draft.error(body, "the file of the template is not there", "lay it beside the source")
+        return
+    name = f"{draft.stem}.chat_template.jinja"
+    draft.files[name] = data
+    draft.put("model.chat_template", name, body)

@@ -1,0 +1,148 @@
+"""What the rows of token_cases.py become in a tool: token ids and labels, asked of the tool on a CPU.
+
+    python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
+
+Run by the interpreter that has the tool. A line a case, its rows in the tool's order: `ids` and the `trained` tokens'
+places; of a pair the same twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import tempfile
+from typing import Any
+
+os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", WANDB_MODE="disabled",
+                  AXOLOTL_SKIP_TELEMETRY="1", DISABLE_VERSION_CHECK="1", TOKENIZERS_PARALLELISM="false")  # fmt: skip
+from answers import write
+from token_cases import CASES, Case
+
+Tokens = dict[str, list[int]]
+UNTOUCHED: dict[str, Any] = {}
+"""LLaMA-Factory's templates before the first case."""
+
+
+def tokens(ids: Any, labels: Any) -> Tokens:
+    """A row: its token ids, and the places of those that the loss is on."""
+    return {"ids": list(ids), "trained": [at for at, one in enumerate(labels) if one != -100]}
+
+
+def answer(prompt: Any, ids: Any) -> Tokens:
+    """A row of a prompt and an answer: the answer is learned."""
+    return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
+
+
+def of_axolotl(case: Case) -> list[dict[str, Any]]:
+    """axolotl's own rows: those of its data, or of its trainer where that makes the tokens."""
+    import transformers.training_args as training_args
+    import yaml
+    from axolotl.cli.config import plugin_set_cfg, prepare_plugins
+    from axolotl.loaders import load_tokenizer
+    from axolotl.utils import config as configs
+    from axolotl.utils.data import prepare_datasets, prepare_preference_datasets, rl, sft
+    from axolotl.utils.dict import DictDefault
+
+    training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
+    for module in (sft, rl):
+        module.save_preprocessed_dataset = lambda *_, **__: None  # a cache that takes half a minute a case
+    with open("recipe.yaml", encoding="utf-8") as handle:
+        cfg = DictDefault(yaml.safe_load(handle))
+    prepare_plugins(cfg)
+    capabilities = {"bf16": True, "fp8": True, "tf32": True, "n_gpu": 1, "compute_capability": "sm_90"}
+    cfg = configs.validate_config(cfg, capabilities, {"torch_version": "2.13.0"})
+    configs.normalize_config(cfg)
+    configs.normalize_cfg_datasets(cfg)
+    plugin_set_cfg(cfg)
+    cfg.use_cpu, cfg.dataset_prepared_path, cfg.dataset_num_proc = True, "prepared", 1
+    tokenizer = load_tokenizer(cfg)
+    if cfg.rl:
+        rows, _ = prepare_preference_datasets(cfg, tokenizer)
+        return preferences(cfg, tokenizer, rows)
+    rows, *_ = prepare_datasets(cfg, tokenizer)
+    out: list[dict[str, Any]] = []
+    for row in list(rows):
+        if "chosen_ids" in row:
+            out.append({"chosen": answer([], row["chosen_ids"]), "rejected": answer([], row["rejected_ids"])})
+        else:
+            out.append(tokens(row["input_ids"], row["labels"]))
+    return out
+
+
+def preferences(cfg: Any, tokenizer: Any, rows: Any) -> list[dict[str, Any]]:
+    """The rows of axolotl's trainer over pairs, as it begins training with them."""
+    from axolotl.core.builders import HFRLTrainerBuilder
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("model"))
+    model.save_pretrained("model")  # the reference is loaded from there
+    builder = HFRLTrainerBuilder(cfg, model, tokenizer)
+    builder.train_dataset, builder.model_ref = rows, None
+    made = builder.build(4).train_dataset
+    out: list[dict[str, Any]] = []
+    for row in list(made):
+        if "chosen_ids" in row:
+            out.append({one: answer(row["prompt_ids"], row[f"{one}_ids"]) for one in ("chosen", "rejected")})
+        elif "chosen_input_ids" in row:
+            out.append({one: tokens(row[f"{one}_input_ids"], row[f"{one}_labels"]) for one in ("chosen", "rejected")})
+        else:
+            out.append({**answer(row["prompt_ids"], row["completion_ids"]), "label": row["label"]})
+    return out
+
+
+def of_llamafactory(case: Case) -> list[dict[str, Any]]:
+    """LLaMA-Factory's own rows."""
+    import ask_llamafactory
+    import yaml
+    from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
+    from llamafactory.data.template import TEMPLATES
+    from llamafactory.hparams import get_train_args
+    from transformers import AutoTokenizer
+
+    ask_llamafactory.answers()
+    TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))  # a case changes them
+    with open("recipe.yaml", encoding="utf-8") as handle:
+        table = yaml.safe_load(handle)
+    table.update(use_cpu=True, overwrite_cache=True)
+    model, data, trainer, tuning, _ = get_train_args(table)
+    tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
+    template = get_template_and_fix_tokenizer(tokenizer, data)
+    stage = {"dpo": "rm"}.get(tuning.stage, tuning.stage)
+    rows = get_dataset(template, model, data, trainer, stage=stage, tokenizer=tokenizer)["train_dataset"]
+    out: list[dict[str, Any]] = []
+    for row in rows:
+        if "chosen_input_ids" in row:
+            learnt = "input_ids" if tuning.stage == "rm" else "labels"  # a reward is of the whole
+            out.append({one: tokens(row[f"{one}_input_ids"], row[f"{one}_{learnt}"]) for one in ("chosen", "rejected")})
+        else:
+            out.append(tokens(row["input_ids"], row.get("labels", row["input_ids"])))
+            out[-1].update({"label": row["kto_tags"]} if "kto_tags" in row else {})
+    return out
+
+
+def main() -> None:
+    """Every case, and what it could not be asked for."""
+    from importlib.metadata import version
+
+    tool, out = sys.argv[1], os.path.abspath(sys.argv[2])
+    ask = of_axolotl if tool == "axolotl" else of_llamafactory
+    lines: list[dict[str, Any]] = []
+    for case in CASES[tool]:
+        if sys.argv[3:] and not any(one in case.name for one in sys.argv[3:]):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            case.lay(tool, folder)
+            os.chdir(folder)
+            try:
+                found: dict[str, Any] = {"rows": ask(case)}
+            except (Exception, SystemExit) as error:
+                found = {"refused": f"{type(error).__name__}: {error}".replace(folder, "")[:300]}
+            os.chdir("/")
+        lines.append({"case": case.name, **found})
+        print(case.name, found.get("refused", len(found.get("rows", ()))), file=sys.stderr, flush=True)
+    write(out, {"tool": tool, "version": version(tool)}, lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Files of axolotl and LLaMA-Factory with rows of their data, one for each way that a row becomes tokens.
+
+A case is a file's keys over those that all of a tool have, the rows, and the family of its tokenizer. The model lies in
+`model/` beside the file, the rows in `rows.jsonl` (LLaMA-Factory: below `data/`, beside its dataset_info.json).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import token_models
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`about` is what LLaMA-Factory's dataset_info.json says of the rows."""
+
+    name: str
+    rows: list[Row]
+    tokenizer: str = "chatml"
+    keys: dict[str, Any] = field(default_factory=dict)
+    dataset: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def source(self, tool: str) -> dict[str, Any]:
+        """The file's keys."""
+        if tool == "llamafactory":
+            return {**LLAMAFACTORY, **self.keys}
+        made = {**AXOLOTL, "datasets": [{"path": "rows.jsonl", **self.dataset}], **self.keys}
+        return {key: one for key, one in made.items() if one is not None}
+
+    def lay(self, tool: str, folder: str) -> str:
+        """The model, the rows and the file (JSON is YAML, too), in a folder; gives the file's text."""
+        token_models.build(os.path.join(folder, "model"), self.tokenizer)
+        data = os.path.join(folder, "data") if tool == "llamafactory" else folder
+        os.makedirs(data, exist_ok=True)
+        with open(os.path.join(data, "rows.jsonl"), "w", encoding="utf-8") as handle:
+            handle.writelines(json.dumps(row) + "\n" for row in self.rows)
+        if tool == "llamafactory":
+            with open(os.path.join(data, "dataset_info.json"), "w", encoding="utf-8") as handle:
+                json.dump({"rows": {"file_name": "rows.jsonl", **self.about}}, handle)
+        text = json.dumps(self.source(tool), indent=1)
+        with open(os.path.join(folder, "recipe.yaml"), "w", encoding="utf-8") as handle:
+            handle.write(text)
+        return text
+
+
+AXOLOTL: dict[str, Any] = {
+    "base_model": "./model", "sequence_len": 256, "micro_batch_size": 1, "gradient_accumulation_steps": 1,
+    "num_epochs": 1, "learning_rate": 1e-4, "optimizer": "adamw_torch", "lr_scheduler": "constant",
+    "output_dir": "./out", "sample_packing": False, "val_set_size": 0, "bf16": False, "gradient_checkpointing": False,
+    "logging_steps": 1,
+}  # fmt: skip
+LLAMAFACTORY: dict[str, Any] = {
+    "model_name_or_path": "./model", "stage": "sft", "do_train": True, "finetuning_type": "full", "dataset": "rows",
+    "dataset_dir": "data", "template": "qwen", "cutoff_len": 256, "per_device_train_batch_size": 1,
+    "num_train_epochs": 1.0, "learning_rate": 1e-4, "output_dir": "./out",
+}  # fmt: skip
+
+
+def said(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[str, ...] = ("user", "assistant"),
+         system: str = "") -> list[Row]:  # fmt: skip
+    """Turns of a user and an assistant in the words of a data set."""
+    begun = [{who[0]: "system", who[1]: system}] if system else []
+    return begun + [{who[0]: names[index % 2], who[1]: turn} for index, turn in enumerate(turns)]
+
+
+TALK = ("What is in the user's box?", "The box has a toy.\n\nAnother: none.", "And here?", " Nothing: I looked.")
+CHAT = [
+    {"messages": said(*TALK[:2])},
+    {"messages": said(*TALK)},
+    {"messages": said(*TALK, system="Be brief:\nuse few words.")},
+    {"messages": said("Hi", "\nHello.\n")},
+]
+"""Conversations of one turn and of two, with a system prompt, and with an answer between ends of lines."""
+SHAREGPT = [
+    {"conversations": said(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},
+    {"conversations": said(*TALK, who=("from", "value"), names=("human", "gpt"), system="Be brief.")},
+]
+INSTRUCTIONS = [
+    {"instruction": "Name the toy.", "input": "", "output": "The toy is a car.\n"},
+    {"instruction": "Name the toy in the box:", "input": "a box, a toy", "output": "In the box: a toy"},
+]
+BEGUN = [{**INSTRUCTIONS[1], "output": "\nIn the box."}]
+"""An answer that begins with the end of a line."""
+WITH_SYSTEM = [{**row, "system": system} for row, system in zip(INSTRUCTIONS, ("Be brief.", ""), strict=True)]
+TEXTS = [{"text": "The toy is in the box.\n\nThe user has it."}, {"text": "Another: none. " * 40}, {"text": "Hi\n"}]
+LONG = [{"messages": said("Hi", "Hello. " * size)} for size in (2, 4, 60)]
+PAIRS = [
+    {
+        "prompt": "Name the toy.",
+        "chosen": "A car.",
+        "rejected": "A box.",
+        "system": "",
+        "question": "Name the toy.",
+        "input": "Name the toy.",
+        "instruction": "Name the toy.",
+    },
+]
+PAIRS_OF_TURNS = [{"chosen": said("Name the toy.", "A car."), "rejected": said("Name the toy.", "A box.")}]
+JUDGED = [
+    {"prompt": "Name the toy.", "completion": "A car.", "label": True, "instruction": "Name the toy."},
+    {"prompt": "Name the toy.", "completion": "A box.", "label": False, "instruction": "Name the toy."},
+]
+
+TEMPLATE = {"chat_template": "chatml"}
+TALKED = {"type": "chat_template"}
+FILE = {"split": "train", "ds_type": "json"}
+OF_KTO = {"rl": "kto", "remove_unused_columns": False, "micro_batch_size": 2}
+OF_REWARDS = {"reward_model": True, "num_labels": 1, "model_type": "AutoModelForSequenceClassification"}
+
+
+def chat(name: str, tokenizer: str = "chatml", rows: list[Row] = CHAT, keys: dict[str, Any] | None = None,
+         **dataset: Any) -> Case:  # fmt: skip
+    """A data set of axolotl's type `chat_template`."""
+    return Case(name, rows, tokenizer, TEMPLATE if keys is None else keys, {**TALKED, **dataset})
+
+
+ASKED_OF_AXOLOTL = [
+    chat("chatml"),
+    chat("chatml over a base model's end", "chatml-base"),
+    chat("chatml over a base model's end, with eot_tokens", "chatml-base",
+         keys={**TEMPLATE, "eot_tokens": ["<|im_end|>"]}),
+    chat("chatml with its end as the tokenizer's", "chatml-base",
+         keys={**TEMPLATE, "special_tokens": {"eos_token": "<|im_end|>"}}),
+    chat("llama3", "llama3", keys={"chat_template": "llama3"}),
+    chat("qwen_25", keys={"chat_template": "qwen_25"}),
+    chat("qwen3", keys={"chat_template": "qwen3"}),
+    chat("the tokenizer's template", keys={}),
+    chat("the tokenizer's template by name", keys={"chat_template": "tokenizer_default"}),
+    chat("a template of one's own", keys={"chat_template_jinja": token_models.MARKED.replace("im_start", "im_end")}),
+    chat("train_on_inputs", keys={**TEMPLATE, "train_on_inputs": True}),
+    chat("roles_to_train: assistant", roles_to_train=["assistant"]),
+    chat("roles_to_train: none", roles_to_train=[]),
+    chat("roles_to_train: both", roles_to_train=["user", "assistant"]),
+    chat("train_on_eos: all", train_on_eos="all"),
+    chat("train_on_eos: turn", train_on_eos="turn"),
+    chat("train_on_eos: last", train_on_eos="last"),
+    chat("train_on_eos: none", train_on_eos="none"),
+    chat("field_messages", rows=[{"talk": row["messages"]} for row in CHAT], field_messages="talk"),
+    chat("from and value", rows=SHAREGPT, field_messages="conversations",
+         message_property_mappings={"role": "from", "content": "value"}),
+    chat("from and value, older keys", rows=SHAREGPT, field_messages="conversations", message_field_role="from",
+         message_field_content="value"),
+    chat("other keys of a message", rows=[{"messages": said(*TALK[:2], who=("who", "what"))}],
+         message_property_mappings={"role": "who", "content": "what"}),
+    chat("other speakers", rows=[{"messages": said(*TALK[:2], names=("ask", "answer"))}],
+         roles={"user": ["ask"], "assistant": ["answer"]}),
+    chat("a column of system prompts", rows=[{**row, "system": "Be kind."} for row in CHAT]),
+    chat("message_field_training", message_field_training="train",
+         rows=[{"messages": [{**turn, "train": index == 1} for index, turn in enumerate(said(*TALK))]}]),
+    chat("drop_system_message", drop_system_message=True),
+    chat("default_system_message", keys={**TEMPLATE, "default_system_message": "Be kind."}),
+    chat("rows that are too long", rows=LONG, keys={**TEMPLATE, "sequence_len": 64}),
+    chat("rows that are too long are cut", rows=LONG,
+         keys={**TEMPLATE, "sequence_len": 64, "excess_length_strategy": "truncate"}),
+    chat("rows that come twice", rows=[*CHAT, *CHAT[:2]], keys={**TEMPLATE, "dataset_exact_deduplication": True}),
+    chat("rows that end with a question", rows=[*CHAT, {"messages": said(*TALK[:3])}]),
+    Case("alpaca", INSTRUCTIONS, dataset={"type": "alpaca"}),
+    Case("alpaca, an answer that begins with the end of a line", BEGUN, dataset={"type": "alpaca"}),
+    Case("alpaca after a first token", INSTRUCTIONS, "plain", dataset={"type": "alpaca"}),
+    Case("alpaca with train_on_inputs", INSTRUCTIONS, "plain", {"train_on_inputs": True}, {"type": "alpaca"}),
+    Case("alpaca:chat", INSTRUCTIONS, "plain", dataset={"type": "alpaca:chat"}),
+    Case("alpaca_chat.load_qa", [{"question": "Name it.", "answer": "A car."}], "plain",
+         dataset={"type": "alpaca_chat.load_qa"}),
+    Case("alpaca_w_system.load_open_orca", [{"system_prompt": "S", "question": "Name it.", "response": "A car."}],
+         "plain", dataset={"type": "alpaca_w_system.load_open_orca"}),
+    Case("context_qa.load_v2", [{"context": "C", "question": "Name it.", "answer": "A car."}], "plain",
+         dataset={"type": "context_qa.load_v2"}),
+    Case("gpteacher", [{"instruction": "Name it.", "input": "", "response": "A car."}], "plain",
+         dataset={"type": "gpteacher"}),
+    Case("alpaca, too long", [*INSTRUCTIONS, {**INSTRUCTIONS[0], "output": "A car. " * 80}], "plain",
+         dataset={"type": "alpaca"}),
+    Case("words of one's own", INSTRUCTIONS, "plain",
+         dataset={"type": {"format": "[{instruction} {input}]", "no_input_format": "[{instruction}]",
+                           "field_output": "output"}}),
+    Case("columns of one's own", [{"q": "Name it.", "a": "A car."}], "plain",
+         dataset={"type": {"field_instruction": "q", "field_output": "a", "format": "{instruction}",
+                           "no_input_format": "{instruction}"}}),
+    Case("input_output", [{"segments": [{"label": True, "text": "<s>Hi"}, {"label": False, "text": " you"},
+                                        {"label": True, "text": "!</s>"}]}], "plain", dataset={"type": "input_output"}),
+    Case("completion", TEXTS[:1], "plain", dataset={"type": "completion"}),
+    Case("completion of a longer text", TEXTS, "plain", dataset={"type": "completion"}),
+    Case("completion of another column", [{"body": TEXTS[0]["text"]}], dataset={"type": "completion", "field": "body"}),
+    *(Case(f"dpo {word} ({family})", rows, family, {**template, "rl": "dpo"}, {**FILE, "type": word})
+      for word, rows, family, template in (
+          ("chatml.intel", PAIRS, "chatml", {}),
+          ("chatml.prompt_pairs", PAIRS, "chatml", {}),
+          ("chatml.icr", PAIRS, "chatml", {}),
+          ("chatml", PAIRS, "chatml", {}),
+          ("llama3.prompt_pairs", PAIRS, "llama3", {}),
+          ("chatml.argilla_chat", PAIRS_OF_TURNS, "chatml", {}),
+          ("chat_template.argilla_chat", PAIRS_OF_TURNS, "chatml", TEMPLATE),
+          ("chat_template.default", [{"messages": said("Name it."), "chosen": said("", "A car.")[1],
+                                      "rejected": said("", "A box.")[1]}], "chatml", TEMPLATE),
+          ("chat_template.default", [{"messages": said("Name it."), "chosen": said("", "A car.")[1],
+                                      "rejected": said("", "A box.")[1]}], "llama3", {"chat_template": "llama3"}),
+      )),
+    Case("dpo with columns of its own", PAIRS, "plain", {"rl": "dpo"},
+         {**FILE, "type": {"field_prompt": "question", "prompt_format": "[{prompt}]", "chosen_format": "{chosen}!",
+                           "rejected_format": "{rejected}!"}}),
+    *(Case(f"kto {word}", JUDGED, family, OF_KTO, {**FILE, "type": word})
+      for word, family in (("chatml.argilla", "chatml"), ("chatml.prompt_pairs", "chatml"),
+                           ("llama3.argilla", "llama3"))),
+    Case("orpo", PAIRS_OF_TURNS, keys={**TEMPLATE, "rl": "orpo"}, dataset={"type": "chat_template.argilla"}),
+    Case("reward", PAIRS, keys={**TEMPLATE, **OF_REWARDS}, dataset={"type": "bradley_terry.chat_template"}),
+    Case("reward with a system prompt", [{**row, "system": "Be kind."} for row in PAIRS],
+         keys={**TEMPLATE, **OF_REWARDS}, dataset={"type": "bradley_terry.chat_template"}),
+]  # fmt: skip
+
+
+def factory(name: str, rows: list[Row], tokenizer: str = "chatml", about: dict[str, Any] | None = None,
+            **keys: Any) -> Case:  # fmt: skip
+    """A data set of LLaMA-Factory's."""
+    return Case(name, rows, tokenizer, keys, about=about or {})
+
+
+OF_SHAREGPT = {"formatting": "sharegpt"}
+OF_OPENAI = {"formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": {
+    "role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant",
+    "system_tag": "system"}}  # fmt: skip
+THOUGHT = [{"messages": said("Hi", "<think>\nI see.\n</think>\n\nHello.")}, *CHAT[:2]]
+ASKED_OF_LLAMAFACTORY = [
+    *(factory(f"alpaca by {template}", INSTRUCTIONS, family, template=template)
+      for template, family in (("qwen", "chatml"), ("qwen3", "chatml"), ("qwen3_nothink", "chatml"),
+                               ("chatml", "chatml"), ("llama3", "llama3"), ("alpaca", "plain"), ("default", "plain"),
+                               ("llama2", "plain"), ("mistral", "plain"), ("vicuna", "plain"), ("zephyr", "plain"),
+                               ("empty", "plain"), ("deepseek", "plain"), ("deepseek3", "plain"), ("gemma", "plain"),
+                               ("phi", "plain"), ("fewshot", "plain"))),
+    *(factory(f"sharegpt by {template}", SHAREGPT, family, OF_SHAREGPT, template=template)
+      for template, family in (("qwen", "chatml"), ("qwen3", "chatml"), ("llama3", "llama3"), ("chatml", "chatml"),
+                               ("alpaca", "plain"), ("default", "plain"), ("vicuna", "plain"))),
+    factory("qwen over a base model's end", SHAREGPT, "chatml-base", OF_SHAREGPT),
+    factory("no template", SHAREGPT, about=OF_SHAREGPT, template=None),
+    factory("messages with tags", CHAT[:3], about=OF_OPENAI),
+    factory("an answer that begins with the end of a line", BEGUN, template="chatml"),
+    factory("openai", CHAT, about={**OF_OPENAI, "formatting": "openai"}),
+    factory("thoughts", THOUGHT, about=OF_OPENAI, template="qwen3"),
+    factory("thoughts off", THOUGHT, about=OF_OPENAI, template="qwen3", enable_thinking=False),
+    factory("columns of one's own", [{"q": "Name it.", "a": "A car."}], about={"columns": {"prompt": "q",
+                                                                                          "response": "a"}}),
+    factory("a column of system prompts", WITH_SYSTEM, about={"columns": {
+        "prompt": "instruction", "query": "input", "response": "output", "system": "system"}}),
+    factory("earlier turns", [{**INSTRUCTIONS[0], "history": [["Hi", "Hello."]]}], about={"columns": {
+        "prompt": "instruction", "query": "input", "response": "output", "history": "history"}}),
+    factory("a column of system prompts beside turns", [{**row, "sys": "Be kind."} for row in SHAREGPT],
+            about={"formatting": "sharegpt", "columns": {"messages": "conversations", "system": "sys"}}),
+    factory("mask_history", SHAREGPT, about=OF_SHAREGPT, mask_history=True),
+    factory("train_on_prompt", SHAREGPT, about=OF_SHAREGPT, train_on_prompt=True),
+    factory("default_system", SHAREGPT, about=OF_SHAREGPT, default_system="Be kind."),
+    factory("rows that are too long", [
+        {"conversations": said("Hi. " * size, "Hello. " * size, who=("from", "value"), names=("human", "gpt"))}
+        for size in (2, 20)
+    ], about=OF_SHAREGPT, template="chatml", cutoff_len=100),
+    factory("max_samples", SHAREGPT, about=OF_SHAREGPT, max_samples=1),
+    factory("turns that do not alternate", [*SHAREGPT, {"conversations": [
+        {"from": "human", "value": "Hi"}, {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]}],
+            about=OF_SHAREGPT),
+    factory("pretraining", TEXTS, "plain", {"columns": {"prompt": "text"}}, stage="pt", template=None, cutoff_len=64),
+    factory("pretraining without packing", TEXTS, "plain", {"columns": {"prompt": "text"}}, stage="pt", template=None,
+            packing=False, cutoff_len=64),
+    *(factory(f"pairs, {stage}", [{"conversations": said("Hi", who=("from", "value"), names=("human", "gpt")),
+                                   "chosen": {"from": "gpt", "value": "A car."},
+                                   "rejected": {"from": "gpt", "value": "A box."}}], about={
+        "formatting": "sharegpt", "ranking": True, "columns": {"messages": "conversations", "chosen": "chosen",
+                                                              "rejected": "rejected"}}, stage=stage)
+      for stage in ("dpo", "rm")),
+    *(factory(f"pairs of texts, {stage} by {template}", PAIRS, family, {
+        "ranking": True, "columns": {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected"}},
+        stage=stage, template=template)
+      for stage, template, family in (("dpo", "qwen", "chatml"), ("dpo", "llama3", "llama3"), ("rm", "qwen", "chatml"),
+                                      ("dpo", "default", "plain"))),
+    factory("judged answers", JUDGED, about={"columns": {
+        "prompt": "prompt", "response": "completion", "kto_tag": "label"}}, stage="kto",
+            per_device_train_batch_size=2),
+    factory("judged turns", [{"messages": said("Name it.", "A car."), "label": True},
+                             {"messages": said("Name it.", "A box."), "label": False}], about={
+        **OF_OPENAI, "columns": {"messages": "messages", "kto_tag": "label"}}, stage="kto",
+            per_device_train_batch_size=2),
+]  # fmt: skip
+CASES = {"axolotl": ASKED_OF_AXOLOTL, "llamafactory": ASKED_OF_LLAMAFACTORY}

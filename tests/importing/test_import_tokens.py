@@ -1,0 +1,92 @@
+"""Rows of every prompt format of axolotl and LLaMA-Factory: the bundle trains on the tool's token ids and learns the
+same of them, or the import says that it does not, or refuses. What the tools make of the rows are records (`make
+oracles`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from token_support import alike, cases, laid, records, trained_on
+
+pytestmark = pytest.mark.slow
+
+DIFFERENT = {
+    "axolotl": {
+        "chatml over a base model's end": "eot_tokens",
+        "alpaca, an answer that begins with the end of a line": "datasets.type",
+        "completion of a longer text": "sequence_len",
+        "a column of system prompts": "datasets.system",
+        "dpo chat_template.default (llama3)": "datasets.type",
+        "drop_system_message": "drop_system_message",
+        "reward": "datasets.system",
+        "reward with a system prompt": "datasets.system",
+    },
+    "llamafactory": {
+        "an answer that begins with the end of a line": "tokenizer",
+        "no template": "template",
+        "rows that are too long": "cutoff_len",
+        "pretraining": "sample_packing",
+        "pretraining without packing": "tokenizer",
+        "turns that do not alternate": "formatting",
+    },
+}
+"""Cases whose rows become other tokens, to the tool's name under which the import says so."""
+REFUSED = {
+    "axolotl": {
+        "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message", "other speakers",
+        "message_field_training", "alpaca:chat", "alpaca_chat.load_qa",
+        "alpaca_w_system.load_open_orca", "context_qa.load_v2", "gpteacher", "words of one's own",
+        "columns of one's own", "input_output", "dpo with columns of its own",
+    },
+    "llamafactory": {
+        "alpaca by fewshot", "openai", "a column of system prompts", "earlier turns",
+        "a column of system prompts beside turns", "mask_history", "judged turns",
+    },
+}  # fmt: skip
+"""Cases that the import refuses."""
+DAILY = {
+    "axolotl": {
+        "chatml", "chatml over a base model's end", "llama3", "qwen_25", "qwen3", "train_on_inputs",
+        "roles_to_train: both", "rows that are too long", "alpaca", "dpo chatml.intel (chatml)",
+    },
+    "llamafactory": {
+        "alpaca by qwen", "alpaca by llama3", "sharegpt by qwen", "sharegpt by llama3", "thoughts", "thoughts off",
+        "pairs, dpo", "judged answers", "pretraining", "rows that are too long",
+    },
+}  # fmt: skip
+"""The formats that are used most; `make slow` runs the others."""
+
+
+def every() -> list[object]:
+    return [
+        pytest.param(tool, name, id=f"{tool}: {name}", marks=() if name in DAILY[tool] else (pytest.mark.nightly,))
+        for tool in sorted(DIFFERENT)
+        for name in cases(tool)
+    ]
+
+
+@pytest.mark.parametrize(("tool", "name"), every())
+def test_a_bundle_trains_on_the_tools_tokens(tool: str, name: str, tmp_path: Path) -> None:
+    found, record = laid(cases(tool)[name], tool, str(tmp_path)), records(tool)[name]
+    if name in REFUSED[tool]:
+        assert found.draft.wrong or found.errors, found.text
+        return
+    theirs = record["rows"]
+    assert not found.draft.wrong, found.messages
+    assert not found.errors, found.errors
+    ours = trained_on(found, str(tmp_path))
+    if name in DIFFERENT[tool]:
+        assert DIFFERENT[tool][name] in found.draft.differences
+        assert not alike(theirs, ours), "the import says a difference where there is none"
+    else:
+        assert alike(theirs, ours), (theirs, ours, found.text)
+
+
+def test_every_case_has_a_record() -> None:
+    for tool in DIFFERENT:
+        assert set(cases(tool)) == set(records(tool))
+        named = {*DIFFERENT[tool], *REFUSED[tool], *DAILY[tool]}
+        assert named <= set(cases(tool)), named - set(cases(tool))
+        refused = {name for name, one in records(tool).items() if "refused" in one}
+        assert refused <= REFUSED[tool], "what the tool refuses, the import refuses"

@@ -1,0 +1,93 @@
+"""What the bundle of an imported case (oracles/token_cases.py) trains on: its own trainer's rows, as in a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from import_support import REPOSITORY, Imported, imported
+
+sys.path.append(os.path.join(REPOSITORY, "tests", "importing", "oracles"))
+
+from ask_rows import answer, tokens
+from oracle_support import FOLDER
+from token_cases import CASES, Case
+
+
+@cache
+def records(tool: str) -> dict[str, Any]:
+    """What each case became in the tool."""
+    with open(os.path.join(FOLDER, f"{tool}_rows.jsonl"), encoding="utf-8") as handle:
+        _, *lines = [json.loads(line) for line in handle]
+    return {one["case"]: one for one in lines}
+
+
+def cases(tool: str) -> dict[str, Case]:
+    """The cases by name."""
+    found = {one.name: one for one in CASES[tool]}
+    assert len(found) == len(CASES[tool]), "two cases of one name"
+    return found
+
+
+def laid(case: Case, tool: str, folder: str) -> Imported:
+    """The case's file imported beside its model and rows."""
+    text = case.lay(tool, folder)
+    return imported(text, "--hardware", "1 x cpu", name=os.path.join(folder, "recipe.yaml"), root=folder)
+
+
+def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
+    """The rows of the bundle's trainer, each through its collator, in the form of the tool's records."""
+    from xpc.runtime.core import arguments, run
+    from xpc.runtime.core import bundle as bundles
+
+    place = os.path.join(folder, "bundle")
+    for name, data in found.files.items():
+        path = os.path.join(place, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as handle:
+            handle.write(data)
+    was = os.getcwd()
+    os.chdir(folder)
+    try:
+        bundle = bundles.read(place)
+        weights(folder)
+        trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))
+        return [_row(trainer, row) for row in trainer.train_dataset]
+    finally:
+        os.chdir(was)
+
+
+def weights(folder: str) -> None:
+    """Random weights for the case's model."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(f"{folder}/model")).save_pretrained(f"{folder}/model")
+
+
+def _row(trainer: Any, row: Any) -> dict[str, Any]:
+    """A row in the form of the records: of a pair both answers behind their prompt."""
+    if "chosen_ids" in row:
+        return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}
+    if "chosen_input_ids" in row:
+        return {one: tokens(row[f"{one}_input_ids"], row[f"{one}_labels"]) for one in ("chosen", "rejected")}
+    if "completion_ids" in row and "label" in row:
+        return {**answer(row["prompt_ids"], row["completion_ids"]), "label": row["label"]}
+    batch = trainer.data_collator([row])
+    return tokens(batch["input_ids"][0].tolist(), batch["labels"][0].tolist())
+
+
+def alike(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
+    """Whether both have the same rows, in any order; the first token of a row is predicted from nothing, and its loss
+    is nobody's."""
+    return sorted(map(_key, theirs)) == sorted(map(_key, ours))
+
+
+def _key(row: dict[str, Any]) -> str:
+    if "ids" not in row:
+        return json.dumps({one: [two["ids"], two["trained"]] for one, two in sorted(row.items())})
+    return json.dumps([row["ids"], [at for at in row["trained"] if at], row.get("label")])
