@@ -80,6 +80,7 @@ docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
 	$(BIN)/python -m xpc.compiler.explain.stack_pages docs
 	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
+	$(BIN)/python tests/importing/keys_page.py docs/import-keys.md
 	$(BIN)/python editors/textmate.py
 
 site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fails it

@@ -58,7 +58,8 @@ IMPOSSIBLE = {
     **dict.fromkeys(
         ("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"), "the stack has no Megatron"
     ),
-    "adapter_name_or_path": "a bundle begins with new adapters",
+    "adapter_name_or_path": "a bundle begins with new adapters: merge these into the model first",
+    "early_stopping_steps": "the runtime has no early stopping",
     "pissa_init": "the language starts adapters at zero",
     "rope_scaling": "reserved by the language",
     "mask_history": "the language has the loss on all answers",

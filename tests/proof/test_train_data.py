@@ -76,6 +76,19 @@ def test_a_run_with_no_answer_within_seq_ends_with_one_line(
     assert not os.path.exists(tmp_path / "out" / "model.safetensors")
 
 
+def test_texts_become_turns_of_a_capped_source_without_its_long_rows(warm: Warm, tmp_path: Path) -> None:
+    answers = ["It is red."] * 3 + ["It is red. " * 30] + ["It is red."] * 12
+    rows = [{"prompt": f"What colour is number {i}?", "completion": answer} for i, answer in enumerate(answers)]
+    put(warm.place, {"capped.jsonl": lines(rows)})
+    source = '"capped.jsonl" {\n    limit = 9\n  }'
+    data = f"data rows {{\n  {source}\n  format = prompt_completion\n  chat\n  max_tokens = 48\n}}"
+    text = spec(data, data="rows", length="1 step", sizes="gbs=8 micro=4 seq=64")
+    run = warm.train(text, "capped", DEFAULT, str(tmp_path))
+    assert run.summary["data"]["rows"] == 8  # nine are read, and one of them is too long
+    assert run.summary["data"]["cut_rows"] == 0
+    assert "1 of 9 rows are left out: they have more than 48 tokens" in run.said
+
+
 def test_parts_that_the_template_leaves_out_end_the_run(warm: Warm, tmp_path: Path) -> None:
     rows = [turns("What colour is it?", "It is red.", parts=True) for _ in range(8)]
     put(warm.place, {"parts.jsonl": lines(rows), "texts-only.jinja": TEXTS_ONLY})
