@@ -14,7 +14,7 @@ HEAD = """\
 # Keys of axolotl and LLaMA-Factory
 
 What `xpc import` does with each key that it knows by name, written by `make docs` from the importers' tables.
-`xpc import FILE --report text` prints what became of each key of a file, and why; [import.md](import.md) tells the rest.
+`xpc import FILE --report text` prints what became of each key of a file, and why; [import.md](import.md) says more.
 A key that stands in no table here and that TRL's own arguments do not have is an error, with the nearest name.
 """
 
