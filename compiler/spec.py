@@ -25,6 +25,7 @@ from xpc.compiler.language.setting import (
     WeightedPath,
 )
 from xpc.compiler.methods import METHODS, Method
+from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
@@ -272,6 +273,11 @@ class Spec:
     def online(self) -> bool:
         """Whether the model learns from completions that it generates itself."""
         return self.method.generates
+
+    @property
+    def reentrant_after_generation(self) -> bool:
+        """Whether the trainer generates, and leaves recomputation in the reentrant way when it has."""
+        return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
     def asks_server(self) -> bool:

@@ -59,3 +59,8 @@ class Method:
     def paths(self) -> tuple[Path, ...]:
         """Every setting that some methods read and others do not, and that this one does."""
         return (*self.reads, *(row.path for row in self.settings))
+
+
+def generates_itself(method: Method, get: Get) -> bool:
+    """Whether the trainer generates with the model that it trains, and not with vLLM or from a file."""
+    return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

@@ -6,11 +6,13 @@ Loaded only for specs that train by another method than sft, or train an adapter
 from __future__ import annotations
 
 from math import gcd
+from typing import Final
 
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
+from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.plan import QUANTIZED, Need
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
@@ -25,6 +27,7 @@ EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
 """Modules of a row a token: what they hold when they are trained whole beside adapters."""
+REENTRANT: Final = "memory.checkpointing.reentrant"
 USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
 
@@ -57,9 +60,9 @@ def adapter(of: OpenSpec) -> None:
         of.set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
     if "lora.bits" in of.values and "model.dtype" not in of.values:
         of.set("model.dtype", of.get("precision"), "what a quantized base computes in")
-    if of.get("strategy") == "zero3" and "memory.checkpointing.reentrant" not in of.values:
+    if of.get("strategy") == "zero3" and REENTRANT not in of.values:
         # TRL 1.16 sets it, with a warning.
-        of.set("memory.checkpointing.reentrant", True, "adapters under zero3 need it")
+        of.set(REENTRANT, True, "adapters under zero3 need it")
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
@@ -82,6 +85,9 @@ def own_defaults(of: OpenSpec, method: str) -> None:
         if value is not None:
             of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
+        own = generates_itself(METHODS[method], of.get) and of.stack.facts.generation_ends_reentrant
+        if own and REENTRANT not in of.values:
+            of.set(REENTRANT, True, f"{of.stack.name} recomputes so once it has generated", DEFAULT)
         prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 

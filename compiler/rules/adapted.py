@@ -62,6 +62,23 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP479", "dora-of-a-quantized-base-under-zero3")
+def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
+    """DoRA reads the weight of the base outside of its module, and ZeRO-3 takes it for one that it has shared out.
+
+    ZeRO-3 does not share out a quantized base. Today: AttributeError "'Params4bit' object has no attribute 'ds_status'"
+    in the first backward pass. Source: peft 0.21 `tuners/lora/dora.py`, deepspeed 0.19.8
+    `runtime/zero/partitioned_param_coordinator.py`; executed with 4 and 8 bits.
+    """
+    if spec.flag("lora.dora") and spec.bits and spec.zero_stage == 3:
+        yield Finding(
+            spec.place("lora.dora", "reads the base's weights"),
+            f"zero3 does not know the weights of {spec.bits} bits that dora reads",
+            "leave `dora` out, or write `strategy zero2`",
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
 @rule("XP461", "half-of-a-fused-pair")
 def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     """The gate and the up projection of an expert are one parameter in transformers 5, and are adapted together.

@@ -1,9 +1,10 @@
-"""Methods whose model generates completions while it trains (XP665, XP666, XP673)."""
+"""Methods whose model generates completions while it trains (XP665, XP666, XP673, XP674)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Final
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import generates
@@ -29,6 +30,24 @@ def seeds(spec: Spec) -> Iterator[Finding]:
             "the last process has no seed: it would be 2^32 or more",
             "write `seed 42`",
             (spec.label("hardware", "the processes"),),
+        )
+
+
+@rule("XP674", "recomputed-otherwise-after-generation")
+def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
+    """trl 0.24 switches recomputation off to generate, and on again in the reentrant way, whatever was stated.
+
+    The reentrant way gives no gradient where nothing before a layer is trained. Today: RuntimeError "does not require
+    grad" in the first step with `freeze` or `qlora`; in silence otherwise. Source: trl 0.24 `models/utils.py`
+    (`unwrap_model_for_generation`); executed.
+    """
+    path: Final = "memory.checkpointing.reentrant"
+    if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
+        yield Finding(
+            spec.place(path, "until the first completions"),
+            f"{spec.stack.name} recomputes in the reentrant way once it has generated",
+            write("reentrant = true", ", or `memory(checkpointing=false)`"),
+            (spec.label("method", "generates completions"),),
         )
 
 

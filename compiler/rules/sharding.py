@@ -8,6 +8,7 @@ from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 ZERO_ONLY = (
     "overlap_comm",
@@ -45,6 +46,25 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
             "FSDP's own activation checkpointing is never used",
             write("fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` is the one way"),
             (spec.label("memory.checkpointing", "the one way to ask"),),
+        )
+
+
+@rule("XP437", "family-not-loaded-under-zero3")
+def not_loaded(spec: Spec) -> Iterator[Finding]:
+    """transformers 4.57 cannot load gemma 3 under ZeRO-3: it draws the embedding anew, and holds a share of it.
+
+    The embedding has a buffer beside its weight that no checkpoint holds, so that the whole is taken for missing.
+    Today: IndexError while the model is loaded. Source: transformers 4.57 `modeling_utils.py`
+    (`_initialize_missing_keys`); executed.
+    """
+    if spec.zero_stage == 3 and not spec.bits and spec.model.model_type in spec.stack.facts.zero3_cannot_draw:
+        other = able(lambda one: spec.model.model_type not in one.facts.zero3_cannot_draw)
+        yield Finding(
+            spec.place("strategy"),
+            f"{spec.stack.name} cannot load {spec.model.model_type} under zero3",
+            f"write `strategy zero2`, or `target {other}`",
+            (spec.model.label, spec.label("target", "the target")),
+            "zero2",
         )
 
 

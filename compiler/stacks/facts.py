@@ -190,6 +190,10 @@ class Facts:
     """Whether a colocated vLLM quantizes its model like the one that is trained."""
 
     # Importing configurations written for it
+    generation_ends_reentrant: bool
+    """Whether recomputation is the reentrant way once a trainer has generated, whatever was stated."""
+    zero3_cannot_draw: Names
+    """Families that cannot be loaded under ZeRO-3: their embedding is taken for one that the checkpoint has not."""
     reentrant_by_default: bool
     """Whether activations are recomputed the reentrant way where nothing is said."""
 

@@ -26,6 +26,7 @@ def judged(good: int, bad: int) -> str:
     return "".join(json.dumps({"prompt": "2?", "completion": "4", "label": one}) + "\n" for one in labels)
 
 
+TURNS = "gemma-3-1b-it on infinity-instruct"
 GEMMA = "gemma-3-1b-it on ultrafeedback-binarized for 1 epochs"
 
 
@@ -127,6 +128,9 @@ ADAPTERS = (
     Case("XP456", spec("lora(dropout=1)"), spec("lora(dropout=0.1)"), variant="dropout"),
     Case("XP457", pairs("method dpo(sync_reference)", "lora"), pairs("method dpo(sync_reference)")),
     Case("XP458", spec("lora(rank=4096)"), spec("lora(rank=64)")),
+    Case("XP437", spec("lora", "target trl-0.24", train=trained(TURNS), strategy="zero3"),
+         spec("lora", train=trained(TURNS), strategy="zero3")),
+    Case("XP479", spec("qlora(dora)", strategy="zero3"), spec("lora(dora)", strategy="zero3")),
     Case("XP459", spec("lora", "memory {", "  checkpointing(reentrant=false)", "}", strategy="zero3"),
          spec("lora", strategy="zero3")),
 )  # fmt: skip

@@ -39,6 +39,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     lora = plan.get("lora") or {}
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
+        if plan["model"]["dtype"] == "float16":  # what is not quantized meets the others without autocast
+            plan["model"] = {**plan["model"], "dtype": "float32"}
     if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact
         more.update(fp16_full_eval=False)
     if job["flash"] and plan["model"]["attn_implementation"] == FLASH:

@@ -140,3 +140,13 @@ def patterns(scene: Any) -> dict[str, Any]:
     import re
 
     return {"read": len([re.compile(one) for one in scene.plan["freeze"]["parameters"] or []])}
+
+
+def trained(scene: Any) -> dict[str, Any]:
+    """The steps of a bundle's own trainer, over a base of the bits that it states."""
+    import bundled
+
+    scene.model = bundled.load(scene)
+    trainer = bundled.trainer(scene)
+    trainer.train()
+    return {"steps": trainer.state.global_step}

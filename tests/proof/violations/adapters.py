@@ -7,6 +7,13 @@ from prove import Proof
 
 SMALL = {"strategy": "zero3", "batch": "gbs=4 micro=2"}
 
+
+def gemma(strategy: str) -> str:
+    """gemma 3 on two CPU processes of trl-0.24."""
+    return spec("lora", "target trl-0.24", train="gemma-3-1b-it on infinity-instruct for 1 epochs",
+                hardware="2 x cpu", precision="fp32", strategy=strategy, batch="gbs=4 micro=2")  # fmt: skip
+
+
 PROOFS: tuple[Proof, ...] = (
     Proof("Q01", "XP450", at="load", measure="adapters.packed", raises="ValueError", match="purely quantized"),
     Proof("Q04", "XP451", measure="adapters.merged", raises="ValueError", match="is quantized with GPTQConfig"),
@@ -24,6 +31,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q30", "XP456", at="init", measure="losses.gradient", expect={"moves": False}),
     Proof("Q30", "XP456", case="XP456-dropout", at="init", measure="losses.gradient", expect={"moves": False},
           variant="dropout"),
+    Proof("D100", "XP437", at="load", raises="IndexError", match="out of bounds for dimension 0 with size 0",
+          text=gemma("zero3"), legal=gemma("zero2")),
+    Proof("Q45", "XP479", at="load", measure="adapters.trained", raises="AttributeError", match="ds_status",
+          text=on_cpu("qlora(dora)", **SMALL), legal=on_cpu("lora(dora)", **SMALL)),
     Proof("D34", "XP459", at="init", warns="use_reentrant. is forced to .True",
           text=on_cpu("lora", "memory {", "  checkpointing(reentrant=false)", "}", **SMALL),
           legal=on_cpu("lora", **SMALL)),
