@@ -1,4 +1,4 @@
-"""Methods whose model generates completions while it trains (XP665, XP666, XP673, XP674)."""
+"""Methods whose model generates completions while it trains (XP665, XP666, XP673, XP675)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def seeds(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP674", "recomputed-otherwise-after-generation")
+@rule("XP675", "recomputed-otherwise-after-generation")
 def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
     """trl 0.24 switches recomputation off to generate, and on again in the reentrant way, whatever was stated.
 

@@ -67,7 +67,7 @@ ONLINE = (
     Case("XP674", grpo_own("rewards.py:strict"), grpo_own("rewards.py:open"), OWN_REWARDS),
     Case("XP674", grpo_own("rewards.py:asks"), grpo_own("rewards.py:reads"), OWN_REWARDS, variant="column"),
     Case("XP664", grpo("sync_reference"), grpo("sync_reference, beta=0.04")),
-    Case("XP674", grpo("", "target trl-0.24", "memory(checkpointing(reentrant=false))"),
+    Case("XP675", grpo("", "target trl-0.24", "memory(checkpointing(reentrant=false))"),
          grpo("", "target trl-0.24", "memory(checkpointing(reentrant=true))")),
     Case("XP665", grpo("temperature=0"), grpo("temperature=1")),
     Case("XP665", grpo("top_k=1"), grpo("top_k=50"), variant="greedy"),
