@@ -85,8 +85,8 @@ def own_defaults(of: OpenSpec, method: str) -> None:
         if value is not None:
             of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
-        own = generates_itself(METHODS[method], of.get) and of.stack.facts.generation_ends_reentrant
-        if own and REENTRANT not in of.values:
+        itself = generates_itself(METHODS[method], of.get) and of.stack.facts.generation_ends_reentrant
+        if itself and REENTRANT not in of.values:
             of.set(REENTRANT, True, f"{of.stack.name} recomputes so once it has generated", DEFAULT)
         prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
