@@ -15,7 +15,17 @@ WHEN = advised
     "XP940",
     "known-to-compute-wrongly",
     "warning",
-    reads=("batch.accum", "method", "method.loss", "strategy", "strategy.overlap_comm"),
+    reads=(
+        "batch.accum",
+        "batch.micro",
+        "data.holdout",
+        "method",
+        "method.loss",
+        "strategy",
+        "strategy.context_parallel",
+        "strategy.overlap_comm",
+        "train.steps",
+    ),
 )
 def known_wrong(spec: Spec) -> Iterator[Finding]:
     """The pinned version of a library computes something wrong for this spec, and its maintainers know.

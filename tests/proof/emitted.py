@@ -229,7 +229,7 @@ def put(folder: str, files: Mapping[str, str | bytes]) -> str:
 
 def compiled(text: str, folder: str, out: str, name: str = "spec.xp") -> str:
     """Compiles a text whose files lie in `folder` and writes the bundle to `out`; fails with the diagnostics."""
-    files, found = compile_text(text.encode(), name, Workspace(folder))
+    files, found = compile_text(text.encode(), name, Workspace(folder, allow_oom=True))
     problems = "\n".join(f"{one.severity} {one.code}: {one.message} ({one.help})" for one in found.problems)
     assert files is not None, f"{text}\n{problems}"
     write(files, out)
