@@ -30,6 +30,10 @@ SHOWN = {
         "last-accumulation", "XP940",
         spec("target trl-0.18", "method dpo", train=PAIRS, batch="gbs=512 micro=16"),
     ),
+    "last-accumulation-of-zero": (
+        "last-accumulation-of-zero", "XP940",
+        spec("target trl-0.18", train="qwen2.5-3b on deita-10k for 2 epochs", batch="gbs=512 micro=16"),
+    ),
     "packing-without-flash": (
         "packing-without-flash", "XP310",
         spec("target trl-0.18", "model(attn=sdpa)", batch="gbs=128 micro=16 seq=512 packing"),
