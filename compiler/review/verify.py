@@ -74,7 +74,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         return _run(bundles[0], options.run)
     changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
     if changed:
-        return visible(f"{folder} {changed}{_detail(bundles)}") + "\n", 1
+        return "".join(f"{visible(one)}\n" for one in f"{folder} {changed}{_detail(bundles)}".split("\n")), 1
     others = sorted({table["bundle"]["xpc"] for _, table in bundles} - {__version__})
     if others:
         raise UsageError(

@@ -24,24 +24,31 @@ def pre_commit(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "pre-commit")
 
 
-def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(pre_commit: str, tmp_path: object) -> None:
-    work = put(tmp_path, {"a.xp": SEED})
-    os.environ["PRE_COMMIT_HOME"] = os.path.join(work, "home")
-    assert xpc("fmt", "a.xp", cwd=work).returncode == 0
-    assert xpc("compile", "a.xp", cwd=work).returncode == 0
+CONFIG = """repos:
+- repo: {repository}
+  rev: {commit}
+  hooks:
+  - id: xpc-fmt
+  - id: xpc-check
+  - id: xpc-verify
+"""
+
+
+def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(
+    pre_commit: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = run("git", "rev-parse", "HEAD", cwd=REPOSITORY).stdout.strip()
+    config = CONFIG.format(repository=REPOSITORY, commit=commit)
+    work = put(tmp_path, {"work/a.xp": SEED, "work/.pre-commit-config.yaml": config}) + "/work"
+    monkeypatch.setenv("PRE_COMMIT_HOME", os.path.join(str(tmp_path), "home"))
+    for words in (("fmt", "a.xp"), ("compile", "a.xp")):
+        assert xpc(*words, cwd=work).returncode == 0
     run("git", "init", "-q", cwd=work)
-    run("git", "add", "a.xp", "a.bundle", cwd=work)
-    for hook in ("xpc-fmt", "xpc-check", "xpc-verify"):
-        done = run(pre_commit, "try-repo", REPOSITORY, hook, "--all-files", cwd=work)
-        assert done.returncode == 0, done.stdout + done.stderr
-    put(
-        work,
-        {
-            "a.xp": SEED.replace("528", "529").replace("\n\n", "\n\n\n\n", 1),
-            "a.bundle/launch.sh": "exit 0\n",
-        },
-    )
-    for hook, said in (("xpc-check", "XP201"), ("xpc-verify", "launch.sh"), ("xpc-fmt", "files were modified")):
-        done = run(pre_commit, "try-repo", REPOSITORY, hook, "--all-files", cwd=work)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert said in done.stdout
+    run("git", "add", "-A", cwd=work)
+    done = run(pre_commit, "run", "--all-files", cwd=work)
+    assert (done.returncode, done.stdout.count("Passed")) == (0, 3), done.stdout + done.stderr
+    put(work, {"a.xp": SEED.replace("528", "529") + "\n\n", "a.bundle/launch.sh": "exit 0\n"})
+    done = run(pre_commit, "run", "--all-files", cwd=work)
+    assert (done.returncode, done.stdout.count("Failed")) == (1, 3), done.stdout + done.stderr
+    for said in ("files were modified by this hook", "XP201", "a.bundle holds launch.sh, which was changed"):
+        assert done.stdout.count(said) == 1, done.stdout
