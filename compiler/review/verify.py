@@ -74,7 +74,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         return _run(bundles[0], options.run)
     changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
     if changed:
-        return "".join(f"{visible(one)}\n" for one in f"{folder} {changed}{_detail(bundles)}".split("\n")), 1
+        return visible(f"{folder} {changed}") + "\n" + _detail(bundles), 1
     others = sorted({table["bundle"]["xpc"] for _, table in bundles} - {__version__})
     if others:
         raise UsageError(
@@ -125,11 +125,11 @@ def _missing(bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
 
 
 def _detail(bundles: Sequence[tuple[str, Table]]) -> str:
-    """The first line that differs, where this version can tell."""
+    """A line with the first that differs, where this version can tell."""
     for folder, table in bundles:
         if table["bundle"]["xpc"] == __version__ and os.path.isfile(os.path.join(folder, bundled.SPEC)):
             for one in _drifts(folder, table):
-                return f"\n{one}"
+                return visible(one) + "\n"
     return ""
 
 
