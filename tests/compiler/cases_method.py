@@ -84,7 +84,7 @@ PREFERENCE = (
     Case("XP489", pairs("method dpo", MID, FLASH, FUSED, batch=FLAT), pairs("method dpo", MID, FLASH, batch=FLAT),
          variant="flattened"),
     Case("XP489", pairs("method dpo", "lora", "memory(checkpointing(reentrant=false))", MID, FUSED),
-         pairs("method dpo", "lora", "memory(checkpointing=false)", MID, FUSED, batch="gbs=128 micro=4"),
+         pairs("method dpo", "lora", "memory(checkpointing=false)", MID, FUSED, batch="gbs=32 micro=4"),
          variant="adapters"),
     Case("XP638", pairs("method kto", batch="gbs=128 micro=1"), pairs("method kto", batch="gbs=128 micro=2")),
     Case("XP639", pairs("method kto", extra("train_sampling_strategy = random")),

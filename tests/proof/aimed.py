@@ -28,7 +28,7 @@ from xpc.grammar.diagnostic import ERROR
 
 def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
     """Whether the code answers the illegal text, and what is wrong with the legal one."""
-    place = Workspace(folder)
+    place = Workspace(folder, allow_oom=True)
     found = check_text(proof.text.encode(), "t.xp", place)
     legal = check_text(proof.legal.encode(), "t.xp", place)
     return proof.code in codes(found), [one.code for one in legal.problems if one.severity == ERROR]
