@@ -25,6 +25,8 @@ from xpc.compiler.engines import containers
 from xpc.compiler.engines.sky.catalog import GPUS
 from xpc.compiler.engines.yamltext import document
 
+pytestmark = pytest.mark.slow
+
 # -- the writer -----------------------------------------------------------------------------------------------------
 
 NAMES = st.text(max_size=12) | st.sampled_from(

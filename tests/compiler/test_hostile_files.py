@@ -17,6 +17,8 @@ from compile_support import (
 )
 from hostile_support import checked, compiled
 
+pytestmark = pytest.mark.slow
+
 # -- files that are not what they seem ------------------------------------------------------------------------------
 
 STRANGE = (

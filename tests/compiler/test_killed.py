@@ -17,6 +17,8 @@ from xpc.compiler.bundle import write
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 from killed import killed_everywhere
 
+pytestmark = pytest.mark.slow
+
 
 def small(number: int) -> dict[str, bytes]:
     """A sealed bundle of few files, so that few calls write it."""

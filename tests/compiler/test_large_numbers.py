@@ -17,6 +17,8 @@ from xpc.compiler.resolve.divisors import divisors, factors, largest, nearest
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 from cpu import TooLong, limited
 
+pytestmark = pytest.mark.slow
+
 ONLINE = "qwen2.5-3b on org/x for 3 epochs"
 NUMBERS = {
     "hsdp": (spec(strategy="hsdp(shard=1B)"), "XP408", "shard = 8"),

@@ -27,6 +27,8 @@ from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
 from xpc.grammar.tree import Count, Ref
 
+pytestmark = pytest.mark.slow
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import pytest
 from case_support import spec
 from compile_support import NOWHERE, checked, compiled, errors, value
 from hypothesis import example, given, settings
@@ -14,6 +15,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import fuzz
 
 from xpc.compiler import registry
+
+pytestmark = pytest.mark.slow
 
 QUICK = settings(max_examples=60)
 

@@ -3,11 +3,14 @@
 import json
 import re
 
+import pytest
 import yaml
 from case_support import spec
 from compile_support import checked, compiled, errors, only, shown
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow
 
 MOST = 1024
 QUICK = settings(max_examples=80)

@@ -11,6 +11,8 @@ import pytest
 from case_support import spec
 from compile_support import put, xpc
 
+pytestmark = pytest.mark.slow
+
 YAML = "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/x\n"
 
 

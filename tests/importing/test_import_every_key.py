@@ -11,6 +11,8 @@ from xpc.compiler import stacks
 from xpc.compiler.importing import yamltext
 from xpc.compiler.methods import METHODS
 
+pytestmark = pytest.mark.slow
+
 CLASSES = [
     (name, method)
     for name in stacks.names()

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_render_machine import check_run
@@ -9,6 +10,8 @@ from test_render_machine import check_run
 from xpc.compiler.render import FORMATS, render
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.source import Source, Span
+
+pytestmark = pytest.mark.slow
 
 # Any code point, surrogates too, with the dangerous ones often.
 TEXT = st.text(

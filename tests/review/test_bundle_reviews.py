@@ -17,6 +17,8 @@ from xpc.compiler.inputs import read_spec
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.review.meaning import plain
 
+pytestmark = pytest.mark.slow
+
 RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1xa100", "smollm3-3b-sft-64xh100",
            "qwen2.5-1.5b-ioi-grpo-7xh100", "qwen2.5-3b-infinity-8xv100")  # fmt: skip
 

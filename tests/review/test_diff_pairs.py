@@ -16,6 +16,8 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.review.compare import Change, compare
 from xpc.compiler.review.sides import Run
 
+pytestmark = pytest.mark.slow
+
 VALUES = {
     "optimizer.lr": ("1e-6", "3e-6"), "optimizer.weight_decay": ("0.01", "0.1"), "optimizer.clip": ("0.5", "2"),
     "schedule.warmup": ("3", "4"), "batch.seq": ("128", "256"), "seed": ("7", "8"), "data.seed": ("3", "4"),

@@ -12,6 +12,8 @@ from xpc.compiler.review.compare import compare
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -10,6 +10,8 @@ from compile_support import put, tree, xpc
 
 from xpc.compiler.lower.manifest import sealed
 
+pytestmark = pytest.mark.slow
+
 DAMAGES = 15
 FORGED = {
     "a file above the bundle": ('"files/chat-', '"files/../../secret/chat-'),

@@ -14,6 +14,8 @@ from xpc.compiler import stacks
 from xpc.compiler.locking import command
 from xpc.compiler.pins import Environment
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND, THIRD, TEACHER = ("1" * 40, "2" * 40, "3" * 40, "4" * 40)
 SPEC = """\
 xpc 1

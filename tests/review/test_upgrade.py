@@ -12,6 +12,8 @@ from xpc.compiler import stacks
 from xpc.compiler.inputs import read_spec
 from xpc.compiler.pipeline import check_text, compile_text
 
+pytestmark = pytest.mark.slow
+
 OLD = SEED + "target trl-0.18\n"
 RECIPES = [
     path

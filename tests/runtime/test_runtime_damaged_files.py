@@ -15,6 +15,8 @@ from xpc.runtime.core import checkpoint_integrity, checkpoints, data_sources, ou
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import deepspeed, local_data, plain_checkpoints
 
+pytestmark = pytest.mark.slow
+
 STATES = {False: plain_checkpoints.states, True: deepspeed.states}
 
 CONTENTS = {

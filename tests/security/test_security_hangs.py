@@ -8,6 +8,8 @@ import pytest
 from case_support import MARKED, PLAIN, spec
 from compile_support import checked, codes, errors, put, shown
 
+pytestmark = pytest.mark.slow
+
 OPEN = "{% generation %}"
 TEMPLATES = {
     "opened": OPEN * 200_000,

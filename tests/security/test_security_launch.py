@@ -9,6 +9,8 @@ from case_support import spec
 from compile_support import checked, compiled
 from test_hostile import PAYLOADS, quoted
 
+pytestmark = pytest.mark.slow
+
 ENGINES = {
     "slurm": {"partition": "gpu", "account": "mine"},
     "k8s": {"image": "img", "volume": "runs", "secret": "hf"},

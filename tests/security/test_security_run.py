@@ -24,6 +24,8 @@ from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import executed_files, paired_rows, rewards
 
+pytestmark = pytest.mark.slow
+
 REWARD = "def f(completions, **_):\n    return [0.0 for _ in completions]\n"
 ONLINE = spec(
     'method grpo(generations=16, max_completion=64, rewards=["own.py:f"])',
