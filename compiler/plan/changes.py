@@ -40,11 +40,16 @@ OWN_MODULE = "rules.memory"
 @record
 class Change:
     """Settings with their new values, the plan of the run with them, and its tokens a second over those of the run
-    as it is (None where no speed is predicted)."""
+    as it is (None where no speed is predicted; without what an offload costs, which no measurement here says)."""
 
     settings: Settings
     plan: Plan
     pace: float | None
+
+    @property
+    def told_pace(self) -> float | None:
+        """The pace, where it is all that decides the speed."""
+        return None if "strategy.offload" in self.settings else self.pace
 
     @property
     def typed(self) -> list[str]:
@@ -77,8 +82,13 @@ def effect(one: Change) -> str:
     told = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
     if one.plan.verdict != FITS:
         told.append(one.plan.verdict)
-    if one.pace is not None and abs(one.pace - 1) >= 0.005:
-        told.append(f"{abs(one.pace - 1):.0%} {'slower' if one.pace < 1 else 'faster'}")
+    if "strategy.offload" in one.settings:
+        told.append("slower by what crosses the host's bus")
+    pace = one.told_pace
+    if pace is not None and pace >= 2:
+        told.append(f"{pace:.1f} times as fast")
+    elif pace is not None and abs(pace - 1) >= 0.005:
+        told.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
     return ", ".join(told)
 
 

@@ -13,7 +13,7 @@ from xpc.compiler.plan import BUDGET, GIB, NO
 from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.changes import STRATEGIES, effect, legal
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
-from xpc.compiler.plan.show import hours, title, total_hours, verdict_counts, ways
+from xpc.compiler.plan.show import hours, saved, title, total_hours, verdict_counts, ways
 from xpc.compiler.registry import Gpu
 from xpc.compiler.render.visible import visible
 from xpc.compiler.resolve.divisors import divisors
@@ -231,8 +231,7 @@ def _course(one: Plan) -> Iterator[str]:
         yield f"hours unknown: {_text(one.unknown.get('hours', ''))}"
     else:
         yield f"{hours(one.hours)} hours, {hours(one.gpu_hours)} GPU-hours"
-    if one.saves is not None and one.checkpoint:
-        yield f"{one.saves:,} checkpoints of {one.checkpoint / GIB:.1f} GiB"
+    yield from saved(one)
 
 
 def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:

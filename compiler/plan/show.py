@@ -52,8 +52,7 @@ def _one(plan: Plan) -> str:
     if plan.steps is None:
         lines.append(f"  {plan.unknown['steps']}")
     points = [f"warm-up {plan.warmup:,} steps"] if plan.warmup else []
-    if plan.saves is not None and plan.checkpoint:
-        points.append(f"{plan.saves:,} checkpoints of {plan.checkpoint / GIB:.1f} GiB")
+    points += saved(plan)
     lines += [f"  {', '.join(points)}"] if points else []
     if plan.hours is None or plan.gpu_hours is None:
         lines.append(f"time: unknown, {plan.unknown.get('hours', '')}")
@@ -80,6 +79,13 @@ def ways(plan: Plan) -> list[Change]:
 def _line(name: str, size: float, scale: float) -> str:
     """A size with its bar, which is as long as the card at the most."""
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
+
+
+def saved(plan: Plan) -> list[str]:
+    """How many checkpoints are written, of which size, in a phrase; none where nothing is known or written."""
+    if plan.saves is None or not plan.checkpoint:
+        return []
+    return [f"{plan.saves:,} checkpoint{'s' if plan.saves != 1 else ''} of {plan.checkpoint / GIB:.1f} GiB"]
 
 
 def hours(span: Span) -> str:
@@ -139,7 +145,7 @@ def table(plan: Plan) -> dict[str, object]:
                 "settings": one.typed,
                 "verdict": one.plan.verdict,
                 "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
-                "pace": None if one.pace is None else round(one.pace, 3),
+                "pace": None if one.told_pace is None else round(one.told_pace, 3),
             }
             for one in ways(plan)
         ],
