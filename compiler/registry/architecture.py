@@ -6,6 +6,7 @@ Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` interm
 
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.registry.config_json import Config, ConfigError
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import evolve, record
@@ -30,42 +31,6 @@ _OTHER_SHAPES = frozenset(
         "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod",
     )
 )  # fmt: skip
-
-
-class _ConfigError(Exception):
-    """A configuration that the closed form cannot count; the message is the sentence for the user."""
-
-
-class _Config:
-    """Typed reads of a configuration; a null counts as absent, as it does in transformers."""
-
-    def __init__(self, values: Mapping[str, object], model_type: str) -> None:
-        self.values = values
-        self.model_type = model_type
-
-    def integer(self, *keys: str, default: int | None = None) -> int:
-        """Return the first of `keys` that is a whole number (it must be at least 1), else the default, else raise."""
-        for key in keys:
-            value = self.values.get(key)
-            if isinstance(value, int) and not isinstance(value, bool):
-                if value < 1:
-                    raise _ConfigError(
-                        f"`{key}` must be at least 1 in the configuration of this `{self.model_type}` model"
-                    )
-                return value
-        if default is None:
-            raise _ConfigError(f"the configuration of this `{self.model_type}` model has no `{keys[0]}`")
-        return default
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Return a boolean key, or the default where it is absent."""
-        value = self.values.get(key)
-        return value if isinstance(value, bool) else default
-
-    def text(self, key: str) -> str | None:
-        """Return a text key, or None."""
-        value = self.values.get(key)
-        return value if isinstance(value, str) else None
 
 
 @record
@@ -101,7 +66,7 @@ class _Shape:
         return self.kv_heads * self.head_dim
 
 
-def _dimensions(c: _Config, tied: bool = False, head_dim: int | None = None) -> _Shape:
+def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> _Shape:
     hidden = c.integer("hidden_size")
     heads = c.integer("num_attention_heads")
     return _Shape(
@@ -132,7 +97,7 @@ def _embeddings(s: _Shape) -> int:
 
 
 def _llama(
-    c: _Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
+    c: Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
 ) -> _Shape:
     """RMSNorm, gated MLP, one switch for all four attention biases."""
     s = _dimensions(c, tied, head_dim)
@@ -141,45 +106,45 @@ def _llama(
     return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
 
 
-def _plain(c: _Config) -> _Shape:
+def _plain(c: Config) -> _Shape:
     """Mistral, Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
     s = _dimensions(c)
     return evolve(s, layer=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
-def _qwen2(c: _Config) -> _Shape:
+def _qwen2(c: Config) -> _Shape:
     """Biases on q, k and v always, none on the output."""
     s = _dimensions(c)
     return evolve(s, layer=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
-def _qwen3(c: _Config, head_dim: int | None = 128) -> _Shape:
+def _qwen3(c: Config, head_dim: int | None = 128) -> _Shape:
     """A norm of one head's width on q and on k."""
     s = _llama(c, mlp_bias=False, head_dim=head_dim)
     return evolve(s, layer=s.layer + 2 * s.head_dim)
 
 
-def _gemma(c: _Config) -> _Shape:
+def _gemma(c: Config) -> _Shape:
     return _llama(c, tied=True, mlp_bias=False, head_dim=256)
 
 
-def _gemma2(c: _Config) -> _Shape:
+def _gemma2(c: Config) -> _Shape:
     """Norms before and after attention and MLP."""
     return _llama(c, tied=True, norms=4, mlp_bias=False, head_dim=256)
 
 
-def _gemma3(c: _Config) -> _Shape:
+def _gemma3(c: Config) -> _Shape:
     s = _gemma2(c)
     return evolve(s, layer=s.layer + 2 * s.head_dim)
 
 
-def _olmo2(c: _Config) -> _Shape:
+def _olmo2(c: Config) -> _Shape:
     """Norms over the whole of q and of k."""
     s = _llama(c, mlp_bias=False)
     return evolve(s, layer=s.layer + s.q + s.kv)
 
 
-def _glm(c: _Config, norms: int = 2) -> _Shape:
+def _glm(c: Config, norms: int = 2) -> _Shape:
     s = _dimensions(c, head_dim=128)
     layer = _attention(s, qkv_bias=c.flag("attention_bias", True)) + _mlp(s) + norms * s.hidden
     return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
@@ -201,13 +166,13 @@ def _experts(
     )
 
 
-def _mixtral(c: _Config) -> _Shape:
+def _mixtral(c: Config) -> _Shape:
     s = _plain(c)
     per_token = c.integer("num_experts_per_tok", default=2)
     return _experts(s, s.layer - _mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
 
 
-def _qwen3_moe(c: _Config) -> _Shape:
+def _qwen3_moe(c: Config) -> _Shape:
     s = _qwen3(c, head_dim=None)
     without = s.layer - _mlp(s)
     dense = _mlp(s)
@@ -221,7 +186,7 @@ def _qwen3_moe(c: _Config) -> _Shape:
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
 
-def _starcoder2(c: _Config) -> _Shape:
+def _starcoder2(c: Config) -> _Shape:
     """LayerNorms with bias, two MLP matrices, one switch for all biases."""
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
@@ -230,7 +195,7 @@ def _starcoder2(c: _Config) -> _Shape:
     )
 
 
-def _gpt2(c: _Config) -> _Shape:
+def _gpt2(c: Config) -> _Shape:
     hidden, heads = c.integer("n_embd", "hidden_size"), c.integer("n_head", "num_attention_heads")
     context = c.integer("n_positions", "max_position_embeddings")
     s = _Shape(
@@ -249,20 +214,20 @@ def _gpt2(c: _Config) -> _Shape:
     return evolve(s, layer=layer, outside=_embeddings(s) + context * hidden + 2 * hidden)
 
 
-def _gpt_bigcode(c: _Config) -> _Shape:
+def _gpt_bigcode(c: Config) -> _Shape:
     """GPT-2 with one head of keys and values, unless `multi_query` is off."""
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
     return evolve(s, layer=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
 
 
-def _cohere(c: _Config) -> _Shape:
+def _cohere(c: Config) -> _Shape:
     """One norm for attention and MLP, which stand side by side; norms of q and of k are a switch."""
     s = _llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer=s.layer + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
 
-def _gpt_oss(c: _Config) -> _Shape:
+def _gpt_oss(c: Config) -> _Shape:
     """A sink for each head; biases on projections, router and experts."""
     s = _dimensions(c, head_dim=64)
     bias = c.flag("attention_bias", True)
@@ -274,7 +239,7 @@ def _gpt_oss(c: _Config) -> _Shape:
     return evolve(s, layer=s.layer + experts * (biases + 1), expert=s.expert + biases)
 
 
-def _gpt_neox(c: _Config) -> _Shape:
+def _gpt_neox(c: Config) -> _Shape:
     """All heads have keys and values, whatever `num_key_value_heads` says."""
     s = _dimensions(c)
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
@@ -284,7 +249,7 @@ def _gpt_neox(c: _Config) -> _Shape:
     )
 
 
-def _opt(c: _Config) -> _Shape:
+def _opt(c: Config) -> _Shape:
     """Learned positions (two more than the context), projections where the embedding is narrower than the model."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
     s = _Shape(
@@ -306,7 +271,7 @@ def _opt(c: _Config) -> _Shape:
     return evolve(s, layer=_attention(s, bias, bias) + _mlp(s, bias) + 2 * norm, outside=outside + norm * final)
 
 
-def _falcon(c: _Config) -> _Shape:
+def _falcon(c: Config) -> _Shape:
     """One key and value head (7B), grouped ones with two norms (40B), or all of them (RW)."""
     hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads", "n_head")
     new = c.flag("new_decoder_architecture", False)
@@ -329,7 +294,7 @@ def _falcon(c: _Config) -> _Shape:
     return evolve(s, layer=layer, outside=_embeddings(s) + 2 * hidden)
 
 
-_FAMILIES: dict[str, Callable[[_Config], _Shape]] = {
+_FAMILIES: dict[str, Callable[[Config], _Shape]] = {
     "cohere": _cohere,
     "falcon": _falcon,
     "gemma": _gemma,
@@ -385,10 +350,10 @@ def facts_from_config(
     if why is not None:
         return why
     form = _FAMILIES.get(model_type, _llama)
-    reader = _Config(config, model_type)
+    reader = Config(config, model_type)
     try:
         s = form(reader)
-    except _ConfigError as error:
+    except ConfigError as error:
         return str(error)
     params = s.layer * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
     tokens, sliding = window(config)

@@ -1,0 +1,39 @@
+"""Typed reads of a Hugging Face `config.json`."""
+
+from collections.abc import Mapping
+
+
+class ConfigError(Exception):
+    """A configuration that the closed form cannot count; the message is the sentence for the user."""
+
+
+class Config:
+    """Typed reads of a configuration; a null counts as absent, as it does in transformers."""
+
+    def __init__(self, values: Mapping[str, object], model_type: str) -> None:
+        self.values = values
+        self.model_type = model_type
+
+    def integer(self, *keys: str, default: int | None = None) -> int:
+        """Return the first of `keys` that is a whole number (it must be at least 1), else the default, else raise."""
+        for key in keys:
+            value = self.values.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                if value < 1:
+                    raise ConfigError(
+                        f"`{key}` must be at least 1 in the configuration of this `{self.model_type}` model"
+                    )
+                return value
+        if default is None:
+            raise ConfigError(f"the configuration of this `{self.model_type}` model has no `{keys[0]}`")
+        return default
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return a boolean key, or the default where it is absent."""
+        value = self.values.get(key)
+        return value if isinstance(value, bool) else default
+
+    def text(self, key: str) -> str | None:
+        """Return a text key, or None."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
