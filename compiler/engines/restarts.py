@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines.engine import engine
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
@@ -31,7 +32,10 @@ def requeues(spec: Spec) -> bool:
 def retries(spec: Spec) -> int:
     """Times that a run which failed is started again; after a stop that was asked for it is without counting."""
     written = spec.get("launch.retries")
-    return written if isinstance(written, int) else RETRIES if requeues(spec) else 0
+    if isinstance(written, int):
+        return written
+    again = requeues(spec) if engine(spec).reads("requeue") else starts_over(spec) is None
+    return RETRIES if again else 0
 
 
 def grace(spec: Spec) -> int:

@@ -77,7 +77,7 @@ def speed(work: Work, generation: int, precision: str, trainer: str) -> Speed | 
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
     weights = known["weights"].get(kind)
-    if weights is None:
+    if weights is None or not (work.params and work.hidden):  # a config.json may say 0
         return None
     seconds = sum(weight * part for weight, part in zip(weights, parts(work)))
     if kind == "7/fp32":

@@ -75,7 +75,7 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
     """What every bundle has is the same whatever starts it, but for the pages that say how and the digests."""
-    told = {"README.md", "spec.xp", "bundle.toml"}
+    told = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
     assert {name: data for name, data in plain.items() if name not in told}.items() <= files.items()
     assert bool(set(files) - set(plain)) is (engine != "local")

@@ -18,13 +18,15 @@ from xpc.compiler import registry
 
 pytestmark = pytest.mark.slow
 
+SMALL = "qwen2.5-0.5b on infinity-instruct for 1 epochs"
 QUICK = settings(max_examples=60)
 
 
 @QUICK
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
 def test_gbs_is_micro_times_accumulation_times_world(micro, accum, world):
-    text = spec(hardware=f"{world} x h100-80gb", strategy="ddp", batch=f"gbs={micro * accum * world} micro={micro}")
+    batch = f"gbs={micro * accum * world} micro={micro} seq=128"
+    text = spec(train=SMALL, hardware=f"{world} x h100-80gb", strategy="ddp", batch=batch)
     assert value(text, "batch.accum") == accum
     arguments = json.loads(compiled(text)["trainer_args.json"])
     run = arguments["run"]

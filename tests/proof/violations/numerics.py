@@ -194,7 +194,7 @@ KERNELS: tuple[Proof, ...] = (
           raises="RuntimeError", match="Unrecognized mode", variant="mode"),
     Proof("P32", "XP356", at="init", text=cpu(more('half_precision_backend = "apex"'), "target trl-0.18", precision="fp16"),
           legal=cpu("target trl-0.18"), raises="ImportError", match="apex"),
-    Proof("P32", "XP356", case="XP356-apex-fp32", at="init", text=cpu(more('half_precision_backend = "apex"'),
+    Proof("P32", "XP356", case="XP356-apex-fp32", at="config", text=cpu(more('half_precision_backend = "apex"'),
           "target trl-0.24"), legal=cpu("target trl-0.24"), raises="ImportError", match="APEX", variant="apex-fp32"),
     Proof("P32", "XP356", case="XP356-ipex", at="train", text=cpu(more("use_ipex = true"), "target trl-0.18"),
           legal=cpu("target trl-0.18"), raises="ImportError", match="IPEX", variant="ipex"),
