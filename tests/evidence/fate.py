@@ -78,7 +78,7 @@ def fates() -> tuple[dict[str, Fate], list[str]]:
     found: dict[str, Fate] = {}
     wrong: list[str] = []
     for letter in GROUPS:
-        for row, entry in sorted(_read(f"{letter}.toml", wrong).items()):
+        for row, entry in sorted(_read(f"{letter}.toml", wrong).items(), key=lambda one: (len(one[0]), one[0])):
             problems = _problems(letter, row, entry)
             wrong += [f"{row}: {one}" for one in problems]
             if not problems and isinstance(entry, Mapping):
@@ -123,7 +123,7 @@ def _read(name: str, wrong: list[str]) -> dict[str, object]:
 
 
 def _problems(letter: str, row: str, entry: object) -> list[str]:
-    if not (len(row) == 3 and row[0] == letter and row[1:].isdigit()):
+    if not (3 <= len(row) <= 4 and row[0] == letter and row[1:].isdigit()):
         return [f"no row of {letter}.toml"]
     if not isinstance(entry, Mapping):
         return ["no table"]
