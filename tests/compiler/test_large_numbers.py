@@ -83,7 +83,7 @@ def test_dense_layers_are_those_that_were_counted_one_by_one(layers: int, step: 
 
     more = {"num_experts": 8, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "decoder_sparse_step": step}
     config = {**CONFIG, **more, "model_type": "qwen3_moe", "num_hidden_layers": layers, "mlp_only_layers": listed}
-    shape = architecture._qwen3_moe(architecture._Config(config, "qwen3_moe"))
+    shape = architecture._qwen3_moe(architecture.Config(config, "qwen3_moe"))
     assert shape.dense_layers == sum(1 for n in range(layers) if n in listed or (n + 1) % step)
 
 
