@@ -98,13 +98,13 @@ def _weighing(spec: Spec) -> Iterator[object]:
 
 
 def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
-    now = plan(spec, assumed)
+    now, legal = plan(spec, assumed), legality(spec)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in _tiers(spec):
             kind = frozenset(tier)  # of ways of one kind the mildest
             if kind not in found and sum(map(len, found.values())) < most:
-                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(spec, one.settings)]
+                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(one.settings)]
                 if ways:
                     found[kind] = ways[:1] if tier else ways
         if found:
@@ -123,7 +123,8 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
         if (change := _change(spec, now, {**_micro(spec, micro), **toggles}, assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
-    return list(islice((one for one in _apart(gains) if legal(spec, one.settings)), most))
+    legal = legality(spec)
+    return list(islice((one for one in _apart(gains) if legal(one.settings)), most))
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
@@ -136,10 +137,10 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
             yield one
 
 
-def legal(spec: Spec, settings: Settings) -> bool:
-    """Whether no rule has an error to say of the changed spec that it has not of the spec as it is."""
-    before, after = (_errors(changed(spec, one)) for one in ({}, settings))
-    return after <= before
+def legality(spec: Spec) -> Callable[[Settings], bool]:
+    """Tells of settings whether no rule has an error to say of the changed spec that it has not of this one."""
+    before = _errors(changed(spec, {}))
+    return lambda settings: _errors(changed(spec, settings)) <= before
 
 
 def _errors(spec: Spec) -> set[str]:

@@ -11,7 +11,7 @@ from html import escape
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
 from xpc.compiler.plan.changed import Settings, changed
-from xpc.compiler.plan.changes import STRATEGIES, effect, legal
+from xpc.compiler.plan.changes import STRATEGIES, effect, legality
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.show import hours, saved, title, total_hours, verdict_counts, ways
 from xpc.compiler.registry import Gpu
@@ -273,11 +273,12 @@ def _variants(spec: Spec) -> Iterator[Spec]:
     kept = spec.flag("memory.checkpointing")
     for gpu in _gpus(spec):
         there = evolve(spec, hardware=evolve(spec.hardware, gpu=gpu))
+        legal = legality(there)
         for name in strategies:
             for recomputes in (kept, not kept):
                 settings: Settings = {"strategy": name, "memory.checkpointing": recomputes}
                 same = gpu is spec.hardware.gpu and name == strategy and recomputes == kept
-                if same or legal(there, settings):
+                if same or legal(settings):
                     for one in micros:
                         yield changed(there, {**settings, "batch.micro": one})
 
