@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
-TABLES = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
-"""Modules of vocabulary x hidden: embeddings and output heads."""
+TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
+"""Modules of a row a token."""
+HEADS = ("lm_head", "embed_out")
+"""The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
+TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
+"""Modules of vocabulary x hidden."""
 ATTENTION = ("q", "k", "v", "qkv", "o")
 """Sites of attention; those of the MLP are gate, up, gate_up and down."""
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}

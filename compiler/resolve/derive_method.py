@@ -14,6 +14,7 @@ from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
 from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.plan import QUANTIZED, Need
+from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
@@ -25,8 +26,6 @@ OFT_BLOCK = 32
 """Inputs that OFT rotates together; PEFT 0.21 and 0.17 `OFTConfig`."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
-EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "lm_head", "embed_out")
-"""Modules of a row a token: what they hold when they are trained whole beside adapters."""
 REENTRANT: Final = "memory.checkpointing.reentrant"
 USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
@@ -141,7 +140,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
     weight = scaled or (4.0 if dtype == "fp32" else 2.0)
     method, rank = METHODS[str(of.get("method"))], _rank(of, need)
     saved = of.get("lora.modules_to_save")
-    rows = sum(str(one).rpartition(".")[2] in EMBEDDINGS for one in saved) if isinstance(saved, tuple) else 0
+    rows = tables(saved) if isinstance(saved, tuple) else 0
     facts = need.facts
     whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
     references = 0 if rank else method.references(of.get)

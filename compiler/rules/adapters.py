@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.conditions import adapters
-from xpc.compiler.rules.modules import HEADS, MODULES
+from xpc.compiler.rules.modules import MODULES
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 

@@ -81,7 +81,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     the registry has are looked for at the launch. Today: a run ends once the model is loaded. Source: the runtime's
     `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
-    from xpc.compiler.rules.modules import HEADS, MODULES, inside, names
+    from xpc.compiler.registry.linear_layers import HEADS
+    from xpc.compiler.rules.modules import MODULES, inside, names
     from xpc.compiler.rules.tuned import absent
 
     family = spec.model.model_type or ""

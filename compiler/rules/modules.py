@@ -6,6 +6,8 @@ and compares. Mixtures of experts and hybrids are left out: their modules differ
 
 from __future__ import annotations
 
+from xpc.compiler.registry.linear_layers import TOKEN_EMBEDDINGS
+
 LLAMA = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens")
 NEOX = ("query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h")
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "embed_tokens")
@@ -33,11 +35,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "starcoder2": ("q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj", "embed_tokens"),
 }  # fmt: skip
 
-HEADS = ("lm_head", "embed_out")
-"""The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
-
-TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
-"""Modules of a row a token."""
 EMBEDDINGS = frozenset((*TOKEN_EMBEDDINGS, "wpe", "embed_positions"))
 """Modules that stand outside of the layers."""
 BLOCKS = {

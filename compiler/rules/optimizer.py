@@ -7,8 +7,9 @@ from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
+from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.conditions import either, other, written
-from xpc.compiler.rules.modules import HEADS, MODULES
+from xpc.compiler.rules.modules import MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able

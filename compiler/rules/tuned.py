@@ -9,8 +9,9 @@ from xpc.compiler.fused_experts import FAMILIES
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, NamesPath
+from xpc.compiler.registry.linear_layers import HEADS, TABLES
 from xpc.compiler.rules.conditions import either, on, written
-from xpc.compiler.rules.modules import EMBEDDINGS, HEADS, MODULES, TOKEN_EMBEDDINGS
+from xpc.compiler.rules.modules import EMBEDDINGS, MODULES
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -140,7 +141,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     """
     facts = spec.model.facts
     names = spec.names("lora.modules_to_save")
-    tied = [one for one in names if one.rpartition(".")[2] in (*TOKEN_EMBEDDINGS, *HEADS)]
+    tied = [one for one in names if one.rpartition(".")[2] in TABLES]
     if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
         yield Finding(
             spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
