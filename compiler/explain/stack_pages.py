@@ -140,9 +140,7 @@ def _advised(stack: Stack) -> str:
     for one in advisories.table():
         if one.of(stack):
             answer = f"refused by {one.rule}" if one.rule else "mended by the runtime" if one.runtime else one.help
-            threads = ", ".join(
-                f"[{thread}](https://github.com/{thread.replace('#', '/issues/')})" for thread in one.threads
-            )
+            threads = ", ".join(f"[{thread}]({link})" for thread, link in zip(one.threads, one.links, strict=True))
             rows.append((one.package, one.effect, answer, threads))
     said = "Known defects of the pinned versions, and what is done about each. `xpc list advisories` prints them, too."
     return "## Advisories\n\n" + (

@@ -82,11 +82,12 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
         draft.note(system, "axolotl writes it into the template that it saves, and not into the rows")
     elif system is not None:
         draft.note(system, "null: none")
-    if entry is None or not word or word in ("tokenizer_default", "jinja") or own:
+    given = not word or word in ("tokenizer_default", "jinja") or own
+    if given:
         _tokenizers_own(draft, named, own, renders, known)
     if entry is None:
         pass
-    elif not word or word in ("tokenizer_default", "jinja") or own:
+    elif given:
         draft.note(entry, "the tokenizer's own" if not own else "the source's own")
     elif not renders:
         draft.note(entry, f"rows of {shape} are rendered by no template")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.engines.pin import LIST, NOT_RUN
 from xpc.compiler.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
 FACTS = ("trainer_args.json target", "trainer_args.json stack.")
 """What the runtime reads of the stack: it says nothing beside the stack's name."""
-PROSE = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp", "bundle.toml", "run.sha256")
+PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that say in words or digests what the others are: they change with anything."""
 
 

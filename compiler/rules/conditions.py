@@ -143,7 +143,7 @@ def advised(spec: Spec) -> bool:
     """What the table of advisories speaks of beside other rules: the reduction of ZeRO, accumulations, a fused loss."""
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
-    if spec.integer("batch.accum") > 1 and (spec.zero_stage > 0 and spec.stack.facts.zero_counts_micro_batches):
+    if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:
         return True
     fused = spec.extra_value("trl", "use_liger_loss") is not None
     return spec.get("method") != "sft" and (fused or spec.integer("batch.accum") > 1)
