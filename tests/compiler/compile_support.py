@@ -75,16 +75,16 @@ CONFIG = {
 }
 
 
-def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp") -> Checked:
+def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> Checked:
     """A spec through every check; files are looked for under `root`."""
     data = text.encode() if isinstance(text, str) else text
-    return check_text(data, name, Workspace(str(root)))
+    return check_text(data, name, Workspace(str(root), allow_oom=allow_oom))
 
 
-def compiled(text: str | bytes, root: str = NOWHERE, name: str = "t.xp") -> dict[str, bytes]:
+def compiled(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> dict[str, bytes]:
     """The bundle of a spec that has no error."""
     data = text.encode() if isinstance(text, str) else text
-    files, found = compile_text(data, name, Workspace(str(root)))
+    files, found = compile_text(data, name, Workspace(str(root), allow_oom=allow_oom))
     assert files is not None, shown(found)
     return files
 

@@ -162,12 +162,12 @@ def test_hostile_configs(way, tmp_path):
     huge = json.dumps(CONFIG).replace('"hidden_size": 64', '"hidden_size": 1' + "0" * 4000)
     for config in (*HOSTILE_CONFIGS, huge):
         root = put(tmp_path, {"tiny/config.json": config.encode("utf-8", "surrogatepass")})
-        found = checked(text, root)
+        found = checked(text, root, allow_oom=True)  # some are of a size that fits no card
         if found.spec is None:
-            assert {"XP118", "XP960"} & set(errors(found)), (config[:200], shown(found))  # no size, or too large a one
+            assert "XP118" in errors(found), (config[:200], shown(found))
         else:
             accepted += 1
-            tomllib.loads(compiled(text, root)["bundle.toml"].decode())
+            tomllib.loads(compiled(text, root, allow_oom=True)["bundle.toml"].decode())
     assert accepted  # some of them are odd and harmless
 
 

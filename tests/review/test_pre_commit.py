@@ -39,7 +39,7 @@ def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(
 ) -> None:
     commit = run("git", "rev-parse", "HEAD", cwd=REPOSITORY).stdout.strip()
     config = CONFIG.format(repository=REPOSITORY, commit=commit)
-    work = put(tmp_path, {"work/a.xp": SEED, "work/.pre-commit-config.yaml": config}) + "/work"
+    work = put(os.path.join(str(tmp_path), "project"), {"a.xp": SEED, ".pre-commit-config.yaml": config})
     monkeypatch.setenv("PRE_COMMIT_HOME", os.path.join(str(tmp_path), "home"))
     for words in (("fmt", "a.xp"), ("compile", "a.xp")):
         assert xpc(*words, cwd=work).returncode == 0
