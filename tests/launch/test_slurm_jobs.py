@@ -155,6 +155,23 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
     assert "submit it again" in log(str(tmp_path))
 
 
+@pytest.mark.parametrize("where", ["XPC_JOB_BUNDLE", "NODE_RANK"], ids=["shell", "launcher"])
+def test_a_stop_is_one_where_another_node_had_not_begun(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The TERM of srun ends its shell, or its launch.sh, before they hear of signals; the highest status is theirs."""
+    slow = tmp_path / "slow"
+    slow.write_text(
+        f'if [ "${{SLURM_PROCID:-}}" = 1 ] && [ "${{{where}:-}}" ]; then while ((SECONDS < 60)); do :; done; fi\n'
+    )
+    monkeypatch.setitem(cluster.environment, "BASH_ENV", str(slow))
+    text = spec(more="launch slurm(requeue=false)")
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), text, "75"), cwd=str(tmp_path)))
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "75:0", "0"), log(str(tmp_path))
+    assert "submit it again" in log(str(tmp_path))
+    assert not said(str(tmp_path), 1)
+
+
 def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")

@@ -79,6 +79,9 @@ if [ "${1:-}" = node ]; then
   # Kernels are compiled once a job and node: a folder that several nodes share makes them wait for each other.
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
   run "$XPC_JOB_BUNDLE/launch.sh"
+  # 138 and 143: the signal came before the run could answer it. 143 else is for a node whose shell it came before.
+  if [ -n "$asked" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
+  if [ "$status" = 143 ]; then status=137; fi
   if [ "$status" = 75 ] && [ "$asked" = USR1 ]; then
     # Asked through the batch shell, which runs on the first node, too, and learns of it there.
     if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
@@ -249,6 +252,8 @@ LOST = """\
   if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
     timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
   fi
+  # A node so slow to begin that the stop of another ended it: the highest status is that node's, not the stop's.
+  if [ "$status" = 143 ]; then status=75; fi
 """
 
 NEXT = """\
