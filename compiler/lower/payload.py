@@ -13,7 +13,8 @@ from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, 
 from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack
-from xpc.runtime.core.features import FORMAT
+from xpc.runtime.core import FORMAT
+from xpc.runtime.core.features import trainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ ATTENTION = {
 
 def payload(spec: Spec) -> Payload:
     """The whole file. `format` counts changes of its shape."""
-    return {
+    plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,
+        "trainer": {"modules": [], "unused": []},
         "stack": stack_section(spec.stack),
         "config": spec.config,
         "method": method_section(spec),
@@ -51,6 +53,8 @@ def payload(spec: Spec) -> Payload:
         "hub": _hub(spec),
         "run": _run(spec),
     }
+    plan["trainer"] = trainer(plan)
+    return plan
 
 
 def stack_section(stack: Stack) -> StackSection:

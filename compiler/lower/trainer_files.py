@@ -1,7 +1,7 @@
 """The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs.
 
-Which features a run uses is stated once, in `runtime/core/features.py`: the runtime asks the same table before it
-imports one. What a module imports at its top comes with it. Of the programs, `main.py` and `launcher.py` are in every
+Which features a run uses is stated once, in `runtime/core/features.py`, which the compiler asks for trainer_args.json.
+What a module imports at its top comes with it. Of the programs, `main.py` and `launcher.py` are in every
 bundle.
 """
 
@@ -11,8 +11,6 @@ import os
 import re
 from functools import cache
 
-from xpc.runtime.core.features import uses
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Payload
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "main.py", "launcher.py")
 """The files beside the folders; `doctor.py` is asked by `xpc doctor` alone."""
-TYPES = "core/payload.py"
-"""Read by type checkers alone."""
+ELSEWHERE = ("core/payload.py", "core/features.py")
+"""What type checkers read, and what the compiler asks."""
 CHOSEN = ("features", "library_internals")
 """Folders whose modules are chosen by what the run uses."""
 IMPORTS = re.compile(rb"^from \.+(?:features|library_internals)?(?: import (.+)|\.?(\w+) import .+)$", re.MULTILINE)
@@ -30,7 +28,7 @@ IMPORTS = re.compile(rb"^from \.+(?:features|library_internals)?(?: import (.+)|
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
-    used = {name for name, asked in uses(plan).items() if asked}
+    used = set(plan["trainer"]["modules"])
     programs = {*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])}
     runtime, chosen, found = _runtime(), dict[str, bytes](), {"__init__"}
     while not found <= used or not chosen:
@@ -44,7 +42,7 @@ def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:
     folder, _, file = name.rpartition("/")
     if folder in CHOSEN:
         return file.removesuffix(".py") in used
-    return name in programs or (folder == "core" and name != TYPES)
+    return name in programs or (folder == "core" and name not in ELSEWHERE)
 
 
 @cache

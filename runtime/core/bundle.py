@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from . import FORMAT
 from .errors import RunError
-from .features import FORMAT, uses
 
 if TYPE_CHECKING:
-    from .payload import Payload  # types alone: a bundle has no such module
+    from .payload import Payload, Source  # types alone: a bundle has no such module
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
@@ -77,17 +77,13 @@ class Bundle:
         return bool(self.run["device"] == "cpu")
 
     def uses(self, name: str) -> bool:
-        """Whether this run uses a module of features/ or library_internals/, by its name.
+        """Whether this run uses a module of features/ or library_internals/, by its name."""
+        return name in self.plan["trainer"]["modules"]
 
-        Raises RunError where the bundle was compiled without it, and trainer_args.json was changed since.
-        """
-        if not uses(self.plan)[name]:
-            return False
-        trainer = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        folders = (os.path.join(trainer, folder) for folder in ("features", "library_internals"))
-        if not any(os.path.isfile(os.path.join(folder, f"{name}.py")) for folder in folders):
-            raise RunError(f"trainer_args.json asks for {name}, which this bundle has no module of: compile it again")
-        return True
+    def sources(self) -> list[Source]:
+        """Every source of the run: what is trained on, and the sets that are evaluated on."""
+        sets = (self.data.get("evaluation") or {"sets": []})["sets"]
+        return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
 
     def inside(self, name: str) -> str:
         """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""
@@ -124,7 +120,21 @@ def read(folder: str) -> Bundle:
     found = plan.get("format") if isinstance(plan, dict) else None
     if found != FORMAT:
         raise RunError(f"trainer_args.json has format {found!r}; this runtime reads format {FORMAT}")
+    for name in plan["trainer"]["unused"]:
+        value = _at(plan, name)
+        if value and value not in ("no", "none", ["none"]):
+            raise RunError(f"trainer_args.json was given {name}, which trainer/ has no module for: compile it again")
     return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+
+
+def _at(plan: Any, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    for name in path.split("."):
+        try:
+            plan = plan[int(name)] if isinstance(plan, list) else plan[name]
+        except (LookupError, TypeError):
+            return None
+    return plan
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:

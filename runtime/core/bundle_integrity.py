@@ -17,7 +17,6 @@ from .bundle import Bundle
 from .bundle import stated as stated
 from .errors import changed as changed
 from .errors import say
-from .features import sources
 
 CHECKED_LATER = ("data/",)
 """Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
@@ -49,7 +48,7 @@ def problems(bundle: Bundle) -> list[str]:
 
 def shadowed(bundle: Bundle) -> list[str]:
     """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
-    ids = [bundle.model.get("id"), *(source.get("id") for source in sources(bundle.plan))]
+    ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 

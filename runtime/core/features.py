@@ -1,21 +1,20 @@
 """Which modules of features/ and library_internals/ a run uses: a bundle has those of its run, and no others.
 
-Such a module is imported below ``if bundle.uses(NAME)``; what it imports itself comes with it.
+The compiler asks when it writes trainer_args.json, where the answer stands; a bundle has no copy of this file. Such a
+module is imported below ``if bundle.uses(NAME)``; what it imports itself comes with it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+from . import CHATS, EIGHT_BIT
 
 if TYPE_CHECKING:
-    from .payload import Payload, Source
+    from .payload import Payload, Source, Trainer
 
-FORMAT = 1
-"""Of trainer_args.json; it changes with its shape."""
-CHATS = ("text", "messages", "conversations")
-"""Shapes of rows without a prompt of their own."""
-EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
+TAKES_AWAY = {"arguments.bf16", "model.id", "method.teacher.id", "run.deepspeed_optimizer", "run.full_state"}
+"""Settings that use a module where they are none."""
 
 OF_TRAINER = (
     "adapters", "checkpoint_rotation", "distillation", "evaluation", "frozen_weights", "hub", "optimizer_groups",
@@ -29,6 +28,37 @@ def sources(plan: Payload) -> list[Source]:
     evaluation = plan["data"].get("evaluation")
     sets = evaluation["sets"] if evaluation else []
     return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
+
+
+def trainer(plan: Payload) -> Trainer:
+    """The section of trainer_args.json that says which modules the run uses, and what would use another one."""
+    unused: list[str] = []
+    found = uses(cast("Payload", _Read(cast("dict[str, Any]", plan), "", unused)))
+    return {"modules": [name for name, used in found.items() if used], "unused": sorted(set(unused) - TAKES_AWAY)}
+
+
+class _Read(dict[str, Any]):
+    """A section that notes the paths of what was asked for and is not there, or is none."""
+
+    def __init__(self, section: dict[str, Any], path: str, unused: list[str]) -> None:
+        super().__init__(section)
+        self.path = path
+        self.unused = unused
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value, which notes in turn where it is a section."""
+        value, path = super().get(name, default), f"{self.path}{name}"
+        if not value or value == "no":
+            self.unused.append(path)
+        if isinstance(value, dict):
+            return _Read(value, f"{path}.", self.unused)
+        if isinstance(value, list):
+            parts = enumerate(value)
+            return [_Read(one, f"{path}.{i}.", self.unused) if isinstance(one, dict) else one for i, one in parts]
+        return value
 
 
 def uses(plan: Payload) -> dict[str, bool]:

@@ -9,7 +9,6 @@ from . import data_sources, template_check, truncation
 from .bundle import Bundle
 from .data import shapes
 from .errors import RunError, say
-from .features import sources
 
 if TYPE_CHECKING:
     from .payload import Source
@@ -34,7 +33,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         from ..features import method_checks
 
         found += method_checks.before_rows(bundle, tokenizer)
-    for source in sources(bundle.plan):
+    for source in bundle.sources():
         try:
             found += _source(bundle, source, tokenizer)
         except RunError as error:

@@ -243,11 +243,21 @@ class Run(TypedDict):
     disk: Disk | None
 
 
+class Trainer(TypedDict):
+    """What trainer/ was compiled for."""
+
+    modules: list[str]
+    """Of features/ and library_internals/, those that the run uses."""
+    unused: list[str]
+    """Paths of settings that this run does without, each of which would use another module."""
+
+
 class Payload(TypedDict):
     """The whole file."""
 
     format: int
     target: str
+    trainer: Trainer
     stack: Stack
     config: str
     method: Method

@@ -19,6 +19,7 @@ FREE = {
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
     *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
     "format",
+    "trainer",
     "lora.merge",
 }
 """Of trainer_args.json, what decides no number."""

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 
+from ..core import EIGHT_BIT
 from ..core.bundle import Bundle
-from ..core.features import EIGHT_BIT
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {
     "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",), "dagshub": ("dagshub",),

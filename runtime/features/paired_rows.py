@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import rows
+from ..core import CHATS, rows
 from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
-from ..core.features import CHATS
 from ..core.rows import from_value, messages, string, with_system
 
 SHAPES = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def imports(node: ast.AST, path: str, guards: frozenset[str] = frozenset()) -> I
         place = os.path.normpath(os.path.join(place, *(node.module or "").split(".")))
         for alias in node.names:
             inside = os.path.normpath(os.path.join(place, f"{alias.name}.py"))
-            yield (inside if (RUNTIME / inside).is_file() else f"{place}.py"), guards
+            there = (one for one in (inside, f"{place}/__init__.py") if (RUNTIME / one).is_file())
+            yield next(there, f"{place}.py"), guards
     for child in ast.iter_child_nodes(node):
         yield from imports(child, path, guards)
 
@@ -90,7 +92,7 @@ def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
     assert found - known <= set().union(*map(imported, sources))  # those come with what imports them
     emitted = {Path(one).stem for name in SPECS for one in bundle(name)}
     assert found <= emitted
-    assert not {"doctor", "payload"} & emitted
+    assert not {"doctor", "payload", "features"} & emitted
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
@@ -110,22 +112,45 @@ def test_programs_come_with_the_runs_that_start_them() -> None:
     assert "trainer/vllm_server.py" not in trainer_files(plan)
 
 
-def test_a_setting_that_asks_for_a_missing_module_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("arguments", "push_to_hub", True),
+        ("arguments", "report_to", ["wandb"]),
+        ("arguments", "eval_strategy", "steps"),
+        ("data", "holdout", {"rows": 7}),
+    ],
+)
+def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
+    tmp_path: Path, section: str, name: str, value: Any
 ) -> None:
     for one, data in bundle("sentence").items():
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_bytes(data)
     plan = json.loads((tmp_path / "trainer_args.json").read_text())
-    plan["arguments"]["push_to_hub"] = True
+    assert not bundles.read(str(tmp_path)).uses("adapters")
+    plan[section][name] = value
     (tmp_path / "trainer_args.json").write_text(json.dumps(plan))
-    monkeypatch.setattr(bundles, "__file__", str(tmp_path / "trainer" / "core" / "bundle.py"))
-    read = bundles.read(str(tmp_path))
-    assert not read.uses("adapters")
-    with pytest.raises(RunError, match="asks for hub, which this bundle has no module of: compile it again"):
-        read.uses("hub")
-    shutil.copy(RUNTIME / "features" / "hub.py", tmp_path / "trainer" / "features")
-    assert read.uses("hub")
+    with pytest.raises(
+        RunError, match=f"was given {section}.{name}, which trainer/ has no module for: compile it again"
+    ):
+        bundles.read(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_is_unused_would_need_another_module(name: str) -> None:
+    """Each setting that a bundle calls unused brings a module when it is set, and what was set is not called so."""
+    plan = json.loads(bundle(name)["trainer_args.json"])
+    before = uses(plan)
+    assert set(plan["trainer"]["modules"]) == {one for one, used in before.items() if used}
+    for path in plan["trainer"]["unused"]:
+        changed = copy.deepcopy(plan)
+        *sections, last = path.split(".")
+        section = changed
+        for one in sections:
+            section = section[int(one)] if isinstance(section, list) else section[one]
+        section[last] = {"sets": [], "id": None}
+        assert any(used and not before[one] for one, used in uses(changed).items()), path
 
 
 ELSEWHERE = re.compile(r"\bRULES\b|\bHOUSE\b|\bLANGUAGE\.md|\b(?:docs|tests|compiler|specs)/|\bruntime/(?!\w*engine)")

@@ -19,9 +19,10 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(
 
 def bundle(scene: Any) -> Any:
     """The runtime's view of the scene's plan."""
+    from runtime.core import features
     from runtime.core.bundle import Bundle
 
-    return Bundle(scene.folder, scene.plan, "", {})
+    return Bundle(scene.folder, {**scene.plan, "trainer": features.trainer(scene.plan)}, "", {})
 
 
 def load(scene: Any) -> Any:

@@ -14,6 +14,8 @@ from xpc.compiler import stacks
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.lower.payload import stack_section
 from xpc.compiler.methods import METHODS
+from xpc.runtime.core.bundle import Bundle
+from xpc.runtime.core.features import trainer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -76,6 +78,11 @@ def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
     return {**facts, "config": config, "method": method_facts(method)}
 
 
+def bundle_of(folder: str, facts: dict[str, Any], pins: dict[str, str] | None = None) -> Bundle:
+    """The plan as the runtime has it, with nothing of it on disk."""
+    return Bundle(folder, {**facts, "trainer": trainer(facts)}, "sha256:0", pins or {})
+
+
 def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
     """The bundle on disk, with the runtime copied into trainer/."""
     run = facts["run"]
@@ -90,6 +97,7 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
         "zero_allow_untested_optimizer": True,
         "zero_optimization": {"stage": zero, "stage3_gather_16bit_weights_on_model_save": zero == 3},
     }  # fmt: skip
+    facts = {**facts, "trainer": trainer(facts)}
     texts = {"trainer_args.json": json.dumps(facts), "accelerate.yaml": text, "requirements.txt": pins}
     if zero:
         texts["deepspeed.json"] = json.dumps(deepspeed)

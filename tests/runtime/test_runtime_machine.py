@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_bundles import plan, source, write
+from runtime_bundles import bundle_of, plan, source, write
 
 from xpc.runtime.core import machine
 from xpc.runtime.core.bundle import Bundle, read
@@ -161,13 +161,13 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
 def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = read(write(str(tmp_path / "bundle"), plan("tiny", [source("d.jsonl")])))
+    facts = plan("tiny", [source("d.jsonl")])
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
     assert all_reduce.between_gpus(1) == []
     assert capsys.readouterr().out == ""
-    assert not bundle.uses("all_reduce")  # a CPU run
-    bundle.run.update(device="cuda", processes_per_node=8)
-    assert bundle.uses("all_reduce")
+    assert not bundle_of("/b", facts).uses("all_reduce")  # a CPU run
+    facts["run"].update(device="cuda", processes_per_node=8)
+    assert bundle_of("/b", facts).uses("all_reduce")
     assert all_reduce.between_gpus(8) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"error": "invalid usage"})

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from runtime_bundles import of_method, plan
+from runtime_bundles import bundle_of, of_method, plan
 
 from xpc.runtime import vllm_server
 from xpc.runtime.core.bundle import Bundle
@@ -25,7 +25,7 @@ def bundle(program: str = "vllm", port: int | None = 8001, **model: object) -> B
     facts = of_method(facts, "trl.GRPOConfig")
     facts["arguments"] |= {"use_vllm": port is not None, "vllm_server_port": port}
     facts["model"] |= model
-    return Bundle("/b", facts, "", {})
+    return bundle_of("/b", facts)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import compiled, put
 from interpreters import OTHERS, interpreter
+from runtime_bundles import bundle_of as planned
 from runtime_bundles import plan, source
 
 from xpc.compiler.bundle import write
@@ -194,7 +195,7 @@ def test_rows_that_are_large_or_strange_stay_data() -> None:
 def bundle_of(folder: Path, **model: Any) -> Bundle:
     facts = plan("tiny", [source("d.jsonl")])
     facts["model"].update(model)
-    return Bundle(str(folder), facts, "sha256:0", {})
+    return planned(str(folder), facts)
 
 
 def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
