@@ -1,13 +1,8 @@
 """Runs the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``) as it stands.
 
-Four things are added. The preflight comes first, as far as it needs no library; what it needs of torch is looked at by
-a fork of this process, which has to import torch anyway, and the first rows by the run itself. A run that failed ends
-in one line, where both launchers print a traceback of their own and a table below what the failed process said. The
-wish to stop (``signals``) is passed on to the processes, which save and end by themselves: torch's agent would kill
-them after 30 seconds, and accelerate's launcher of one process would die alone. And the processes end with their
-launcher, however that ends.
-
-A run of one process is started here: accelerate's launcher would import torch, only to set what the run sets itself.
+Four things are added: the preflight; one line at the end of a run that failed, where both launchers print a traceback
+of their own; the wish to stop, which the processes get and torch's agent does not, because it would kill them after 30
+seconds; and an end of the processes with their launcher, however that ends.
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 BEFORE = b"launch.sh: stopped as asked, before training began\n"
+NEWEST = "from the newest complete checkpoint where there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """How often this launcher begins anew after a failure that may pass, and which attempt this is, as "1 of 4"."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
@@ -92,10 +88,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def _machine(folder: str, read: Bundle) -> int:
-    """What torch tells of the GPUs, or the whole preflight of several nodes, in a fork: it leaves no CUDA context here.
-
-    Gives its exit status.
-    """
+    """What torch tells of the GPUs, or the preflight of several nodes, in a fork: it leaves no CUDA context here."""
     from .core import preflight, signals
 
     child = os.fork()
@@ -174,15 +167,12 @@ def _pass_on(number: int, _: object) -> None:
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Tells of the end. ``codes`` are those of the processes that may tell of the wish to stop.
-
-    A process that had not yet begun to hear it has died of the signal itself.
-    """
+    """Tells of the end. ``codes`` are those of processes that may have been asked to stop, or died of being asked."""
     from .core import signals
 
     if any(code == signals.REQUEUE or -code in signals.ASKING for code in codes):
-        told = "stopped as asked: the same command goes on, from the newest complete checkpoint where there is one"
-        print(f"launch.sh: {told} (status {signals.REQUEUE})", file=sys.stderr, flush=True)
+        told = f"launch.sh: stopped as asked: the same command goes on, {NEWEST} (status {signals.REQUEUE})"
+        print(told, file=sys.stderr, flush=True)
         return signals.REQUEUE
     told = f"{who} ended with status {status}; its message stands above"
     if status < 0:
@@ -193,7 +183,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not what a terminal sends
     again = may_pass and left > 0 and not _asked
     told += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
-    told += "; started again, from the newest complete checkpoint where there is one" if again else ""
+    told += f"; started again, {NEWEST}" if again else ""
     print(f"launch.sh: {told}", file=sys.stderr, flush=True)
     if again:
         counted = {RETRIES: str(left - 1), ATTEMPT: f"{int(number) + 1}{of}{last}"}

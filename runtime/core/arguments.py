@@ -17,8 +17,7 @@ SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_
 def prepare_environment(bundle: Bundle) -> None:
     """Settings that must stand before torch is imported: a CPU run stays on the CPU of a machine that has GPUs.
 
-    A run of one process sees one GPU. With more in sight transformers would spread every micro-batch over all of them
-    (nn.DataParallel): trl 1.16 refuses that after the model is loaded, trl 0.18 trains with another global batch.
+    A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
     """
     if bundle.on_cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -39,10 +38,7 @@ def prepare_environment(bundle: Bundle) -> None:
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """The arguments object of the run, built once; nothing copies or replaces it later.
-
-    A CPU run makes its process group here and hands it over (features/cpu_processes.py).
-    """
+    """The arguments object of the run, built once; nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -92,11 +88,8 @@ def no_peer_to_peer() -> None:
 
 
 def check_state(bundle: Bundle, args: Any) -> None:
-    """What accelerate made of the launch, against the plan.
-
-    accelerate falls back in silence: FSDP or ZeRO asked for on a CPU becomes DDP, a MULTI_CPU file on one machine
-    becomes one process. Raises RunError.
-    """
+    """What accelerate made of the launch, against the plan: it falls back in silence, to DDP or one process. Raises
+    RunError."""
     from accelerate.utils import DistributedType
 
     state, run = args.distributed_state, bundle.run

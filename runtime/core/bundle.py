@@ -56,10 +56,7 @@ class Bundle:
 
     @property
     def model_place(self) -> str:
-        """The model that training begins from, as the libraries load it: an id of the hub, or a folder that is there.
-
-        Raises RunError where the folder is not found.
-        """
+        """The model that training begins from, as the libraries load it. Raises RunError where a folder is missing."""
         if self.model["id"] is None and self.uses("local_files"):
             from ..features.local_files import find
 
@@ -138,11 +135,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """The launcher's number of processes against the bundle's, for which the batch was reckoned.
-
-    A launcher that picks another number of processes than was planned (a TrainJob's PET_* variables do) would change
-    the global batch in silence. Raises RunError.
-    """
+    """The launcher's number of processes against the bundle's; another changes the global batch. Raises RunError."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

@@ -1,10 +1,7 @@
 """The files of the bundle against the digests that its bundle.toml states. Standard library only.
 
-What is executed or rendered has to be the file that was compiled: a template, a task of the harness with its Python
-files, and reward functions (``rewards`` asks for those by the digest in trainer_args.json). What else was changed by
-hand is told in one line, and the run goes on: a bundle is its owner's to change. Whoever can write to the bundle can
-write bundle.toml, too, so this finds mistakes and half-made copies, not an intruder; the digest of bundle.toml itself,
-kept elsewhere, does.
+What is executed or rendered has to be the file that was compiled. What else was changed by hand is told in one line,
+and the run goes on: a bundle is its owner's to change. This finds mistakes and half-made copies, not an intruder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Checkpoints appear whole or not at all: written aside, sealed with digests, then renamed. Standard library only.
-
-A checkpoint is written into ``_saving/`` of the output folder. When every process is done, each has flushed and hashed
-the files that it wrote, process 0 writes their sizes and digests beside them, and the folder gets its name.
-"""
+"""Checkpoints appear whole or not at all: written aside, sealed with digests, then renamed. Standard library only."""
 
 from __future__ import annotations
 
@@ -147,10 +143,7 @@ def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
 
 
 def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
-    """Sizes and digests. Parts of a file are hashed side by side, in threads: hashing frees the interpreter's lock.
-
-    The digest of a file is the sha256 of the sha256 of each of its parts of 64 MiB, one after the other.
-    """
+    """Sizes and digests: the sha256 of the sha256 of each part of 64 MiB. Parts are hashed side by side, in threads."""
     paths = [os.path.join(folder, name) for name in chosen]
     sizes = [os.path.getsize(path) for path in paths]
     parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]

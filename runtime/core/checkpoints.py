@@ -65,8 +65,7 @@ def _unfit(path: str, step: int, world: int, states: States, digests: bool) -> s
 def missing(path: str, step: int, world: int, states: States) -> str | None:
     """What keeps this checkpoint from being gone on from, or None. ``world`` counts the processes that will read it.
 
-    transformers writes weights, then optimizer and scheduler, then trainer_state.json (Trainer._save_checkpoint, 4.52
-    and 5.23), so a run that was killed while saving leaves no readable trainer_state.json or a short file before it.
+    transformers writes trainer_state.json last (Trainer._save_checkpoint, 4.52 and 5.23).
     """
     try:
         with open(os.path.join(path, "trainer_state.json"), encoding="utf-8") as handle:

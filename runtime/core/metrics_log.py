@@ -30,8 +30,7 @@ def clock(seconds: float) -> str:
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
-    """Metrics file and progress lines, on rank 0. One object a log event: step, epoch, loss, lr, grad_norm, tokens,
-    seconds (of training, over all starts of the run). Tokens and seconds so far lie in each trainer_state.json."""
+    """Metrics file and progress lines, on rank 0. Tokens and seconds of all starts lie in each trainer_state.json."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle

@@ -42,12 +42,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model, as an object, in exactly the dtype that the bundle names.
-
-    An object and not a name, because the stacks differ in what they make of a name: trl 1.16 loads it in float32 unless
-    told and adds ``device_map="auto"`` outside DDP and DeepSpeed, trl 0.18 takes the checkpoint's dtype. The arguments
-    object exists by now, so ``zero.Init`` of ZeRO-3 is active here (transformers keeps it alive through
-    ``args.hf_deepspeed_config``), and FSDP's rank-0 loading reads the launcher's environment.
+    """The model, as an object, in exactly the dtype that the bundle names: trl's versions differ in what they make of a
+    name. The arguments object exists by now, so ``zero.Init`` of ZeRO-3 is active here.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -88,10 +84,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Model and tokenizer agree on the tokens that end and pad; else generation runs on past the end of an answer.
-
-    Other tokens that already end a generation (Llama 3 has three) stay, behind the tokenizer's.
-    """
+    """The tokenizer's tokens end and pad; others that end a generation already (Llama 3 has three) stay behind them."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
@@ -106,10 +99,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
 
 
 def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-    """Leaves weights, configuration and tokenizer in output_dir, whatever the checkpoints hold.
-
-    Raises RunError when no weights were left behind.
-    """
+    """Leaves weights, configuration and tokenizer in output_dir. Raises RunError when no weights were left behind."""
     output_dir = trainer.args.output_dir
     if bundle.uses("fsdp"):
         from ..features import fsdp

@@ -34,10 +34,9 @@ def unfinished(bundle: Bundle) -> None:
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing.
+    """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing. Raises RunError.
 
     With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
-    Raises RunError rather than reuse a folder in silence: transformers 5 has no guard of its own.
     """
     folder, run = bundle.output_dir, bundle.run
     held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -81,8 +80,6 @@ def take(bundle: Bundle) -> None:
     """Writes the marker that ties the folder to this bundle, and keeps it locked as long as this process lives.
 
     Raises RunError when another process holds it, or has finished the run by now, and where nothing can be written.
-    The kernel lets go of the lock when its process ends, however it ends, so nothing stale is ever left. A file system
-    without locks runs without this guard.
     """
     global _held
     try:

@@ -37,10 +37,8 @@ class Wish:
 
 
 def listen() -> None:
-    """Hears the wish from now on, also while the main thread waits in a collective operation, where Python runs no
-    handler: the interpreter writes each signal's number into a pipe at once, and a thread reads it.
-
-    Processes that are forked later (those that load data) neither hear it nor die of SIGUSR1.
+    """Hears the wish from now on, also in a collective operation, where Python runs no handler: the interpreter writes
+    each signal's number into a pipe, and a thread reads it. Processes that are forked later do not hear it.
     """
     end_with_launcher()
     out, into = os.pipe()

@@ -12,11 +12,7 @@ from .fault_tolerance import FaultTolerant
 
 
 class RunTrainer(FaultTolerant):
-    """What every trainer here does otherwise than trl's: saved configurations have the key-value cache on.
-
-    In training it is off. Every save goes through ``save_model`` (checkpoints too: Trainer._save_checkpoint,
-    transformers 4.52 and 5.23), so a checkpoint that somebody loads to look at generates as fast as the weights do.
-    """
+    """Saves configurations with the key-value cache on, for those who load them; it is off in training."""
 
     use_cache_saved = True
     data_facts: dict[str, int] | None = None
@@ -47,10 +43,7 @@ def trainer_class(bundle: Bundle) -> Any:
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
-    """The trainer of the bundle's method over ``model``. Raises RunError.
-
-    ``load`` makes the model anew, for the methods that hold a frozen copy beside the trained one.
-    """
+    """The trainer over ``model``; ``load`` makes a frozen copy, for the methods that need one. Raises RunError."""
     kind, library = trainer_class(bundle), library_class(bundle)
     if bundle.uses("trainer_parts"):
         from ..features import trainer_parts

@@ -1,7 +1,6 @@
-"""What becomes of the rows' tokens: how many are cut off, which rows are left out, and whether anything is left.
+"""What becomes of the rows' tokens, of which trl tells nothing: how many are cut off, which rows are left out.
 
-trl tells none of it. Its trainers tokenize in their constructors with ``Dataset.map``; while one is made, the first
-rows that come out of it with tokens are looked at, before trl cuts them. Nothing is tokenized twice.
+trl's trainers tokenize in their constructors with ``Dataset.map``: what comes out of it first is looked at.
 """
 
 from __future__ import annotations

@@ -46,11 +46,8 @@ def check_engine(bundle: Bundle, trainer: Any) -> None:
 
 
 def extensions(bundle: Bundle) -> list[str]:
-    """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
-
-    DeepSpeed's wheels hold sources: FusedAdam, and with offload its Adam for the CPU, are compiled when the optimizer
-    is made, after the model is loaded (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer` and
-    ops/op_builder/builder.py `jit_load`). A CPU run takes torch's own Adam.
+    """What is missing to compile the extension of DeepSpeed that this run's optimizer is, which happens when it is made
+    (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
     """
     operator = _operator(bundle)
     if operator is None or operator in _prebuilt():

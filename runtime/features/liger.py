@@ -30,11 +30,9 @@ def liger_problem(model_type: str) -> str | None:
 
 
 def apply(bundle: Bundle, model: Any) -> None:
-    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model.
+    """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model; trl 1.16 has a fused loss of its own.
 
-    trl 1.16 deprecates ``use_liger_kernel`` and computes the loss in its own fused head, so the loss kernels stay off.
-    With an older trl the argument does it and this is never called. Raises RunError, where Liger itself only logs,
-    when it does not know the family.
+    Raises RunError, where Liger itself only logs, when it does not know the family.
     """
     problem = liger_problem(model.config.model_type)
     if problem:

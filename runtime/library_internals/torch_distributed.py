@@ -9,9 +9,7 @@ from datetime import timedelta
 def one_timeout(timeout: timedelta) -> None:
     """Lets every process group wait as long as the first: transformers passes ``ddp_timeout`` on for that one only.
 
-    DeepSpeed makes the group that it trains with by ``new_group``, and a device mesh makes its own: theirs would wait
-    10 minutes with NCCL and 30 with gloo, whatever was written (torch 2.13 ``_get_default_timeout``; executed: a cable
-    was taken out between two nodes of a ZeRO-2 run).
+    Those of DeepSpeed and of device meshes would wait 10 minutes with NCCL (torch 2.13 ``_get_default_timeout``).
     """
     from torch.distributed import distributed_c10d
 

@@ -152,10 +152,12 @@ def test_a_missing_column_is_told_with_what_there_is() -> None:
     )
 
 
-def bundle_with(tmp_path: Path, one: dict[str, object]) -> bundles.Bundle:
+def bundle_with(tmp_path: Path, *sources: dict[str, object], **changes: object) -> bundles.Bundle:
     folder = tmp_path / "bundle"
     folder.mkdir()
-    return bundles.read(write(str(folder), plan("tiny", [one])))
+    facts = plan("tiny", list(sources))
+    facts["data"].update(changes)
+    return bundles.read(write(str(folder), facts))
 
 
 def test_a_local_file_is_loaded_mapped_and_checked(tmp_path: Path) -> None:
@@ -202,9 +204,7 @@ def test_sources_of_both_shapes_join_with_their_tools(tmp_path: Path) -> None:
     first = written(tmp_path, "a.jsonl", [{"messages": talk, "tools": '[{"name": "f"}]', "id": 1}])
     turns = [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]
     second = written(tmp_path, "b.jsonl", [{"conversations": turns}])
-    bundle = bundle_with(tmp_path, source(first))
-    bundle.data["sources"].append(source(second, "conversations"))
-    bundle.data["shuffle"] = False
+    bundle = bundle_with(tmp_path, source(first), source(second, "conversations"), shuffle=False)
     rows = data.build(bundle)[0]
     assert sorted(rows.column_names) == ["messages", "tools"]
     assert [row["messages"][1]["content"] for row in rows] == ["ho", "4"]
@@ -222,8 +222,7 @@ def test_the_evaluation_split_is_the_other_file_of_the_folder(tmp_path: Path) ->
     (tmp_path / "folder").mkdir()
     written(tmp_path / "folder", "train.jsonl", [{"text": "a"}])
     written(tmp_path / "folder", "test.jsonl", [{"text": "b"}])
-    bundle = bundle_with(tmp_path, source("folder", "text"))
-    bundle.data["eval_split"] = "test"
+    bundle = bundle_with(tmp_path, source("folder", "text"), eval_split="test")
     train, evaluation = data.build(bundle)
     assert (train["text"][:], evaluation["text"][:]) == (["a"], ["b"])
 
