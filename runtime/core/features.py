@@ -13,9 +13,6 @@ from . import CHATS, EIGHT_BIT
 if TYPE_CHECKING:
     from .payload import Payload, Source, Trainer
 
-TAKES_AWAY = {"arguments.bf16", "model.id", "method.teacher.id", "run.deepspeed_optimizer", "run.full_state"}
-"""Settings that use a module where they are none."""
-
 OF_TRAINER = (
     "adapters", "checkpoint_rotation", "distillation", "evaluation", "frozen_weights", "hub", "optimizer_groups",
     "reference_model", "rewards", "sampling", "weight_dtypes",
@@ -31,19 +28,36 @@ def sources(plan: Payload) -> list[Source]:
 
 
 def trainer(plan: Payload) -> Trainer:
-    """The section of trainer_args.json that says which modules the run uses, and what would use another one."""
-    unused: list[str] = []
-    found = uses(cast("Payload", _Read(cast("dict[str, Any]", plan), "", unused)))
-    return {"modules": [name for name, used in found.items() if used], "unused": sorted(set(unused) - TAKES_AWAY)}
+    """The section of trainer_args.json that says which modules the run uses, and which settings need another one."""
+    asked: list[str] = []
+    found = {
+        name for name, used in uses(cast("Payload", _Read(cast("dict[str, Any]", plan), "", asked))).items() if used
+    }
+    settings = (path for path in dict.fromkeys(asked) if not path.startswith("stack."))
+    return {"modules": sorted(found), "unused": sorted(path for path in settings if _with(plan, path) - found)}
+
+
+def _with(plan: Payload, path: str) -> set[str]:
+    """The modules of a run that has something at this path."""
+    *sections, name = path.split(".")
+    place: Any = plan
+    for one in sections:
+        place = place[int(one)] if isinstance(place, list) else place[one]
+    before = dict(place)
+    place[name] = {"id": None, "sets": []}
+    found = {name for name, used in uses(plan).items() if used}
+    place.clear()
+    place.update(before)
+    return found
 
 
 class _Read(dict[str, Any]):
-    """A section that notes the paths of what was asked for and is not there, or is none."""
+    """A section that notes the path of each value that was asked for and is none."""
 
-    def __init__(self, section: dict[str, Any], path: str, unused: list[str]) -> None:
+    def __init__(self, section: dict[str, Any], path: str, asked: list[str]) -> None:
         super().__init__(section)
         self.path = path
-        self.unused = unused
+        self.asked = asked
 
     def __getitem__(self, name: str) -> Any:
         return self.get(name)
@@ -52,12 +66,12 @@ class _Read(dict[str, Any]):
         """The value, which notes in turn where it is a section."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
-            self.unused.append(path)
+            self.asked.append(path)
         if isinstance(value, dict):
-            return _Read(value, f"{path}.", self.unused)
+            return _Read(value, f"{path}.", self.asked)
         if isinstance(value, list):
             parts = enumerate(value)
-            return [_Read(one, f"{path}.{i}.", self.unused) if isinstance(one, dict) else one for i, one in parts]
+            return [_Read(one, f"{path}.{i}.", self.asked) if isinstance(one, dict) else one for i, one in parts]
         return value
 
 
