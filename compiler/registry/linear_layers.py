@@ -1,7 +1,7 @@
 """The linear layers of one decoder layer, by family: what LoRA stands on, and what its matrices hold.
 
 A family that fuses projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
-Names are those of transformers 5.23; compiler/rules/modules.py lists them beside embeddings, and a test compares.
+Names are those of transformers 5.23.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 _GPT2 = {"qkv": "c_attn", "o": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
 _GLM = {**_SEPARATE, "gate_up": "gate_up_proj", "down": "down_proj"}
-_NAMES: dict[str, dict[str, str]] = {
+NAMES: dict[str, dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "olmo2",
+            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5",
+        ),
+        _LLAMA,
+    ),
     "bloom": _NEOX,
     "falcon": _NEOX,
     "glm": _GLM,
@@ -32,10 +39,14 @@ _NAMES: dict[str, dict[str, str]] = {
     "gpt2": _GPT2,
     "gpt_bigcode": _GPT2,
     "gpt_neox": _NEOX,
+    "gptj": {**_SEPARATE, "o": "out_proj", "up": "fc_in", "down": "fc_out"},
+    "nemotron": {**_SEPARATE, "up": "up_proj", "down": "down_proj"},
     "opt": {**_SEPARATE, "o": "out_proj", "up": "fc1", "down": "fc2"},
+    "phi": {**_SEPARATE, "o": "dense", "up": "fc1", "down": "fc2"},
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
     "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
-}
+}  # fmt: skip
+"""By family, the linear layer at each site; the other families, mixtures of experts among them, have Llama's."""
 
 
 @record
@@ -58,7 +69,7 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
         "o": (wide, hidden), "gate": (hidden, inner), "up": (hidden, inner), "gate_up": (hidden, 2 * inner),
         "down": (inner, hidden),
     }  # fmt: skip
-    names = _NAMES.get(facts.model_type, _LLAMA)
+    names = NAMES.get(facts.model_type, _LLAMA)
     return tuple(
         Linear(name, site, *widths[site], 1 if site in ATTENTION else max(1, facts.experts))
         for site, name in names.items()
