@@ -66,7 +66,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
     global _process
     _process = Process
-    if words[0] == LAUNCHERS[0] and read.run["distributed_type"] == "NO":
+    if read.run["distributed_type"] == "NO":
         return _launched(lambda: _alone(read, words[-1]), read)
     from torch.distributed.elastic.multiprocessing import api
 

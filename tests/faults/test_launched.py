@@ -57,9 +57,12 @@ class Launched:
 
 
 WAYS = {
-    "one process": (text(world=1, **LONG), "launcher", [signal.SIGTERM]),  # type: ignore[arg-type]
+    "one process": (
+        text("launch local(launcher=torchrun)", world=1, **LONG),  # type: ignore[arg-type]
+        "launcher", [signal.SIGTERM],
+    ),
     "accelerate": (text(strategy="zero2", **LONG), "rank", [signal.SIGUSR1, signal.SIGTERM]),  # type: ignore[arg-type]
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
