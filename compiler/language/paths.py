@@ -6,6 +6,7 @@ Generated from the table of settings (schema.py) by `make docs`. Imported for it
 from typing import Literal
 
 FlagPath = Literal[
+    "model.compile",
     "model.trust_remote_code",
     "model.pickle",
     "lora",
@@ -40,6 +41,7 @@ FlagPath = Literal[
     "memory.liger",
     "memory.checkpointing",
     "memory.checkpointing.reentrant",
+    "memory.checkpointing.selective",
     "memory.offload_activations",
     "eval.allow_code_execution",
     "save.hub",

@@ -65,6 +65,7 @@ TABLE: tuple[Setting, ...] = (
     # model
     Setting("model.attn", k.CHOICE, "attention implementation",
             choices=("flash2", "flash3", "sdpa", "eager", "flex")),
+    Setting("model.compile", k.FLAG, "compile each layer by `torch.compile` (regional compilation)", default=False),
     Setting("model.chat_template", k.TEMPLATE, "chat template that replaces the tokenizer's own: a built-in one by its "
             "name, or a Jinja file", choices=TEMPLATES, bare=False),
     Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
@@ -272,6 +273,8 @@ TABLE: tuple[Setting, ...] = (
             args=("activation_checkpointing", "gradient_checkpointing")),
     Setting("memory.checkpointing.reentrant", k.FLAG, "the older autograd implementation", default=False, inner=True,
             args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
+    _of_methods("memory.checkpointing.selective", k.FLAG, "keep what attention computed, and recompute the rest",
+                default=False, inner=True),
     _of_methods("memory.offload_activations", k.FLAG, "keep activations in host memory", default=False,
             args=("activation_offloading",)),
     # eval, save, track

@@ -10,6 +10,8 @@ from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer,
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
+COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
+
 
 def arguments(spec: Spec) -> dict[str, Json]:
     """The arguments of the method's class (`spec.config`), sorted by name."""
@@ -48,7 +50,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
         out["accelerator_config"] = {**base, **json.loads(config)}
-    if any(out.get(name) is not None for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
+    if spec.flag("model.compile") or any(out.get(name) is not None for name in COMPILES):
         out.update(_compiled(out))
     return {**out, **_best(spec)}
 
@@ -120,11 +122,12 @@ def _precision(spec: Spec) -> dict[str, Json]:
 
 def _memory(spec: Spec) -> dict[str, Json]:
     on = spec.flag("memory.checkpointing")
+    how: dict[str, Json] = {"use_reentrant": spec.flag("memory.checkpointing.reentrant")}
+    if spec.flag("memory.checkpointing.selective"):
+        how["selective"] = True
     out: dict[str, Json] = {
         _named(spec, "checkpointing"): on,
-        _named(spec, "checkpointing_kwargs"): (
-            {"use_reentrant": spec.flag("memory.checkpointing.reentrant")} if on else None
-        ),
+        _named(spec, "checkpointing_kwargs"): how if on else None,
         "activation_offloading": spec.flag("memory.offload_activations"),
     }
     if spec.stack.facts.liger == "argument":

@@ -80,7 +80,7 @@ def _text(spec: Spec, path: Path) -> str | None:
 
 
 def _model(spec: Spec) -> Model:
-    return {
+    out: Model = {
         "id": spec.model.id,
         "path": spec.model.path,
         "revision": spec.model.revision,
@@ -91,6 +91,9 @@ def _model(spec: Spec) -> Model:
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
         "config_overrides": {},
     }
+    if spec.flag("model.compile"):
+        out["compile_layers"] = True
+    return out
 
 
 def _rows(amount: Amount | None) -> Rows | None:

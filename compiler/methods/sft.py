@@ -21,6 +21,7 @@ SFT = Method(
         "batch.packing.isolate",
         "batch.packing.eval",
         "batch.padding_free",
+        "memory.checkpointing.selective",
         "memory.offload_activations",
     ),
     (

@@ -35,7 +35,8 @@ class Load:
     that), `amp` says that stored float32 is computed in half precision. `moments` are bytes of optimizer state a
     trained parameter, `temporary` those that its step needs for a moment. `tokens` are those of one micro-batch,
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
-    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one.
+    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `selective` says
+    that recomputation keeps what attention gave.
     """
 
     facts: ModelFacts
@@ -64,6 +65,7 @@ class Load:
     reserved: float = 0.0
     layerwise: bool = False
     scored: int = 0
+    selective: bool = False
 
     @property
     def tokens(self) -> int:

@@ -206,6 +206,12 @@ def _kept(load: Load) -> float:
     return float(load.facts.hidden * wide)
 
 
+def _attended(load: Load) -> float:
+    """What attention gives of a token, and a float32 number a head that its kernels give beside it."""
+    facts = load.facts
+    return float(facts.heads * (facts.head_dim * load.element + 4))
+
+
 def _logits(load: Load) -> float:
     """Logits, loss and their gradients at their largest."""
     facts, tokens = load.facts, load.micro * (load.scored or load.length)
@@ -254,8 +260,9 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers
     if load.checkpointing:
-        kept = layers * load.tokens * _kept(load)
-        again = largest * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
+        attention = load.tokens * _attended(load) if load.selective else 0.0
+        kept = layers * (load.tokens * _kept(load) + attention)
+        again = (largest - attention) * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
     else:
         kept, again = layers * layer, 0.0
     working = _working(load, layer)

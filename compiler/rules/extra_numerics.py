@@ -1,19 +1,16 @@
-"""`extra trl` and `extra accelerate`: evaluation dtypes, smoothing, compilation, backends (XP35x)."""
+"""`extra trl` and `extra accelerate`: evaluation dtypes, smoothing, backends (XP35x)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, typed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
 WHEN = extra("trl", "accelerate")
 
-MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""torch 2.13 `_inductor.list_mode_options`."""
-GRAPHS = ("reduce-overhead", "max-autotune")
 FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 
 
@@ -92,77 +89,6 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _compiles(spec: Spec) -> str | None:
-    """The name that turns compilation on, or None where nothing does."""
-    if _trl(spec, "torch_compile") is True:
-        return "torch_compile"
-    return next((one for one in ("torch_compile_mode", "torch_compile_backend") if _trl(spec, one) is not None), None)
-
-
-def _backend(spec: Spec) -> str:
-    written = _trl(spec, "torch_compile_backend")
-    return written.lower() if isinstance(written, str) else "inductor"
-
-
-@rule("XP353", "compile-before-ampere", "warning")
-def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation pays on Ampere and later; before Volta inductor's Triton has no kernels at all.
-
-    Today: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0). Source: transformers 5.23
-    and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
-    """
-    name, gpu = _compiles(spec), spec.hardware.gpu
-    if name is None or gpu is None or gpu.capability >= (8, 0):
-        return
-    capability = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
-    too_old = gpu.capability < (7, 0) and _backend(spec) == "inductor"
-    yield Finding(
-        spec.extra_place("trl", name, capability),
-        f"inductor has no kernels for {gpu.name}" if too_old else f"compilation gains little on {gpu.name}",
-        f"leave `{name}` out",
-        (spec.label("hardware", "the GPU"),),
-        severity="error" if too_old else "warning",
-    )
-
-
-@rule("XP354", "compile-switched-on")
-def compile_switched_on(spec: Spec) -> Iterator[Finding]:
-    """A mode or a backend of the compiler switches compilation on, whatever `torch_compile` says.
-
-    Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; executed.
-    """
-    name = _compiles(spec)
-    if name is not None and _trl(spec, "torch_compile") is False:
-        yield Finding(
-            spec.extra_place("trl", "torch_compile", "is turned to true"),
-            f"`torch_compile = false` beside `{name}` compiles",
-            f"leave `{name}` out",
-            (spec.extra_place("trl", name, "switches it on"),),
-        )
-
-
-@rule("XP355", "graphs-of-changing-lengths", "warning")
-def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """CUDA graphs are recorded for one shape, and rows of other lengths record another each time.
-
-    Only packing that cuts a stream (`wrapped`) gives rows of one length. Source: torch 2.13 `_inductor` (modes
-    reduce-overhead and max-autotune turn graphs on); trl 1.16 and 0.18 collators pad to the longest row or flatten.
-    """
-    mode, backend = _trl(spec, "torch_compile_mode"), _backend(spec)
-    name = "torch_compile_mode" if mode in GRAPHS and backend == "inductor" else "torch_compile_backend"
-    graphs = backend == "cudagraphs" or name == "torch_compile_mode"
-    cut = spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped"
-    if graphs and not spec.on_cpu and not cut:
-        packed = spec.label("batch.packing", "rows are laid end to end") or spec.label("batch.padding_free")
-        yield Finding(
-            spec.extra_place("trl", name, "records CUDA graphs"),
-            "CUDA graphs over batches of changing length",
-            'write `torch_compile_mode = "max-autotune-no-cudagraphs"`' if mode in GRAPHS else f"leave `{name}` out",
-            (packed,),
-            'torch_compile_mode = "max-autotune-no-cudagraphs"' if name == "torch_compile_mode" else None,
-        )
-
-
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
@@ -191,24 +117,6 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
             "leave `use_ipex` out",
             (spec.label("target", "the target"),),
         )
-
-
-@rule("XP357", "unknown-compiler")
-def unknown_compiler(spec: Spec) -> Iterator[Finding]:
-    """A backend that accelerate does not know is a ValueError once the model is loaded, a mode of no such name a
-    RuntimeError at the first step.
-
-    Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
-    """
-    mode, known = _trl(spec, "torch_compile_mode"), spec.stack.facts.compile_backends
-    for name, value, legal in (("torch_compile_mode", mode, MODES), ("torch_compile_backend", _backend(spec), known)):
-        if isinstance(value, str) and value not in legal and _trl(spec, name) is not None:
-            usual = "default" if name == "torch_compile_mode" else "inductor"
-            yield Finding(
-                spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),
-                f"`{value[:60]}` is no {name.rpartition('_')[2]} of the compiler",
-                write(f'{name} = "{usual}"'),
-            )
 
 
 @rule("XP358", "tpu-precision", "warning")

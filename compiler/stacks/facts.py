@@ -80,6 +80,11 @@ class Facts:
     """Whether a reward model can have the layers' kernels."""
     compile_backends: Names
     """accelerate's DynamoBackend, without "no"."""
+    compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
+    """What accelerate compiles layer by layer (TorchDynamoPlugin.use_regional_compilation): one process or DDP, ZeRO,
+    FSDP."""
+    selective_checkpointing: bool
+    """Whether SFTTrainer's recomputation can keep the output of attention."""
 
     # Launching
     strategies: Names

@@ -145,6 +145,8 @@ MEANT: dict[str, str] = {
     "optimizer.targets": "optim target modules; galore target; galore targets",
     "schedule.decay": "num decay steps; decay steps; lr decay steps; cooldown; decay ratio; cooldown steps; anneal "
     "steps",
+    "model.compile": "compile; regional compilation; regional compile; use regional compilation; compile layers; "
+    "compile blocks; compile each layer; dynamo use regional compilation",
     "memory.liger": "liger kernel; liger; liger fused linear cross entropy; liger rms norm; liger rope; liger swiglu; "
     "liger glu activation; fused kernels; liger layer norm",
     "memory.checkpointing": "fsdp activation checkpointing; gradient checkpointing; activation checkpointing; "
@@ -153,6 +155,8 @@ MEANT: dict[str, str] = {
     "memory.checkpointing=!": "disable gradient checkpointing; no gradient checkpointing",
     "memory.checkpointing.reentrant": "reentrant; gradient checkpointing kwargs; reentrant checkpointing; gradient "
     "checkpointing reentrant",
+    "memory.checkpointing.selective": "selective ac; selective activation checkpointing; selective checkpointing; ac "
+    "option; selective recompute; selective recomputation; ac mode",
     "memory.offload_activations": "activation offloading; activation offload; activations offload; cpu activations; "
     "activation cpu offload",
     "eval.every": "eval; eval steps; eval strategy; evals per epoch; val every; eval every; eval during training; val "

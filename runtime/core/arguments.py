@@ -45,6 +45,8 @@ def build_arguments(bundle: Bundle) -> Any:
     if values.get("chat_template_path"):
         values["chat_template_path"] = bundle.inside(values["chat_template_path"])
     values.setdefault("disable_tqdm", True)
+    if bundle.model.get("compile_layers"):  # of `torch_compile`: each layer on its own (accelerate, TorchDynamoPlugin)
+        os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"
     if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):  # a host is the launch's, and not the bundle's
         values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
     if bundle.run["world_size"] > 1:

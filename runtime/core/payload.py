@@ -76,6 +76,7 @@ class Model(TypedDict):
     pickle: bool
     liger: bool
     config_overrides: dict[str, Any]
+    compile_layers: NotRequired[bool]
 
 
 class Tokenizer(TypedDict):

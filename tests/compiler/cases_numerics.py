@@ -22,6 +22,11 @@ def extra(*lines: str, block: str = "trl") -> tuple[str, ...]:
     return (f"extra {block} {{", *(f"  {line}" for line in lines), "}")
 
 
+def selective(*more: str) -> tuple[str, ...]:
+    """Recomputation that keeps what attention gave."""
+    return ("memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}")
+
+
 PRECISION: tuple[Case, ...] = (
     Case("XP301", spec(hardware="8 x t4", train=SMALL), spec(hardware="8 x t4", train=SMALL, precision="fp32")),
     Case(
@@ -144,11 +149,17 @@ KERNELS: tuple[Case, ...] = (
         spec("memory {", "  checkpointing(reentrant=false)", "}"),
         variant="checkpointing-keyword",
     ),
+    Case("XP481", spec(*selective("reentrant")), spec(*selective())),
+    Case("XP481", spec(*selective(), "lora", strategy="zero3"), spec(*selective(), "lora"), variant="adapters"),
+    Case("XP482", spec(*selective(), "target trl-0.24"), spec(*selective())),
+    Case("XP483", spec(*selective(), "model(attn=eager)"), spec(*selective(), "model(attn=sdpa)")),
+    Case("XP344", spec("model(compile)", *extra("torch_compile = true")), spec("model(compile)")),
+    Case("XP345", spec("model(compile)", "target trl-0.18"), spec("model(compile)")),
     Case(
-        "XP101",
-        spec("memory {", "  checkpointing(selective)", "}"),
-        spec("memory {", "  checkpointing", "}"),
-        variant="selective-checkpointing",
+        "XP345",
+        spec("model(compile)", "target trl-0.24", strategy="fsdp"),
+        spec("model(compile)", "target trl-0.24"),
+        variant="fsdp",
     ),
 )
 
@@ -194,6 +205,12 @@ EXTRA: tuple[Case, ...] = (
         spec(*extra("torch_compile = true"), hardware=PASCAL, train=SMALL, precision="fp32"),
         spec(hardware=PASCAL, train=SMALL, precision="fp32"),
         variant="before-volta",
+    ),
+    Case(
+        "XP353",
+        spec("model(compile)", hardware=VOLTA, precision="fp16"),
+        spec("model(compile)"),
+        variant="by-layer",
     ),
     Case(
         "XP354",

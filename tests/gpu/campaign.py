@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import choices
 import machine
 import memory
 import runs
@@ -50,6 +51,8 @@ def pieces(place: machine.Machine) -> Iterator[Piece]:
         yield Piece(f"memory {shape.name}", "memory", lambda shape=shape: memory.read(shape, place))  # type: ignore[misc]
     for pair in throughput.pairs(place):
         yield Piece(f"throughput {pair.name}", "throughput", lambda pair=pair: throughput.read(pair, place))  # type: ignore[misc]
+    for one in choices.choices(place):
+        yield Piece(f"choice {one.name}", "choice", lambda one=one: choices.read(one, place))  # type: ignore[misc]
 
 
 class Readings:
@@ -131,6 +134,7 @@ def main() -> int:
         "\n".join(
             [
                 *planned(readings.known),
+                *choices.compared(readings.known),
                 *wrong,
                 f"{len(readings.known)} readings in {readings.path}, {len(wrong)} of them wrong",
             ]

@@ -47,8 +47,12 @@ MODEL = """
 import json, sys
 from tiny import build, write_messages
 folder, rows, sizes = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
-build(folder, context=4096, **sizes)
-write_messages(folder + ".jsonl", rows)
+build(folder + "/model", context=4096, **sizes)
+write_messages(folder + "/rows.jsonl", rows)
+"""
+REWARDS = """\
+def short(completions, **others):
+    return [-float(len(str(one))) for one in completions]
 """
 
 
@@ -85,10 +89,15 @@ def look(folder: str, rehearsal: bool) -> Machine:
     facts["versions"] = {name: found for name in PACKAGES if (found := _version(name))}
     place = Machine(folder, facts, "cpu" if rehearsal else card_name(facts["card"], facts["memory"]), rehearsal)
     os.makedirs(folder, exist_ok=True)
-    model = os.path.join(folder, "model")
-    if not os.path.exists(model + ".jsonl"):
-        sizes = {} if rehearsal else SHAPE
-        output([sys.executable, "-c", MODEL, model, "512", json.dumps(sizes)])
+    if not os.path.exists(os.path.join(folder, "rewards.py")):
+        output([sys.executable, "-c", MODEL, folder, "512", json.dumps({} if rehearsal else SHAPE)])
+        for name, answers in (("pairs", ("chosen", "rejected")), ("prompts", ())):
+            with open(os.path.join(folder, f"{name}.jsonl"), "w", encoding="utf-8") as out:
+                for row in range(256):
+                    found = {"prompt": f"Count to {row}.", **{one: f"{one} answer {row}" for one in answers}}
+                    out.write(json.dumps(found) + "\n")
+        with open(os.path.join(folder, "rewards.py"), "w", encoding="utf-8") as out:
+            out.write(REWARDS)
     return place
 
 

@@ -20,10 +20,10 @@ from machine import Failed, Machine, output
 
 HEAD = """\
 xpc 1
-train "model" on "rows.jsonl" for {steps} steps
+train "model" on "{rows}.jsonl" for {steps} steps
 hardware {hardware}
 precision {precision}
-batch gbs=16 micro={micro} seq={seq}
+batch gbs=16{batch}
 optimizer adamw(lr=1e-4)
 track none(every=1)
 save "out" every={every}
@@ -35,7 +35,8 @@ save "out" every={every}
 class Case:
     """One run. Runs of one `group` compute the same, and their losses are compared; `needs` is a package.
 
-    `cards` are the GPUs of the run: FSDP over one process shares nothing, and the compiler refuses it.
+    `cards` are the GPUs of the run: FSDP over one process shares nothing, and the compiler refuses it. `rows` names the
+    file of its data, and `micro` the sequences of one GPU at once: 0 leaves them to the compiler, None to the case.
     """
 
     name: str
@@ -43,17 +44,18 @@ class Case:
     group: str = ""
     needs: str = ""
     cards: int = 1
-
-    @property
-    def micro(self) -> int:
-        """Sequences of one GPU at once; several GPUs have as many in a step as one."""
-        return 8 // self.cards
+    rows: str = "rows"
+    micro: int | None = None
 
     def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
-        """The text of its spec."""
+        """The text of its spec. `micro` is what the GPUs have at once where the case does not say."""
+        at_once = micro // self.cards if self.micro is None else self.micro
+        batch = f" micro={at_once}" if at_once else ""
+        batch += f" seq={seq}" if self.rows != "prompts" else ""
         text = HEAD.format(
-            hardware=hardware, precision=precision, micro=micro, seq=seq, steps=steps, every=every, more=self.lines
-        )
+            rows=self.rows, hardware=hardware, precision=precision, batch=batch, steps=steps, every=every,
+            more=self.lines,
+        )  # fmt: skip
         return text.replace("adamw(", f"{self.optimizer}(")
 
     @property
@@ -63,6 +65,7 @@ class Case:
 
 
 PLAIN = "memory(checkpointing=false)"
+GRPO = f'method grpo(generations=4, max_completion=32, rewards="rewards.py:short")\n{PLAIN}'
 
 
 def cases(place: Machine) -> Iterator[Case]:
@@ -74,7 +77,7 @@ def cases(place: Machine) -> Iterator[Case]:
             yield one
 
 
-GPU_ONLY = ("fsdp", "liger", "offload", "flash2", "qlora", "adamw8bit", "torch_compile")
+GPU_ONLY = ("fsdp", "liger", "offload", "flash2", "qlora", "adamw8bit", "compile")
 CASES = (
     Case("ddp", f"strategy ddp\n{PLAIN}", "full"),
     Case("zero1", f"strategy zero1\n{PLAIN}", "full", "deepspeed"),
@@ -85,13 +88,22 @@ CASES = (
     Case("offload", f"strategy zero3(offload=cpu)\n{PLAIN}", "full", "deepspeed"),
     Case("activations in host memory", "strategy ddp\nmemory(checkpointing=false, offload_activations)", "full"),
     Case("liger", "strategy ddp\nmemory(liger, checkpointing=false)", "full", "liger_kernel"),
-    Case("compiled", f"strategy ddp\n{PLAIN}\nextra trl {{ torch_compile = true }}", "full"),
+    Case("selective checkpointing", "strategy ddp\nmodel(attn=sdpa)\nmemory {\n  checkpointing(selective)\n}", "full"),
+    Case("compiled by layer", f"strategy ddp\n{PLAIN}\nmodel(compile)", "full"),
+    Case("compiled whole", f"strategy ddp\n{PLAIN}\nextra trl {{ torch_compile = true }}", "full"),
     Case("flash attention", f"strategy ddp\n{PLAIN}\nmodel(attn=flash2)", "full", "flash_attn"),
     Case("packed", f"strategy ddp\n{PLAIN}\nmodel(attn=flash2)\nbatch(packing)", "", "flash_attn"),
     Case("adamw in 8 bits", f"strategy ddp\n{PLAIN}", "", "bitsandbytes"),
     Case("lora", f"strategy ddp\n{PLAIN}\nlora(rank=8)", "lora", "peft"),
     Case("lora under zero2", f"strategy zero2\n{PLAIN}\nlora(rank=8)", "lora", "peft"),
     Case("qlora", f"strategy ddp\n{PLAIN}\nqlora(rank=8)", "", "bitsandbytes"),
+    Case("dpo", f"strategy ddp\n{PLAIN}\nmethod dpo", "dpo", rows="pairs"),
+    Case("dpo under zero3", f"strategy zero3\n{PLAIN}\nmethod dpo", "dpo", "deepspeed", rows="pairs"),
+    Case("reward", f"strategy ddp\n{PLAIN}\nmethod reward", rows="pairs"),
+    Case("kto", f"strategy ddp\n{PLAIN}\nmethod kto", rows="pairs"),
+    Case("orpo", f"strategy ddp\n{PLAIN}\nmethod orpo", rows="pairs"),
+    Case("grpo", f"strategy ddp\n{GRPO}", rows="prompts"),
+    Case("rloo", f"strategy ddp\n{GRPO.replace('grpo', 'rloo')}", rows="prompts"),
 )
 
 
@@ -100,10 +112,9 @@ def bundle(case: Case, place: Machine, steps: int = 6, every: str = "never") -> 
     folder = os.path.join(place.folder, "runs", re.sub(r"\W+", "-", case.name))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    model = os.path.join(place.folder, "model")
-    os.symlink(model, os.path.join(folder, "model"))
-    os.symlink(model + ".jsonl", os.path.join(folder, "rows.jsonl"))
-    micro, seq = (2, 64) if place.rehearsal else (case.micro, 512)
+    for name in ("model", "rows.jsonl", "pairs.jsonl", "prompts.jsonl", "rewards.py"):
+        os.symlink(os.path.join(place.folder, name), os.path.join(folder, name))
+    micro, seq = (2, 64) if place.rehearsal else (8, 512)
     text = case.spec(place.hardware(case.cards), place.precision, micro, seq, steps, every)
     with open(os.path.join(folder, "run.xp"), "w", encoding="utf-8") as handle:
         handle.write(text)

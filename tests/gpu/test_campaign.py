@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import campaign
+import choices
 import machine
 import memory
 import pytest
@@ -46,10 +47,13 @@ def test_a_card_that_nobody_knows_is_said():
 @pytest.mark.parametrize("case", runs.CASES, ids=lambda one: one.name)
 def test_every_case_is_a_spec_that_compiles_for_a_gpu(case, gpu, tmp_path):
     """Its specs are tried here without the card, so that none is refused there."""
-    text = case.spec(f"{case.cards} x {gpu}", "bf16", case.micro, 512, 6, "never")
+    text = case.spec(f"{case.cards} x {gpu}", "bf16", 8, 512, 6, "never")
     text = text.replace('"model"', "qwen2.5-0.5b-instruct")
     row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 32)
+    pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
+    for name, one in (("rows", row), ("pairs", pair), ("prompts", {"prompt": "a"})):
+        (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(one)}\n" * 32)
+    (tmp_path / "rewards.py").write_text(machine.REWARDS)
     found = check_text(text.encode(), "run.xp", Workspace(str(tmp_path)))
     assert [one.message for one in found.problems if one.severity == ERROR] == []
 
@@ -68,6 +72,15 @@ def test_the_plan_knows_every_shape():
 def test_the_plan_s_error_is_printed():
     found = {"a": {"off": 0.02}, "b": {"off": -0.04}, "c": {}}
     assert list(campaign.planned(found)) == ["the plan is off by 3.0% on average (3.0% median, 4.0% worst of 2)"]
+
+
+def test_the_compiler_s_own_choice_is_held_against_the_best():
+    speeds = {"the compiler's own": 900.0, "micro 8, kept": 1000.0, "micro 16, kept": None}
+    found = {
+        name: {"piece": f"choice {name}", "kind": "choice", "tokens_per_second": one} for name, one in speeds.items()
+    }
+    (said,) = choices.compared(found)
+    assert said == "the compiler's own choice runs at 90% of the best (choice micro 8, kept: 1,000 tokens/s)"
 
 
 def test_runs_that_compute_the_same_are_compared():
@@ -96,6 +109,9 @@ def test_a_rehearsal_is_stopped_and_goes_on(tmp_path):
     found = {one["piece"]: one for one in lines()}
     assert len(lines()) == len(found), "nothing is read twice"
     assert found["run killed"]["equal"]
+    own = found["choice the compiler's own"]
+    assert own["micro"] > 0
+    assert own["tokens_per_second"]
     assert found["throughput plain"]["equal"], "the bundle's losses are the script's"
     mixed = found["memory 2x64 v1024 t128 mixed kept full"]
     assert mixed["held"]["optimizer"] >= 8 * mixed["parameters"]

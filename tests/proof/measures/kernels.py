@@ -56,3 +56,26 @@ def liger_scores(scene: Any) -> dict[str, Any]:
     with torch.no_grad():
         scores = scene.model(input_ids=torch.tensor([[3, 4, 5]])).logits
     return {"scores": list(scores.shape)}
+
+
+def regions(scene: Any) -> dict[str, Any]:
+    """Whether compilation was asked for, and whether accelerate will compile layer by layer."""
+    plugin = scene.trainer.accelerator.state.dynamo_plugin
+    return {"asked": scene.args.torch_compile, "by_layer": bool(getattr(plugin, "use_regional_compilation", False))}
+
+
+def selected(scene: Any) -> dict[str, Any]:
+    """Whether the output of attention should be kept, and of how many layers a forward pass keeps it."""
+    import gc
+
+    import torch
+    from torch.utils import checkpoint
+
+    scene.model.gradient_checkpointing_enable()
+    out = scene.model.train()(input_ids=torch.arange(3, 19)[None])
+    modes = [one for one in gc.get_objects() if type(one) is checkpoint._CachedTorchDispatchMode]
+    caches = {id(one.storage): one.storage for one in modes}
+    kept = sum(len(found) for one in caches.values() for name, found in one.items() if "attention" in str(name))
+    del out
+    asked = scene.plan["arguments"].get("gradient_checkpointing_kwargs") or {}
+    return {"asked": "selective" in asked, "kept": kept}

@@ -6,7 +6,7 @@ from typing import Any
 
 from case_support import spec
 from cases_attention import PAIRS, family, of
-from cases_numerics import extra
+from cases_numerics import extra, selective
 from prove import Proof
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
@@ -157,9 +157,10 @@ ATTENTION: tuple[Proof, ...] = (
           match="flex_attention", legal=of("target trl-0.18"), variant="older-target", **KEPT),
     Proof("A32", "XP319", at="load", measure="attention.past", expect={"beyond": True, "finite": True}),
     Proof("A33", "XP316", at="train", raises="NotImplementedError", match="backward on CPU", eager=True),
-    Proof("A36", "XP101", case="XP101-selective-checkpointing", at="init", onto="legal", raises="ValueError",
-          arguments={"activation_checkpointing_kwargs": {"selective": True, "use_reentrant": True}},
-          match="requires non-reentrant"),
+    Proof("A36", "XP481", at="init", text=cpu(*selective("reentrant")), legal=cpu(*selective()),
+          raises="ValueError", match="requires non-reentrant"),
+    Proof("A36", "XP481", case="XP481-adapters", at="init", text=cpu(*selective(), "lora", strategy="zero3"),
+          legal=cpu(*selective(), "lora"), raises="ValueError", match="not supported with PEFT", variant="adapters"),
     Proof("A38", "XP340", at="load", legal=spec("target trl-0.18"), raises="ValueError", match="flash_attention_3",
           variant="flash3", **KEPT),
     Proof("A39", "XP342", at="load", family="smollm3", legal_family="llama", legal=spec("target trl-0.18"),
@@ -182,6 +183,14 @@ KERNELS: tuple[Proof, ...] = (
     Proof("K15", "XP353", warns="speedups for torchdynamo mostly come with GPU Ampere"),
     Proof("K16", "XP355", needs="a GPU: CUDA graphs are recorded there only"),
     Proof("K17", "XP332", at="init", text=cpu("memory(offload_activations)"), legal=cpu(), raises="AttributeError"),
+    Proof("K22", "XP482", at="init", text=cpu(*selective(), "target trl-0.24"), legal=cpu("target trl-0.24"),
+          measure="kernels.selected", expect={"asked": True, "kept": 0}),
+    Proof("K23", "XP483", at="init", text=cpu(*selective(), "model(attn=eager)"), legal=cpu(*selective(), "model(attn=sdpa)"),
+          measure="kernels.selected", expect=lambda seen: seen["kept"] == 0),
+    Proof("K24", "XP344", at="init", text=cpu("model(compile)", more("torch_compile = true")),
+          legal=cpu(more("torch_compile = true")), measure="kernels.regions", expect={"asked": True, "by_layer": True}),
+    Proof("K25", "XP345", at="init", text=cpu("model(compile)", "target trl-0.18"), legal=cpu("target trl-0.18"),
+          measure="kernels.regions", expect={"asked": True, "by_layer": False}),
     Proof("K18", "XP101", case="XP101-checkpointing-keyword", at="train", onto="legal",
           arguments={"activation_checkpointing_kwargs": {"reentrent": False}}, raises="ValueError", match="reentrent"),
     Proof("P30", "XP352", at="train", text=cpu(more("label_smoothing_factor = 0.1"), "target trl-0.18").replace(

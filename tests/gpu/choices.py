@@ -1,0 +1,69 @@
+"""Tokens a second of what the compiler chooses by itself, against the best of a small grid of the same run.
+
+The spec says neither micro-batch nor recomputation; each point of the grid says both. None changes what is learned.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+from machine import Failed, Machine, output
+from runs import Case, bundle, command, facts
+
+WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
+
+
+@frozen
+class Choice:
+    """One point: what the spec says. `micro` is 0 and `checkpointing` None where the compiler chooses."""
+
+    micro: int
+    checkpointing: bool | None
+
+    @property
+    def name(self) -> str:
+        """What finds the reading again."""
+        if self.checkpointing is None:
+            return "the compiler's own"
+        return f"micro {self.micro}, {'recomputed' if self.checkpointing else 'kept'}"
+
+
+def choices(place: Machine) -> Iterator[Choice]:
+    """The compiler's own first, then the grid: the divisors of the global batch, with and without recomputation."""
+    yield Choice(0, None)
+    for micro in (2, 8) if place.rehearsal else (1, 2, 4, 8, 16):
+        for checkpointing in (False, True):
+            yield Choice(micro, checkpointing)
+
+
+def read(choice: Choice, place: Machine) -> dict[str, Any]:
+    """Compiles and runs it; a run that the card cannot hold is a reading, too."""
+    lines = "" if choice.checkpointing is None else f"memory(checkpointing={str(choice.checkpointing).lower()})"
+    case = Case(f"choice {choice.name}", f"strategy ddp\n{lines}", micro=choice.micro)
+    made = bundle(case, place, steps=6 if place.rehearsal else 30)
+    with open(os.path.join(made, "trainer_args.json"), encoding="utf-8") as handle:
+        arguments = json.load(handle)["arguments"]
+    started = command(made)
+    recomputes = any(arguments.get(name) for name in WRITTEN)
+    chosen = {"micro": arguments["per_device_train_batch_size"], "checkpointing": recomputes}
+    try:
+        output(started, os.path.dirname(made), XPC_PREFLIGHT="passed")
+    except Failed as error:
+        if choice.checkpointing is None or "out of memory" not in str(error):
+            raise
+        return {**chosen, "out_of_memory": True}
+    return {**facts(made, started), **chosen}
+
+
+def compared(found: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The compiler's own choice as a share of the best that ran."""
+    speeds = {one["piece"]: one.get("tokens_per_second") or 0.0 for one in found.values() if one["kind"] == "choice"}
+    own = next((speeds[name] for name in speeds if name.endswith(Choice(0, None).name)), 0.0)
+    if own and len(speeds) > 1:
+        best = max(speeds, key=lambda name: speeds[name])
+        share = f"{own / speeds[best]:.0%} of the best"
+        yield f"the compiler's own choice runs at {share} ({best}: {speeds[best]:,.0f} tokens/s)"

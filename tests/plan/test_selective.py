@@ -1,0 +1,61 @@
+"""`checkpointing(selective)`: what the plan adds to full recomputation is what trl's policy keeps, in a real model."""
+
+from __future__ import annotations
+
+import gc
+
+import oracle
+import pytest
+import torch
+from trl.models import enable_selective_activation_checkpointing
+
+from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.memory import memory
+
+pytestmark = pytest.mark.slow
+SHAPE = (96, 96, 4, 2, 24, 4, 2)
+TOKENS = 64
+
+
+def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> int:
+    """Bytes of the tensors that Python holds between a forward pass and its backward pass."""
+    model = oracle.built(family, SHAPE, 2, attention, dtype)
+    if selective:
+        enable_selective_activation_checkpointing(model)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    gc.collect()
+    out = model(input_ids=torch.zeros((1, TOKENS), dtype=torch.long)).last_hidden_state
+    gc.collect()
+    storages = {}
+    for one in gc.get_objects():
+        if isinstance(one, torch.Tensor):
+            storage = one.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    out.sum().backward()
+    return sum(storages.values())
+
+
+def planned(family: str, element: int, selective: bool) -> float:
+    """Bytes of activations that the plan says are kept of the same model."""
+    facts = oracle.facts(family, SHAPE, 2)
+    assert not isinstance(facts, str)
+    found = memory(Load(
+        facts=facts, family=family, engine="none", stage=0, world=1, shard=1, offload=0, element=element,
+        weight=float(element), amp=False, moments=8.0, temporary=0.0, micro=1, length=TOKENS, accumulates=False,
+        checkpointing=True, attention="sdpa", loss="kept", trained=float(facts.params), selective=selective,
+    ))  # fmt: skip
+    assert not isinstance(found, str)
+    return found.phases["forward"]["activations"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3_text"])
+def test_the_plan_counts_what_is_kept(family: str, dtype: torch.dtype) -> None:
+    more = held(family, "sdpa", dtype, True) - held(family, "sdpa", dtype, False)
+    assert more > 0
+    assert planned(family, dtype.itemsize, True) - planned(family, dtype.itemsize, False) == more
+
+
+def test_of_eager_attention_nothing_is_kept() -> None:
+    """XP483; what is left of the difference is an empty tensor or two."""
+    assert abs(held("llama", "eager", torch.float32, True) - held("llama", "eager", torch.float32, False)) < 100
