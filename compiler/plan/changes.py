@@ -54,7 +54,7 @@ class Change:
     @property
     def typed(self) -> list[str]:
         """The settings as they are typed in a spec."""
-        return list(_typed(self.settings))
+        return list(forms(self.settings))
 
 
 def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
@@ -101,7 +101,7 @@ def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     now, legal = plan(spec, assumed), legality(spec)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
-        for tier in _tiers(spec):
+        for tier in tiers(spec):
             kind = frozenset(tier)  # of ways of one kind the mildest
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(one.settings)]
@@ -187,7 +187,7 @@ def _adds_fusing(one: Change, other: Change) -> bool:
     return len(rest) < len(one.settings) and rest == other.settings
 
 
-def _tiers(spec: Spec) -> Iterator[Settings]:
+def tiers(spec: Spec) -> Iterator[Settings]:
     """What is changed beside the batch and what is kept: nothing, the strategy, the offload, the number of nodes."""
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
@@ -250,7 +250,8 @@ def _micro(spec: Spec, micro: int) -> Settings:
     return out
 
 
-def _typed(settings: Settings) -> Iterator[str]:
+def forms(settings: Settings) -> Iterator[str]:
+    """The settings as they are typed in a spec."""
     for path, value in settings.items():
         if path == "strategy":
             offload = settings.get("strategy.offload")

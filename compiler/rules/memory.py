@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 """Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
-WAYS = (
-    ("zero1", 0), ("zero2", 0), ("zero3", 0), ("zero2", 1), ("zero3", 1), ("zero3", 2),
-)  # fmt: skip
-"""The ways to hold more, from the one that costs least."""
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
 """What decides whether a method keeps a frozen copy of the model."""
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
@@ -129,7 +125,18 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _said(spec: Spec) -> tuple[Memory, str] | None:
-    """What one GPU holds, with the verdict; None where it is not known, or XP480 says more."""
+    """What one GPU holds, with the verdict; None where it is not known, or XP480 says more. Two rules ask, in turn."""
+    global _latest
+    if _latest is None or _latest[0] is not spec:
+        _latest = spec, _verdict(spec)
+    return _latest[1]
+
+
+_latest: tuple[Spec, tuple[Memory, str] | None] | None = None
+"""What was said last, and of which spec."""
+
+
+def _verdict(spec: Spec) -> tuple[Memory, str] | None:
     if spec.hardware.gpu is None or spec.wrong or beyond(spec):
         return None
     from xpc.compiler.plan.from_spec import load_of
@@ -203,10 +210,13 @@ def _told(ways: Sequence[Change]) -> str:
 
 def _stronger(spec: Spec, facts: ModelFacts) -> str:
     """The first way that holds the states, where the plan of the run is not known."""
-    gpu = spec.hardware.gpu
+    from xpc.compiler.plan.changes import forms, legality, tiers
+
+    gpu, legal = spec.hardware.gpu, legality(spec)
     assert gpu is not None  # the states pass its memory
-    ways = WAYS if spec.hardware.world > 1 else tuple(way for way in WAYS if way[1])
-    for name, off in ways:
-        if least(spec, facts, name, off) <= gpu.memory_gib * GIB * 0.9:
-            return f"write `strategy {name}{('', '(offload=optimizer)', '(offload=cpu)')[off]}`"
+    for tier in tiers(spec):
+        strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
+        held = least(spec, facts, str(strategy), offload)
+        if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
+            return f"write `{next(forms(tier))}`"
     return "write `lora`, a smaller model or more GPUs" if not spec.lora else "write a smaller model or more GPUs"
