@@ -13,9 +13,9 @@ from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.specfile import ref, show
 from xpc.compiler.resources import DataSource
 from xpc.compiler.review.meaning import plain
-from xpc.compiler.review.outcome import Change as Change
-from xpc.compiler.review.outcome import outcome
 from xpc.compiler.review.planned import planned, verdicts
+from xpc.compiler.review.run_length import Change as Change
+from xpc.compiler.review.run_length import run_length
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.tables import PROSE, tables
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
@@ -71,7 +71,7 @@ class Difference:
 def compare(one: Run, other: Run) -> Difference:
     """Everything that differs between two runs."""
     settings, follows = changes(one.spec, other.spec)
-    before, after = outcome(one.spec), outcome(other.spec)
+    before, after = run_length(one.spec), run_length(other.spec)
     moved = planned(one.spec, other.spec)
     follows += [*(Change(*each) for each in before.told(after)), *moved]
     files = one.files(), other.files()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.plan import GIB
 from xpc.compiler.plan.experiment import Plan, Span, plan
-from xpc.compiler.review.outcome import Change
+from xpc.compiler.review.run_length import Change
 from xpc.compiler.spec import Spec
 
 UNKNOWN = "not known"

@@ -95,11 +95,11 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
-    from xpc.compiler.review.outcome import outcome
     from xpc.compiler.review.ran import ran
+    from xpc.compiler.review.run_length import run_length
 
     spec = _again(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
-    text, status = ran(bundle[0], out, None if isinstance(spec, str) else outcome(spec).steps)
+    text, status = ran(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
     return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 

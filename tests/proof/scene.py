@@ -129,13 +129,18 @@ class Scene:
             return rows if sets["named"] else next(iter(rows.values()))
         return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
 
+    @property
+    def maker(self) -> Any:
+        """trl's own trainer of the plan's class of arguments."""
+        module, _, name = self.plan["config"].rpartition(".")
+        return getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+
     @cached_property
     def trainer(self) -> Any:
         """The trl trainer."""
         if self.job.get("checked") and not self.job.get("library"):
             return self._watched(bundled.trainer(self))
-        module, _, name = self.plan["config"].rpartition(".")
-        maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+        maker = self.maker
         more: dict[str, Any] = {}
         method = (self.plan.get("method") or {}).get("name", "sft")
         if method in ("grpo", "rloo"):

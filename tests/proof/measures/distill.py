@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import tiny_models
@@ -21,9 +20,7 @@ def _teacher(scene: Any) -> Any:
 
 def taught(scene: Any) -> dict[str, Any]:
     """The trainer, built as the library builds it."""
-    module, _, name = scene.plan["config"].rpartition(".")
-    maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
-    made = maker(model=scene.model, teacher_model=_teacher(scene), args=scene.args, train_dataset=scene.rows,
+    made = scene.maker(model=scene.model, teacher_model=_teacher(scene), args=scene.args, train_dataset=scene.rows,
                  processing_class=scene.tokenizer)  # fmt: skip
     return {"teacher": type(made.teacher_model).__name__}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 from unittest.mock import patch
@@ -24,10 +23,8 @@ def interval(scene: Any) -> dict[str, Any]:
 
 def without_trackers(scene: Any) -> dict[str, Any]:
     """Makes the trainer where neither wandb nor comet is installed, as for a bundle that does not track with them."""
-    module, _, name = scene.plan["config"].rpartition(".")
-    maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
     names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}
-    there = sys.modules[maker.__module__]
+    there = sys.modules[scene.maker.__module__]
     with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):
         scene.trainer  # noqa: B018
     return {}

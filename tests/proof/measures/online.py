@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
@@ -11,10 +10,8 @@ import tiny_models
 
 def rewarded(scene: Any) -> dict[str, Any]:
     """The trainer with as many reward functions as the bundle has, none included."""
-    module, _, name = scene.plan["config"].rpartition(".")
-    maker = getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
     functions = [tiny_models.reward(i) for i, _ in enumerate(scene.plan["method"]["rewards"])]
-    made = maker(model=scene.model, args=scene.args, train_dataset=scene.rows, processing_class=scene.tokenizer,
+    made = scene.maker(model=scene.model, args=scene.args, train_dataset=scene.rows, processing_class=scene.tokenizer,
                  reward_funcs=functions)  # fmt: skip
     return {"functions": len(made.reward_funcs)}
 

@@ -29,7 +29,7 @@ class Change:
 
 
 @record
-class Outcome:
+class RunLength:
     """Of one run. `samples` are sequences of training in all, `rows` those of an epoch, `epochs` the budget.
 
     What is not known is None: the rows of most datasets, how many sequences packing makes of them.
@@ -46,7 +46,7 @@ class Outcome:
     warmup: Amount | None
     data: object
 
-    def told(self, other: Outcome) -> Iterator[tuple[str, str, str, str]]:
+    def told(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
         """What differs: a name, what it was, what it is, and the arithmetic."""
         if self.steps != other.steps:
             yield "steps", _number(self.steps), _number(other.steps), other._steps_why()
@@ -78,7 +78,7 @@ class Outcome:
     def _tokens_why(self) -> str:
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
-    def headline(self, other: Outcome, settings: Sequence[Change]) -> str:
+    def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
         """The first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
         named = [f"{_short(each.name)} {_cut(each.before)} -> {_cut(each.after)}" for each in settings[:SHOWN]]
         if len(settings) > SHOWN:
@@ -88,14 +88,14 @@ class Outcome:
         head = ", ".join(named)
         return f"{head}: {', '.join(parts)}" if head and parts else head or ", ".join(parts)
 
-    def _steps(self, other: Outcome) -> Iterator[str]:
+    def _steps(self, other: RunLength) -> Iterator[str]:
         if self.steps is not None and other.steps is not None:
             if self.steps != other.steps:
                 yield f"{other.steps:,} step{'s' if other.steps != 1 else ''} instead of {self.steps:,}"
         elif self._comparable(other) and self._pace() != other._pace():
             yield f"{_times(other._pace() / self._pace())} the steps"
 
-    def _samples(self, other: Outcome) -> Iterator[str]:
+    def _samples(self, other: RunLength) -> Iterator[str]:
         """What is said of the tokens where the batch or the length of the run changed."""
         moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
         if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
@@ -108,7 +108,7 @@ class Outcome:
             return
         yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
 
-    def _comparable(self, other: Outcome) -> bool:
+    def _comparable(self, other: RunLength) -> bool:
         """Whether the ratio of steps is known though their number is not."""
         return bool(self.epochs and other.epochs and self.data == other.data) and not (self.online or other.online)
 
@@ -117,7 +117,7 @@ class Outcome:
         return (self.epochs or 0) / self.gbs / (self.seq if self.packed else 1)
 
 
-def outcome(spec: Spec) -> Outcome:
+def run_length(spec: Spec) -> RunLength:
     """What a spec comes to."""
     steps, written = total_steps(spec), spec.get("train.steps")
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
@@ -131,7 +131,7 @@ def outcome(spec: Spec) -> Outcome:
     warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
     held = [spec.get(path) for path in ("data.holdout", "data.unique", "data.min_tokens")]
     data = plain((spec.data, held, packed, spec.text("method")))
-    return Outcome(steps, samples, rows, epochs, gbs, spec.integer("batch.seq"), packed, online, warmup, data)
+    return RunLength(steps, samples, rows, epochs, gbs, spec.integer("batch.seq"), packed, online, warmup, data)
 
 
 def _short(path: str) -> str:
