@@ -88,7 +88,7 @@ class Model:
 
     `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
     template, `eos` its tokenizer's end token and `vocabulary` the files that name its tokens. `config` is a config.json
-    that was read: it names the family even where its sizes are not counted.
+    that was read: it names the family even where its sizes are not counted. `of_run` says that a run has left the folder.
     """
 
     label: Label
@@ -102,6 +102,7 @@ class Model:
     eos: str | None = None
     vocabulary: bytes | None = field(default=None, repr=False)
     config: Mapping[str, object] = field(factory=dict, repr=False)
+    of_run: bool = False
 
     @property
     def model_type(self) -> str | None:
@@ -114,6 +115,19 @@ class Model:
         """What a person calls the model: its alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
         return self.path or alias or self.id or ""
+
+
+@record
+class AdapterFolder:
+    """An adapter that a run has left: its folder, its adapter_config.json with the SHA-256, and the bits of its base.
+
+    `bits` is None for a whole base, and 0 where nothing says what the base was.
+    """
+
+    path: str
+    config: Mapping[str, object] = field(repr=False)
+    sha256: str
+    bits: int | None
 
 
 @record

@@ -26,7 +26,7 @@ from xpc.compiler.language.setting import (
 )
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.methods.method import generates_itself
-from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
+from xpc.compiler.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve, record
@@ -94,7 +94,8 @@ class Spec:
     """A resolved experiment.
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`. `wrong`
+    SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`,
+    `continued` the adapter that `lora(from = ...)` names. `wrong`
     are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
     them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
     like its spec. `allow_oom` says that a run which does not fit its GPUs is compiled (`--allow-oom`).
@@ -115,6 +116,7 @@ class Spec:
     folder: str = ""
     evaluated: tuple[EvalSet, ...] = ()
     teacher: Model | None = None
+    continued: AdapterFolder | None = None
     allow_oom: bool = False
 
     if TYPE_CHECKING:

@@ -132,6 +132,18 @@ CODES: dict[str, tuple[str, str, str]] = {
         "knows no others: `train[:0.2]` and `train[:20.5%]` are errors of it at the launch. No split is called by a "
         "number.",
     ),
+    "XP930": (
+        "continued-adapter-folder",
+        "error",
+        "`lora(from = ...)` names a folder with adapter_config.json and adapter_model.safetensors, of low-rank matrices "
+        "or rotations, and with no option that the language has no setting for: training would continue another one.",
+    ),
+    "XP935": (
+        "checkpoint-without-weights",
+        "error",
+        "A checkpoint of ZeRO or FSDP may hold its weights in shards for each process, which no model is loaded from. "
+        "The folder of a finished run has them whole, and so has what the library's own script makes of the shards.",
+    ),
     "XP190": (
         "assumed",
         "note",

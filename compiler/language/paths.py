@@ -134,6 +134,7 @@ TextPath = Literal[
     "model.dtype",
     "model.rope",
     "model.revision",
+    "lora.from",
     "data.format",
     "data.prompt",
     "data.context",

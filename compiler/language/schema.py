@@ -97,6 +97,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.parameters", k.NAMES, "stacks of experts that get an adapter (lora)", inner=True),
     Setting("lora.modules_to_save", k.NAMES, "modules that are trained whole beside the adapters", inner=True),
     Setting("lora.lr_ratio", k.REAL, "rate of the B matrices over that of the others (LoRA+)", low=0, inner=True),
+    Setting("lora.from", k.PATH, "folder of an adapter whose training continues: its weights are what this run begins "
+            "with, and its rank, alpha and targets hold", inner=True),
     Setting("lora.embedding_lr", k.REAL, "learning rate of adapters on embeddings (LoRA+)", low=0, inner=True),
     Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
     Setting("freeze.except_last", k.INT, "layers at the end that are trained", low=1, high=10**4, inner=True),

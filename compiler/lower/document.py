@@ -40,6 +40,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_flash(spec),
         *_server(spec),
         *submit,
+        *_begins(spec),
         "",
         "| | |",
         "|---|---|",
@@ -151,6 +152,20 @@ def _server(spec: Spec) -> list[str]:
         f"{spec.stack.facts.vllm_serve} --port {port}",
         "```",
     ]
+
+
+def _begins(spec: Spec) -> list[str]:
+    """What a run takes along from the one before it."""
+    if spec.continued is not None:
+        what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}; its"
+        what += " rank, alpha, targets and every other part of its shape hold. The tokenizer and chat template are the"
+        what += " model's, and this spec's where it names them."
+    elif spec.model.of_run:
+        what = f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, which a run has left."
+    else:
+        return []
+    anew = "The optimizer, the schedule, the count of steps, the order of rows and the random states begin anew."
+    return ["", f"Training begins {what}", anew]
 
 
 def _method(spec: Spec) -> str:

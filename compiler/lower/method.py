@@ -140,6 +140,8 @@ def lora_section(spec: Spec) -> Adapter | None:
     }
     if spec.flag("save.merge"):
         made["merge"] = True
+    if spec.continued is not None:
+        made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
     return made
 
 

@@ -14,6 +14,11 @@ from xpc.compiler.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.tree import Ref, String
 
+WEIGHTS = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+"""What transformers looks for in a folder."""
+
 
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
@@ -45,7 +50,9 @@ def find_model(
                 known = read.name
                 problems += problem
         chat, template, eos = (None, None, None) if wrong else _template(node.value, workspace)
-        return Model(label, None, node.value, revision, facts, known, chat, template, eos, config=said), problems
+        of_run = not wrong and _of_run(node.value.rstrip("/"), label, workspace, problems)
+        found = Model(label, None, node.value, revision, facts, known, chat, template, eos, config=said, of_run=of_run)
+        return found, problems
     if node.config is not None or node.split is not None:
         problems.report(
             "XP108",
@@ -90,13 +97,30 @@ def find_model(
     return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
 
 
+def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
+    """Whether a folder is a checkpoint, or what a run has left; one whose weights are in shards alone is reported."""
+    if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
+        return False
+    if workspace.kind(f"{folder}/config.json") and not any(workspace.kind(f"{folder}/{name}") for name in WEIGHTS):
+        sharded = workspace.kind(f"{folder}/pytorch_model_fsdp_0")
+        made = f"{folder}/whole"
+        help = f"`accelerate merge-weights {folder}/pytorch_model_fsdp_0 {made}` makes whole weights of FSDP's shards"
+        if not sharded:
+            help = f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` makes whole weights of ZeRO's"
+        help += f"; copy config.json and the tokenizer beside them, and train `{made}`"
+        if not sharded and not workspace.kind(f"{folder}/zero_to_fp32.py"):
+            help = "name the run's own folder, which has its final weights, or a checkpoint that has some"
+        problems.report("XP935", f"`{folder[:80]}` is a checkpoint without whole weights", label, help=help)
+    return True
+
+
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     """What to say of a folder without config.json, and what to do about it."""
     folder = path.rstrip("/")
     if workspace.kind(folder + "/adapter_config.json"):
         return (
             f"`{path[:80]}` holds an adapter, and no whole model to train",
-            f'train `"{folder}/merged"`, which the run of the adapter leaves there with `save(merge)`',
+            f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves with `save(merge)`',
         )
     near = None if workspace.kind(folder) else workspace.resembling(folder)
     if near is not None and workspace.kind(near + "/config.json"):

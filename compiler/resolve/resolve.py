@@ -75,6 +75,11 @@ class _Resolver:
             from xpc.compiler.resolve.teacher import find_teacher  # only distillation has one
 
             teacher = find_teacher(self.values, self.workspace, self.problems)
+        continued = None
+        if "lora.from" in self.values:
+            from xpc.compiler.resolve.adapter_folder import read_adapter  # few runs continue an adapter
+
+            continued = read_adapter(self.values, self.workspace, self.problems)
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
@@ -104,7 +109,7 @@ class _Resolver:
             return Spec(
                 loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled,
                 self.workspace.reads, wrong=wrong, evaluated=evaluated, teacher=teacher,
-                allow_oom=self.workspace.allow_oom,
+                continued=continued, allow_oom=self.workspace.allow_oom,
             )  # fmt: skip
 
         stated, said = dict(self.values), len(self.problems)

@@ -46,6 +46,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.cluster", either(names_an_engine, given("launch.retries"))),
     ("rules.compilation", either(on("model.compile"), extra("trl"))),
     ("rules.context", given("strategy.context_parallel")),
+    ("rules.continued", given("lora.from")),
     ("rules.data", always),
     ("rules.data_folders", data_folders),
     ("rules.data_rows", either(counted_rows, written("data.holdout"))),

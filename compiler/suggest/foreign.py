@@ -35,6 +35,7 @@ MEANT: dict[str, str] = {
     "lora.parameters": "target parameters; lora target parameters",
     "lora.modules_to_save": "lora modules to save; additional target; save modules; trainable modules",
     "lora.lr_ratio": "loraplus lr ratio; loraplus; lora plus; lora plus lr ratio",
+    "lora.from": "lora model dir; adapter name or path; adapter path; resume adapter; adapter checkpoint; init adapter",
     "lora.embedding_lr": "loraplus lr embedding",
     "oft": "orthogonal; orthogonal finetuning; oftv2; qoft",
     "freeze": "freeze tuning; frozen",

@@ -89,6 +89,7 @@ def uses(plan: Payload) -> dict[str, bool]:
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
+    continued = plan["lora"] and plan["lora"].get("continued")
     asked: dict[str, object] = {
         "adapters": plan["lora"],
         "added_tokens": plan["tokenizer"].get("added"),
@@ -96,6 +97,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
         "checkpoint_rotation": arguments.get("save_total_limit"),
+        "continued_adapter": continued,
         "cpu_processes": on_cpu,
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
@@ -109,7 +111,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "kto_rows": method["unpaired"],
         "liger": model["liger"],
         "local_data": local,
-        "local_files": local or model["id"] is None or (method["teacher"] and method["teacher"]["id"] is None),
+        "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
         "merged_weights": plan["lora"] and plan["lora"].get("merge"),
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],

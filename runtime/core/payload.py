@@ -155,6 +155,13 @@ class Data(TypedDict):
     evaluation: Evaluation | None
 
 
+class Continued(TypedDict):
+    """The folder of an adapter that training begins with, and the digest of its adapter_config.json."""
+
+    path: str
+    sha256: str
+
+
 class AdapterShape(TypedDict):
     """What adapters are: low-rank matrices ("lora"), with the rates of LoRA+ where it is asked for, or rotations."""
 
@@ -169,6 +176,7 @@ class AdapterShape(TypedDict):
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved beside the adapters."""
+    continued: NotRequired[Continued]
 
 
 class Adapter(AdapterShape):

@@ -109,6 +109,10 @@ def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
             from ..features import hub
 
             found += hub.problems(bundle)
+        if bundle.uses("continued_adapter"):
+            from ..features import continued_adapter
+
+            found += continued_adapter.problems(bundle)
         if bundle.uses("packages"):
             from ..features import packages
 

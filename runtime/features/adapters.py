@@ -95,6 +95,10 @@ def settle(bundle: Bundle, trainer: Any) -> None:
     """What the trainer's adapters need once it is made."""
     plan = bundle.lora
     assert plan is not None
+    if bundle.uses("continued_adapter"):
+        from . import continued_adapter
+
+        continued_adapter.load(bundle, trainer)
     if plan.get("lr_ratio") is not None:
         trainer.rates = {**plan, "rate": trainer.args.learning_rate}
     if bundle.scores and plan["bits"] is not None:

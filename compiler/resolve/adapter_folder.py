@@ -1,0 +1,95 @@
+"""The adapter of another run that `lora(from = ...)` names: what its adapter_config.json states becomes the spec's."""
+
+from __future__ import annotations
+
+import json
+
+from xpc.compiler.adapter_config import SHAPES, stated
+from xpc.compiler.files import Workspace
+from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import Path
+from xpc.compiler.resources import AdapterFolder
+from xpc.compiler.spec import DERIVED, Origin, Value
+from xpc.grammar.diagnostic import Label
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+NOT_WRITTEN = (
+    "alora_invocation_tokens", "alpha_pattern", "arrow_config", "block_share", "coft", "exclude_modules",
+    "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias", "rank_pattern",
+    "trainable_token_indices", "use_qalora",
+)  # fmt: skip
+"""peft's options that no setting stands for: training would continue without them."""
+CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
+"""Beginnings of `init_lora_weights` that take the adapter's first weights out of the base's."""
+
+
+def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
+    """The adapter that `values` name, which get what they do not say of its shape. Nothing where it is in error."""
+    value = values["lora.from"]
+    path, label = str(value.value), value.origin.label
+    assert label is not None
+    folder = path.rstrip("/")
+    read = workspace.read(f"{folder}/{CONFIG}")
+    if isinstance(read, str):
+        return _refuse(problems, label, *_no_adapter(path, read, workspace))
+    if not workspace.kind(f"{folder}/{WEIGHTS}"):
+        help = "save the adapter again with peft's `save_pretrained`, or name a folder that has its weights"
+        return _refuse(problems, label, f"`{path[:80]}` has no {WEIGHTS}", help)
+    try:
+        config = json.loads(read.data)
+    except (ValueError, RecursionError):
+        config = None
+    kind = config.get("peft_type") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or kind not in SHAPES:
+        help = "name an adapter that peft saved of type LORA or OFT"
+        return _refuse(problems, label, f"`{read.name}` states no adapter that can be trained here", help)
+    options = [name for name in NOT_WRITTEN if config.get(name)]
+    options += ["bias"] if config.get("bias") not in (None, "none") else []
+    if str(config.get("init_lora_weights")).lower().startswith(CHANGES_THE_BASE):
+        options.append("init_lora_weights")
+    if options:
+        why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, which no setting stands for"
+        return _refuse(problems, label, why, "merge it into its base, and train that with a new adapter")
+    wrong = _state(values, config, kind, path)
+    if wrong:
+        return _refuse(problems, label, f"`{read.name}` states no usable `{wrong}`", "name an adapter that peft saved")
+    return AdapterFolder(path, config, read.digest, _bits(folder, workspace))
+
+
+def _refuse(problems: Problems, label: Label, why: str, help: str) -> None:
+    problems.report("XP930", why, label, help=help)
+
+
+def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
+    if workspace.kind(path.rstrip("/") + "/config.json"):
+        return f"`{path[:80]}` holds a model, and no adapter", f'train the model: `train "{path}" on ...`'
+    near = None if workspace.kind(path) else workspace.resembling(path.rstrip("/"))
+    if near is not None:
+        return f"{why}, so there is no adapter", f'name `"{near}"`, which is here'
+    return f"{why}, so there is no adapter", f"name a folder with {CONFIG} and {WEIGHTS}"
+
+
+def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
+    """Fills in what is not written. Gives peft's name of what is missing, where something is."""
+    for name, theirs in SHAPES[kind].items():
+        path, found = path_of(f"lora.{name}"), stated(config, name)
+        if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind == "LORA")):
+            return theirs
+        if path not in values and found is not None and found is not False:
+            values[path] = Value(found, Origin(DERIVED, None, f"that of {folder}"))
+    return ""
+
+
+def _bits(folder: str, workspace: Workspace) -> int | None:
+    """The bits of the base under an adapter that a bundle trained; 0 where nothing says them."""
+    marker = f"{folder}/xpc_run.json"
+    read = workspace.read(marker) if workspace.kind(marker) else ""
+    if isinstance(read, str):
+        return 0
+    try:
+        settings = json.loads(read.data.splitlines()[0])["settings"]
+        bits = settings["lora.bits"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return 0
+    return bits if bits in (4, 8, None) else 0
