@@ -88,7 +88,8 @@ class Model:
 
     `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
     template, `eos` its tokenizer's end token and `vocabulary` the files that name its tokens. `config` is a config.json
-    that was read: it names the family even where its sizes are not counted. `of_run` says that a run has left the folder.
+    that was read: it names the family even where its sizes are not counted. `of_run` says that a run has left the
+    folder.
     """
 
     label: Label

@@ -135,8 +135,9 @@ CODES: dict[str, tuple[str, str, str]] = {
     "XP930": (
         "continued-adapter-folder",
         "error",
-        "`lora(from = ...)` names a folder with adapter_config.json and adapter_model.safetensors, of low-rank matrices "
-        "or rotations, and with no option that the language has no setting for: training would continue another one.",
+        "`lora(from = ...)` names a folder with adapter_config.json and adapter_model.safetensors, of low-rank "
+        "matrices or rotations, and with no option that the language has no setting for: training would continue "
+        "another.",
     ),
     "XP935": (
         "checkpoint-without-weights",

@@ -161,7 +161,9 @@ def _begins(spec: Spec) -> list[str]:
         what += " rank, alpha, targets and every other part of its shape hold. The tokenizer and chat template are the"
         what += " model's, and this spec's where it names them."
     elif spec.model.of_run:
-        what = f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, which a run has left."
+        what = (
+            f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, which a run has left."
+        )
     else:
         return []
     anew = "The optimizer, the schedule, the count of steps, the order of rows and the random states begin anew."

@@ -57,8 +57,9 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     return AdapterFolder(path, config, read.digest, _bits(folder, workspace))
 
 
-def _refuse(problems: Problems, label: Label, why: str, help: str) -> None:
+def _refuse(problems: Problems, label: Label, why: str, help: str) -> AdapterFolder | None:
     problems.report("XP930", why, label, help=help)
+    return None
 
 
 def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:

@@ -106,7 +106,9 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
         made = f"{folder}/whole"
         help = f"`accelerate merge-weights {folder}/pytorch_model_fsdp_0 {made}` makes whole weights of FSDP's shards"
         if not sharded:
-            help = f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` makes whole weights of ZeRO's"
+            help = (
+                f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` makes whole weights of ZeRO's"
+            )
         help += f"; copy config.json and the tokenizer beside them, and train `{made}`"
         if not sharded and not workspace.kind(f"{folder}/zero_to_fp32.py"):
             help = "name the run's own folder, which has its final weights, or a checkpoint that has some"
@@ -120,7 +122,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if workspace.kind(folder + "/adapter_config.json"):
         return (
             f"`{path[:80]}` holds an adapter, and no whole model to train",
-            f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves with `save(merge)`',
+            f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves there with '
+            "`save(merge)`",
         )
     near = None if workspace.kind(folder) else workspace.resembling(folder)
     if near is not None and workspace.kind(near + "/config.json"):

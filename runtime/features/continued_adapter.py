@@ -65,6 +65,6 @@ def load(bundle: Bundle, trainer: Any) -> None:
         what = f"has no weights for {missing[0]}" if missing else f"has weights for {unexpected[0]}, which is not there"
         raise RunError(f"the adapter in {place} does not fit the model: it {what}")
     say(
-        f"training continues the adapter in {place} ({len(weights)} weights); optimizer, schedule, steps, order of rows "
-        "and random states begin anew"
+        f"training continues the adapter in {place} ({len(weights)} weights); optimizer, schedule, steps, order "
+        "of rows and random states begin anew"
     )

@@ -7,6 +7,7 @@ import cases_attention
 import cases_best
 import cases_clusters
 import cases_context_parallel
+import cases_continued
 import cases_data
 import cases_data_loading
 import cases_deepspeed
@@ -43,6 +44,7 @@ CASES: tuple[Case, ...] = (
     *cases_data.CASES,
     *cases_data_loading.CASES,
     *cases_method.CASES,
+    *cases_continued.CASES,
     *cases_distill.CASES,
     *cases_adapted.CASES,
     *cases_sweep.CASES,

@@ -9,7 +9,9 @@ import json
 import math
 import os
 import shutil
+from array import array
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from attrs import frozen
@@ -221,6 +223,30 @@ def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind)
         for folder, library in ((done.out, "peft"), (os.path.join(done.out, "merged"), "transformers")):
             with open(os.path.join(folder, "README.md"), encoding="utf-8") as handle:
                 assert f'library_name: "{library}"' in handle.read()
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
+def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
+    """At a rate of next to nothing the second run ends with the weights of the first."""
+    done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")
+    os.makedirs(before)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy2(os.path.join(done.out, name), before)
+    text = small(f'lora(from="before-{kind.name}")', method="sft", target=kind.target, strategy=kind.strategy)
+    text = text.replace('"tiny"', '"untied"').replace("lr=1e-3", "lr=1e-12")
+    assert "1e-12" in text
+    again = warm.train(text, f"continued-{kind.name}", kind.target, str(tmp_path), kind.world)
+    assert f"training continues the adapter in {before}" in again.said
+    assert again.values("loss")[0] < done.values("loss")[0]
+    was, now = (tensors(os.path.join(folder, "adapter_model.safetensors")) for folder in (done.out, again.out))
+    assert set(was) == set(now)
+    for name, weight in was.items():
+        old, new = (array("f", one) for one in (weight, now[name]))
+        assert new == pytest.approx(old, abs=1e-9)
+    os.remove(os.path.join(before, "adapter_model.safetensors"))
+    shutil.rmtree(again.out)
+    lost = warm.launch(again.folder, str(tmp_path), "--preflight")
+    assert "has no adapter_model.safetensors: training cannot continue the adapter" in lost.said
 
 
 GROUPS = """

@@ -1,0 +1,39 @@
+"""What peft and trl make of an adapter that was trained before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def loaded(scene: Any) -> dict[str, Any]:
+    """The weights of an adapter of rank 4, as peft saves them, put into the trainer's adapter."""
+    import tiny_models
+    from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+    from transformers import AutoModelForCausalLM
+
+    plan = {**scene.plan["lora"], "rank": 4}
+    base = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family))
+    saved = get_peft_model_state_dict(get_peft_model(base, tiny_models.adapters(plan, "sft")))
+    told = set_peft_model_state_dict(scene.trainer.model, saved)
+    return {"unexpected": list(told.unexpected_keys)}
+
+
+def reference(scene: Any) -> dict[str, Any]:
+    """Whether the policy and its reference, the model without adapters, are apart before the first step.
+
+    A continued adapter has B matrices that are no zeros.
+    """
+    import torch
+
+    model = scene.trainer.model
+    if (scene.plan["lora"] or {}).get("continued"):
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if ".lora_B.default." in name:
+                    weight.fill_(0.1)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        policy = model.eval()(input_ids=ids).logits
+        with model.disable_adapter():
+            bare = model(input_ids=ids).logits
+    return {"apart": bool((policy - bare).abs().max() > 1e-4)}
