@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
@@ -75,13 +74,6 @@ def conversational(source: DataSource) -> bool | None:
     known = find_dataset(source.id) if source.id is not None else None
     plain = known is not None and known.shape == source.shape == "prompt_completion"  # of the registry, all are text
     return False if plain else None
-
-
-def wrong_shape(source: DataSource, row: shaped.Row) -> str | None:
-    """What keeps a row from being read as its shape, in the runtime's sense, or None."""
-    if len(columns(source)) < len(SHAPES.get(source.shape, ())):
-        return None  # too few are named, which XP124 says
-    return shaped.checker(source.shape, columns(source), source.context or "")(row)
 
 
 def first_columns(path: str, head: bytes) -> list[str] | None:

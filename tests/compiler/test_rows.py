@@ -31,7 +31,9 @@ def source(content: str | bytes, shape: str = "messages", path: str = "rows.json
 
 
 def wrong(row: object, shape: str, **more: object) -> str | None:
-    return rows.wrong_shape(source("", shape, **more), row)
+    """What keeps a row from being read as its shape, in the runtime's sense, or None."""
+    named = source("", shape, **more)
+    return shaped.checker(shape, rows.columns(named), named.context or "")(row)
 
 
 def test_speakers_are_those_of_the_runtime():

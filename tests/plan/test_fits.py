@@ -241,3 +241,29 @@ def test_one_family_is_read_as_the_whole_table_has_it() -> None:
         assert coefficients.family(name) == rows
     for name in ("", "llam", "families", "versions", *coefficients.differences()):
         assert coefficients.family(name) == coefficients.families().get(name, {})
+
+
+def test_two_rules_plan_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xpc.compiler.plan import memory
+
+    planned: list[object] = []
+    real = memory.memory
+    monkeypatch.setattr(memory, "memory", lambda load: planned.append(load) or real(load))
+    found = checked(written(more="zero2", batch="gbs=64 micro=1 seq=2048"))
+    assert found.spec is not None
+    assert len(planned) == 1
+
+
+@pytest.mark.parametrize("more", ["ddp", "zero1", "zero2", "zero3", "fsdp"])
+def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
+    monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """Where no plan is known, the help of XP480 still compiles when it is typed in."""
+    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, most: [])
+    text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
+    said = [one for one in checked(text).problems if one.code == "XP480"]
+    assert len(said) == 1
+    assert said[0].help is not None
+    if "strategy" in said[0].help:
+        again = text.replace(f"\n{more}\n", "\n" + said[0].help.split("`")[1] + "\n")
+        assert "XP480" not in {one.code for one in checked(again).problems}
