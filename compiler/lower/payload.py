@@ -35,7 +35,6 @@ def payload(spec: Spec) -> Payload:
     plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,
-        "trainer": {"modules": [], "unused": []},
         "stack": stack_section(spec.stack),
         "config": spec.config,
         "method": method_section(spec),
@@ -52,6 +51,7 @@ def payload(spec: Spec) -> Payload:
         "freeze": freeze_section(spec),
         "hub": _hub(spec),
         "run": _run(spec),
+        "trainer": {"modules": [], "unused": []},
     }
     plan["trainer"] = trainer(plan)
     return plan

@@ -9,8 +9,8 @@ from xpc.compiler.engines.pin import LIST, NOT_RUN
 from xpc.compiler.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
-FACTS = ("trainer_args.json target", "trainer_args.json stack.")
-"""What the runtime reads of the stack: it says nothing beside the stack's name."""
+FACTS = ("trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.")
+"""What the runtime reads of the stack, which says nothing beside its name, and the modules that the rest decides."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that say in words or digests what the others are: they change with anything."""
 

@@ -266,7 +266,6 @@ class Payload(TypedDict):
 
     format: int
     target: str
-    trainer: Trainer
     stack: Stack
     config: str
     method: Method
@@ -278,3 +277,4 @@ class Payload(TypedDict):
     freeze: Freeze | None
     hub: Hub | None
     run: Run
+    trainer: Trainer

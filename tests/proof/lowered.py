@@ -17,6 +17,7 @@ from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode
+from xpc.runtime.core.features import trainer
 
 GONE = "\0gone"
 """As the value of a change: the name is taken out."""
@@ -49,6 +50,7 @@ def past(
         change(plan["arguments"], name, value, dotted=False)
     for name, value in (payload_changes or {}).items():
         change(plan, name, value)
+    plan["trainer"] = trainer(plan)
     files["trainer_args.json"] = json.dumps(plan, indent=2).encode()
     if yaml_changes:
         table: Any = accelerate(spec)
