@@ -36,8 +36,8 @@ States = Callable[[str, int], str | None]
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
     """The newest whole checkpoint, and a sentence for each newer one that was passed over.
 
-    With ``digests`` every byte of it is held against what was written; without, the sizes of its files are. One that
-    has lost the record of what was written proves nothing: it is gone on from only where no other is whole.
+    With ``digests`` every byte of it is compared with what was written; without, the sizes of its files are. One that
+    has lost the record of what was written is gone on from only where no other is whole.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None

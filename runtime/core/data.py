@@ -63,7 +63,7 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
 
 
 def shapes(bundle: Bundle) -> Any:
-    """The module that knows the shapes of the run's rows: ``rows``, or features/paired_rows.py."""
+    """The module that knows the shapes of the run's rows: ``rows``, or that of rows with a prompt."""
     if bundle.uses("paired_rows"):
         from ..features import paired_rows
 

@@ -145,7 +145,7 @@ class FaultTolerant(TrainerHooks):
             raise signals.Stopped
 
     def followed(self, follow: Callable[[], None]) -> bool:
-        """Logs, saves and evaluates; False where the wish to stop has ended the evaluation (features/evaluation.py)."""
+        """Logs, saves and evaluates; False where the wish to stop has ended the evaluation."""
         follow()
         return True
 
@@ -187,13 +187,13 @@ class FaultTolerant(TrainerHooks):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
     def name_best(self, folder: str) -> None:
-        """Says in a checkpoint which one is the best (features/evaluation.py)."""
+        """Says in a checkpoint which one is the best, in a run that evaluates."""
 
     def rotate(self) -> None:
-        """Deletes checkpoints that are not kept (features/checkpoint_rotation.py)."""
+        """Deletes checkpoints that are not kept, in a run that keeps only some."""
 
     def publish(self, folder: str) -> None:
-        """Pushes a checkpoint that is whole (features/hub.py)."""
+        """Pushes a checkpoint that is whole, in a run that pushes."""
 
     def _all_windows(self) -> list[float]:
         """Of every process, the sum of the losses that are not logged yet."""

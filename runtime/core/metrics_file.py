@@ -22,10 +22,7 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drops what metrics.jsonl says of steps after ``step``, and a cut last line.
-
-    A run that goes on from a checkpoint repeats the steps since; without this they would stand in the file twice.
-    """
+    """Drops a cut last line, and what metrics.jsonl says of steps after ``step``, which are taken again."""
     if os.path.exists(path):
         keep(path, [event for event in events(path) if event["step"] <= step])
 

@@ -1,4 +1,4 @@
-"""From a stored row to one that trl reads: conversations and texts. The others are those of features/paired_rows.py."""
+"""From a stored row to one that trl reads: conversations and texts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def to_row(
 ) -> dict[str, Any]:
     """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
 
-    The system prompt goes before every conversation that has none. A turn without content (null) is an empty one: a
-    chat template would write the word "None" for it. Raises RunError with the row's number (from 0) when the row does
-    not have its shape.
+    The system prompt goes before every conversation that has none. A turn without content (null) is an empty one, which
+    a template would write as "None". Raises RunError with the row's number (from 0) for a row of another shape.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     values = {role: row[column] for role, column in columns(source, list(row)).items()}

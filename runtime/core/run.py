@@ -132,10 +132,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives on process 0 while the others wait, as long as ddp_timeout; its RunError is raised on all.
-
-    accelerate's ``main_process_first`` lets the others die of a closed connection when process 0 fails.
-    """
+    """What ``make`` gives on process 0 while the others wait, as long as ddp_timeout; its RunError is raised on all."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None

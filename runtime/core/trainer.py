@@ -19,7 +19,7 @@ class RunTrainer(FaultTolerant):
     model: Any
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves as trl does, and never pushes: features/hub.py does."""
+        """Saves as trl does, and pushes nothing."""
         self.model.config.use_cache = self.use_cache_saved
         try:
             super().save_model(output_dir, True)  # type: ignore[misc]

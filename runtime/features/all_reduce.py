@@ -19,7 +19,6 @@ ROUNDS = 3
 SLOW = {"gloo": 0.1, "nccl": 1.0}
 """GB/s below which a line says so: less than 1 Gbit/s of Ethernet, and less than 10 between machines with GPUs."""
 
-
 left_behind = False
 """Whether a thread of this process hangs in C++: it then cannot end in order, and has to leave by `os._exit`."""
 
