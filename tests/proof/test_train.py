@@ -54,6 +54,19 @@ def test_nothing_warns(strategies: Callable[[str], Run], name: str) -> None:
         assert not lines, lines
 
 
+@pytest.mark.nightly
+def test_a_layer_is_compiled_once_and_the_losses_stay(
+    train: Callable[..., Run], strategies: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "dynamo")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    run = train(spec("model(compile)"), "compiled", cold=True)
+    assert run.losses == pytest.approx(strategies("one").losses, abs=1e-4)
+    traced = [line for line in run.done.stderr.splitlines() if "start tracing forward_with_checkpointing" in line]
+    assert len([line for line in traced if "/0]" in line]) == 1, "the model has two layers of one kind"
+    assert any(tmp_path.iterdir()), "nothing was compiled"
+
+
 WEIGHTS = """
 import json, sys, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -59,8 +59,15 @@ def liger_scores(scene: Any) -> dict[str, Any]:
 
 
 def regions(scene: Any) -> dict[str, Any]:
-    """Whether compilation was asked for, and whether accelerate will compile layer by layer."""
-    plugin = scene.trainer.accelerator.state.dynamo_plugin
+    """Whether compilation was asked for, and whether accelerate would compile layer by layer where the runtime asks."""
+    import os
+    from unittest import mock
+
+    from accelerate.utils import TorchDynamoPlugin
+
+    asked = str(bool(scene.plan["model"].get("compile_layers"))).lower()
+    with mock.patch.dict(os.environ, ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=asked):
+        plugin = TorchDynamoPlugin(backend=scene.args.torch_compile_backend)
     return {"asked": scene.args.torch_compile, "by_layer": bool(getattr(plugin, "use_regional_compilation", False))}
 
 
