@@ -39,8 +39,8 @@ target {stack}
 SPECS = tuple(
     sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
 )
-VERBATIM = ("ray_job.py",)
-"""What an engine ships as it is; bundle.toml has its digest."""
+VERBATIM = ("ray_job.py", "stage.py")
+"""What bundles and engines ship as it is; bundle.toml has its digest."""
 NAMES = "trainer.txt"
 """In a golden: the names of the trainer's files."""
 

@@ -16,6 +16,13 @@ from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import Diagnostic
 
+STAGED = (
+    "",
+    "Where the machines that train have no network: `./launch.sh --stage DIR`, on one that has, fetches what the run",
+    "reads from the hub (with `--wheels` the packages, too), and `XPC_STAGED=DIR ./launch.sh` trains from it; so does a",
+    "job that the variable goes along with.",
+)
+
 
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The page. Texts of the spec are escaped, so that a name cannot become markup.
@@ -41,6 +48,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_server(spec),
         *submit,
         *_begins(spec),
+        *STAGED,
         "",
         "| | |",
         "|---|---|",

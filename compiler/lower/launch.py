@@ -19,11 +19,21 @@ HEAD = """\
 #   ./launch.sh               train, or go on from the newest complete checkpoint
 #   ./launch.sh --preflight   check this machine against the bundle, and stop
 #   ./launch.sh --dry-run     print the command, and stop
+#   ./launch.sh --stage DIR   fetch what the run reads from the hub, for machines without a network
 #
-# PYTHON names the interpreter (default: python3).{port_help}{vllm_help} Nothing else is accepted.
+# PYTHON names the interpreter (default: python3), XPC_STAGED a folder that --stage has filled.{port_help}{vllm_help}
+# Nothing else is accepted.
 """
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
+
+FLAGS = {"--dry-run": "dry_run", "--preflight": "only_preflight", "--stage": "only_stage"}
+STAGE = """
+# Models, tokenizers and rows into a folder, --wheels for the packages, too: ./launch.sh --stage DIR [--wheels]
+if [ "$only_stage" = true ]; then
+  exec "$python" "$here/stage.py" "${@:2}"
+fi
+"""
 
 FREE_PORT = """
 # accelerate 1.4 would take 29500 for every run of a machine; below the ports that the system hands out itself.
@@ -127,9 +137,9 @@ def launch(spec: Spec) -> str:
             vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if spec.asks_server else "",
             port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
         ),
-        start("launch.sh", "trained", {"--dry-run": "dry_run", "--preflight": "only_preflight"}),
+        start("launch.sh", "trained", FLAGS, "--stage"),
     ]
-    parts.append(environment(spec))
+    parts += [environment(spec), STAGE]
     again = retries(spec)
     ported = group and not (torchrun and not multi)
     if multi or ported or again:

@@ -15,7 +15,7 @@ script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
 here=${{script%/*}}
 python=${{PYTHON:-python3}}
 {variables}
-if [ "$#" -gt 1 ]; then
+if {several}[ "$#" -gt 1 ]; then
   echo "{name}: one argument at most; what is {done} is decided by the bundle, not by flags" >&2
   exit 2
 fi
@@ -42,15 +42,17 @@ fi
 RUN = 'exec "${command[@]}"\n'
 
 
-def start(name: str, done: str, flags: Mapping[str, str]) -> str:
+def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> str:
     """The lines before the work: the shell, the folder and the flags, each with the variable that it sets to true.
 
-    `name` is the script's file name, `done` what it does to the model ("trained").
+    `name` is the script's file name, `done` what it does to the model ("trained"), `several` the flag that takes words.
     """
-    words = " and ".join(flags)
+    *others, last = flags
+    words = f"{', '.join(others)} and {last}" if others else last
     return START.format(
         name=name,
         done=done,
+        several=f'[ "${{1:-}}" != {several} ] && ' if several else "",
         variables="".join(f"{variable}=false\n" for variable in flags.values()),
         cases="".join(f"  {flag}) {variable}=true ;;\n" for flag, variable in flags.items()),
         flags=f"{words} {'is' if len(flags) == 1 else 'are'}",

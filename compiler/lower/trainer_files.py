@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "main.py", "launcher.py")
 """The files beside the folders; `doctor.py` is asked by `xpc doctor` alone."""
+BESIDE = "stage.py"
+"""The program that stands beside trainer/, since no run needs it."""
 ELSEWHERE = ("core/payload.py", "core/features.py")
 """What type checkers read, and what the compiler asks."""
 CHOSEN = ("features", "library_internals")
@@ -35,7 +37,7 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
         used |= found
         chosen = {name: data for name, data in runtime.items() if _is_chosen(name, programs, used)}
         found = {one for data in chosen.values() for one in imported(data)}
-    return {f"trainer/{name}": data for name, data in chosen.items()}
+    return {**{f"trainer/{name}": data for name, data in chosen.items()}, BESIDE: runtime[BESIDE]}
 
 
 def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:

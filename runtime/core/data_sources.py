@@ -24,6 +24,10 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, st
         from ..features import local_data
 
         read = local_data.read
+    elif bundle.uses("staged"):
+        from ..features import staged
+
+        read = staged.read(_of_hub)
     try:
         return read(bundle, source, part, streaming)
     except RunError:

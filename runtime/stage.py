@@ -1,0 +1,189 @@
+"""Fetches what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
+
+What was fetched is named in DIR/staged.json at the very end (trainer/features/staged.py says what stands where).
+Stopped before, it is as if nothing had been fetched, but that the next call goes on where this one was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+
+if not __package__:
+    sys.path[0] = os.path.dirname(os.path.abspath(__file__))
+    __package__ = "trainer"
+    __import__(__package__)
+
+from .core import arguments
+from .core import bundle as bundles
+from .core.bundle import Bundle
+from .core.errors import RunError, findings, first_line, say, stop
+
+PICKLES = ("*.bin", "*.pt", "*.pth")
+OTHERS = (
+    "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite", "consolidated*", "coreml/*", "onnx/*",
+    "openvino*", "original/*",
+)  # fmt: skip
+"""Weights in formats that no run reads."""
+REQUIREMENTS = {
+    "requirements.txt": (),
+    "requirements-eval.txt": (),
+    "requirements-flash.txt": ("--no-build-isolation", "--no-deps"),
+}
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """The program. Gives the exit status."""
+    parser = argparse.ArgumentParser(prog="launch.sh --stage", allow_abbrev=False)
+    parser.add_argument("DIR", help="what is fetched goes here, and is kept for other bundles, too")
+    parser.add_argument("--wheels", action="store_true", help="fetch the packages, too, as wheels")
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args(list(words))
+    place = os.path.abspath(asked.DIR)
+    try:
+        bundle = bundles.read(folder)
+        if asked.check:
+            return _check(bundle, place)
+        os.environ.pop("XPC_STAGED", None)  # rows are read from the hub here
+        _stage(bundle, place, asked.wheels)
+    except RunError as error:
+        return stop(error)
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on")
+        return 130
+    # Another process reads it as the run will, without the hub: what it loads first decides what it may ask.
+    check = [sys.executable, os.path.abspath(__file__), place, "--check"]
+    return subprocess.run(check, env={**os.environ, "XPC_STAGED": place}, check=False).returncode
+
+
+def _check(bundle: Bundle, place: str) -> int:
+    from .core.first_rows import rows_and_tokens
+
+    arguments.prepare_environment(bundle)
+    found = _missing(bundle) or rows_and_tokens(bundle)
+    if found:
+        raise findings(found)
+    say(f"{place} is whole; where there is no network: XPC_STAGED={place} ./launch.sh")
+    return 0
+
+
+def _missing(bundle: Bundle) -> list[str]:
+    if not bundle.uses("staged"):
+        return []
+    from .features import staged
+
+    return staged.missing(bundle)
+
+
+def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
+    try:
+        os.makedirs(place, exist_ok=True)
+        with open(os.path.join(place, "staged.lock"), "a", encoding="utf-8") as lock:
+            with suppress(OSError):  # no locks on this file system
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if wheels:
+                _wheels(bundle, os.path.join(place, "wheels"))
+            if bundle.uses("staged"):
+                _fetch(bundle, place)
+    except OSError as error:
+        raise RunError(f"cannot write to {place}: {error.strerror or error}") from error
+
+
+def _fetch(bundle: Bundle, place: str) -> None:
+    """Fetches everything, and names it in staged.json. What an earlier call has fetched is not fetched again."""
+    from .features import staged
+
+    made: dict[str, Any] = {}
+    for name, need in staged.needs(bundle).items():
+        try:
+            done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
+        except RunError:
+            raise
+        except Exception as error:  # the client's own, and those of the network library under it
+            raise RunError(f"cannot fetch {name}: {first_line(error)}") from error
+        size = sum(done["files"].values()) / 2**20
+        say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")
+        made[name] = done
+    path = os.path.join(place, staged.INDEX)
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        json.dump({**staged.index(place), **made}, handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(path + ".part", path)
+
+
+def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:
+    """A model with its tokenizer, in a cache of the hub's own kind: an interrupted download goes on there."""
+    from huggingface_hub import snapshot_download
+
+    cache, left = os.path.join(place, "hub"), [*OTHERS, *(() if model.get("pickle") else PICKLES)]
+    folder = snapshot_download(model["id"], revision=model["revision"], cache_dir=cache, ignore_patterns=left)
+    files = _files(place, folder)
+    for other in _code_of_others(folder) if bundle.model["trust_remote_code"] else ():
+        files |= _files(place, snapshot_download(other, cache_dir=cache, allow_patterns=["*.py"]))
+    return {"commit": os.path.basename(folder), "files": files}
+
+
+def _code_of_others(folder: str) -> set[str]:
+    """Repositories whose code a model's configuration names: "org/name--file.Class"."""
+    named: set[str] = set()
+    for name in ("config.json", "tokenizer_config.json"):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as handle:
+                named |= {one.partition("--")[0] for one in _texts(json.load(handle).get("auto_map")) if "--" in one}
+    return named
+
+
+def _texts(found: Any) -> list[str]:
+    if isinstance(found, dict | list):
+        return [text for one in (found.values() if isinstance(found, dict) else found) for text in _texts(one)]
+    return [found] if isinstance(found, str) else []
+
+
+def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dict[str, Any]:
+    """The rows of a source as the run would read them from the hub; their folder has its name once it is whole."""
+    from huggingface_hub import HfApi
+
+    from .core import data_sources
+
+    commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
+    which = sha256(name.encode()).hexdigest()[:8]
+    folder = os.path.join(place, "rows", f"{source['id'].replace('/', '--')}-{commit[:12]}-{which}")
+    if not os.path.isdir(folder):
+        shutil.rmtree(folder + ".part", ignore_errors=True)
+        os.makedirs(folder + ".part")
+        data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
+        os.rename(folder + ".part", folder)
+    return {"commit": commit, "files": _files(place, folder)}
+
+
+def _wheels(bundle: Bundle, place: str) -> None:
+    """What requirements.txt and its like name, as wheels for this Python and this kind of machine."""
+    for name, more in REQUIREMENTS.items():
+        if os.path.exists(path := bundle.inside(name)):
+            words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *more]
+            locked = bundle.inside("constraints.txt")
+            words += ["--wheel-dir", place, "-r", path, *(["-c", locked] if os.path.exists(locked) else [])]
+            if subprocess.run(words, check=False).returncode != 0:
+                raise RunError(f"pip made no wheels of {name}; what it says stands above")
+    say(f"wheels: pip install --no-index --find-links {place} -r {bundle.inside('requirements.txt')}")
+
+
+def _files(place: str, folder: str) -> dict[str, int]:
+    """The files below a folder by their path from ``place``, with their sizes in bytes."""
+    paths = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
+    return {os.path.relpath(path, place): os.path.getsize(path) for path in sorted(paths)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.dirname(os.path.abspath(__file__)), sys.argv[1:]))
