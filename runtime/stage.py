@@ -1,7 +1,9 @@
 """Fetches what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
 
-What was fetched is named in DIR/staged.json at the very end (trainer/features/staged.py says what stands where).
-Stopped before, it is as if nothing had been fetched, but that the next call goes on where this one was.
+DIR gets ``hub`` (models and tokenizers, a cache of the hub's own kind), ``rows`` (of each source, as parquet: the
+datasets library itself takes, offline, the newest rows that its cache has, whatever revision is asked), ``wheels``
+where they are asked for, and at the very end staged.json, which names what is there, with commits and sizes. Stopped
+before, it is as if nothing had been fetched, but that the next call goes on where this one was.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ if not __package__:
     __package__ = "trainer"
     __import__(__package__)
 
-from .core import arguments
+from .core import arguments, data_sources
 from .core import bundle as bundles
 from .core.bundle import Bundle
 from .core.errors import RunError, findings, first_line, say, stop
 
+INDEX = "staged.json"
 PICKLES = ("*.bin", "*.pt", "*.pth")
 OTHERS = (
     "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite", "consolidated*", "coreml/*", "onnx/*",
@@ -46,11 +49,15 @@ def main(folder: str, words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="launch.sh --stage", allow_abbrev=False)
     parser.add_argument("DIR", help="what is fetched goes here, and is kept for other bundles, too")
     parser.add_argument("--wheels", action="store_true", help="fetch the packages, too, as wheels")
+    parser.add_argument("--missing", action="store_true", help="tell what DIR lacks, and stop")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(list(words))
     place = os.path.abspath(asked.DIR)
     try:
         bundle = bundles.read(folder)
+        if asked.missing:
+            lacking = _missing(bundle, place)
+            return stop(findings(lacking)) if lacking else 0
         if asked.check:
             return _check(bundle, place)
         os.environ.pop("XPC_STAGED", None)  # rows are read from the hub here
@@ -62,26 +69,59 @@ def main(folder: str, words: Sequence[str]) -> int:
         return 130
     # Another process reads it as the run will, without the hub: what it loads first decides what it may ask.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
-    return subprocess.run(check, env={**os.environ, "XPC_STAGED": place}, check=False).returncode
+    away = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(check, env={**os.environ, **away}, check=False).returncode
 
 
 def _check(bundle: Bundle, place: str) -> int:
     from .core.first_rows import rows_and_tokens
 
     arguments.prepare_environment(bundle)
-    found = _missing(bundle) or rows_and_tokens(bundle)
+    found = rows_and_tokens(bundle)
     if found:
         raise findings(found)
     say(f"{place} is whole; where there is no network: XPC_STAGED={place} ./launch.sh")
     return 0
 
 
-def _missing(bundle: Bundle) -> list[str]:
-    if not bundle.uses("staged"):
-        return []
-    from .features import staged
+def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """What the run reads from the hub, by the name that staged.json has for it."""
+    models = [bundle.model, bundle.plan["method"]["teacher"]]
+    found = {f"{one['id']}@{one['revision'] or 'main'}": {"model": one} for one in models if one and one["id"]}
+    for source in bundle.sources():
+        for split in (source["split"], bundle.data["eval_split"] if source in bundle.data["sources"] else None):
+            if source["id"] and split:
+                found[data_sources.staged_name(source, split)] = {"source": source, "split": split}
+    return found
 
-    return staged.missing(bundle)
+
+def _index(place: str) -> dict[str, Any]:
+    """What is there by its name; nothing where nothing is yet. Raises RunError for a staged.json that is none."""
+    path = os.path.join(place, INDEX)
+    try:
+        with open(path, encoding="utf-8") as handle:
+            return {str(name): {**one, "files": dict(one["files"])} for name, one in json.load(handle).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"cannot read {path}: {first_line(error)}") from error
+
+
+def _missing(bundle: Bundle, place: str) -> list[str]:
+    """What the folder lacks for this run, a sentence each. Raises RunError."""
+    there, found = _index(place), []
+    again = f"`launch.sh --stage {place}` of this bundle fetches it where there is a network"
+    for name in _needs(bundle):
+        files = there.get(name, {}).get("files")
+        others = sorted(one for one in there if one.partition("@")[0] == name.partition("@")[0])
+        if files is None:
+            instead = f", and has {', '.join(others)}" if others else ""
+            found.append(f"{place} has no {name}{instead}: {again}")
+            continue
+        lost = [one for one, size in files.items() if _size(os.path.join(place, one)) != size]
+        if lost:
+            found.append(f"{place} lacks {lost[0]} of {name}, or it is cut off: {again}")
+    return found
 
 
 def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
@@ -92,18 +132,15 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if wheels:
                 _wheels(bundle, os.path.join(place, "wheels"))
-            if bundle.uses("staged"):
-                _fetch(bundle, place)
+            _fetch(bundle, place)
     except OSError as error:
         raise RunError(f"cannot write to {place}: {error.strerror or error}") from error
 
 
 def _fetch(bundle: Bundle, place: str) -> None:
     """Fetches everything, and names it in staged.json. What an earlier call has fetched is not fetched again."""
-    from .features import staged
-
     made: dict[str, Any] = {}
-    for name, need in staged.needs(bundle).items():
+    for name, need in _needs(bundle).items():
         try:
             done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
         except RunError:
@@ -113,9 +150,9 @@ def _fetch(bundle: Bundle, place: str) -> None:
         size = sum(done["files"].values()) / 2**20
         say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")
         made[name] = done
-    path = os.path.join(place, staged.INDEX)
+    path = os.path.join(place, INDEX)
     with open(path + ".part", "w", encoding="utf-8") as handle:
-        json.dump({**staged.index(place), **made}, handle, indent=1)
+        json.dump({**_index(place), **made}, handle, indent=1)
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(path + ".part", path)
@@ -154,8 +191,6 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
     """The rows of a source as the run would read them from the hub; their folder has its name once it is whole."""
     from huggingface_hub import HfApi
 
-    from .core import data_sources
-
     commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
     which = sha256(name.encode()).hexdigest()[:8]
     folder = os.path.join(place, "rows", f"{source['id'].replace('/', '--')}-{commit[:12]}-{which}")
@@ -183,6 +218,10 @@ def _files(place: str, folder: str) -> dict[str, int]:
     """The files below a folder by their path from ``place``, with their sizes in bytes."""
     paths = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
     return {os.path.relpath(path, place): os.path.getsize(path) for path in sorted(paths)}
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else -1
 
 
 if __name__ == "__main__":

@@ -92,12 +92,10 @@ def program(name: str) -> str:
 def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
     """Becomes the server: weights are handed over, and caches emptied, at what vLLM calls development endpoints."""
     words = command(bundle, tensor, data)
-    if bundle.uses("staged"):
-        from .features import staged
-
-        staged.read_there(os.environ)
     print("[server] " + " ".join(words), flush=True)
-    os.execve(words[0], words, {**os.environ, "VLLM_SERVER_DEV_MODE": "1"})
+    staged = os.environ.get("XPC_STAGED")
+    hub = {"HF_HUB_CACHE": os.path.join(staged, "hub"), "HF_HUB_OFFLINE": "1"} if staged else {}
+    os.execve(words[0], words, {**os.environ, **hub, "VLLM_SERVER_DEV_MODE": "1"})
 
 
 def answers(bundle: Bundle, host: str) -> bool:

@@ -19,8 +19,8 @@ from xpc.grammar.diagnostic import Diagnostic
 STAGED = (
     "",
     "Where the machines that train have no network: `./launch.sh --stage DIR`, on one that has, fetches what the run",
-    "reads from the hub (with `--wheels` the packages, too), and `XPC_STAGED=DIR ./launch.sh` trains from it; so does a",
-    "job that the variable goes along with.",
+    "reads from the hub (with `--wheels` the packages, too), and `XPC_STAGED=DIR ./launch.sh` trains from it. So does",
+    "a job that the variable goes along with.",
 )
 
 

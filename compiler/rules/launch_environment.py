@@ -19,6 +19,9 @@ OURS = (
 PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
 """Variables of the schedulers, the launchers and the bundle's own programs."""
 
+STAGED = "XPC_STAGED"
+"""The one of these that is the user's to set: a folder that `launch.sh --stage` has filled."""
+
 
 def variable(text: str) -> str:
     """Why `text` is no NAME=VALUE for an environment, or nothing."""
@@ -29,7 +32,7 @@ def variable(text: str) -> str:
         return "a name has letters, digits and underscores"
     if not value.isprintable():
         return "the value is no line of text"
-    if name in OURS or name.startswith(PREFIXES):
+    if name != STAGED and (name in OURS or name.startswith(PREFIXES)):
         return "set by the launch itself"
     return ""
 

@@ -19,10 +19,6 @@ def prepare_environment(bundle: Bundle) -> None:
 
     A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
     """
-    if bundle.uses("staged"):
-        from ..features import staged
-
-        staged.read_there(os.environ)
     if bundle.on_cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["DS_ACCELERATOR"] = "cpu"

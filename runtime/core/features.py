@@ -130,7 +130,6 @@ def uses(plan: Payload) -> dict[str, bool]:
         "rewards": method["rewarded"],
         "row_filters": filtered,
         "sampling": method["generates"],
-        "staged": any(one and one["id"] for one in (model, method["teacher"], *sources(plan))),
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
         "weight_dtypes": no_bfloat16,

@@ -99,10 +99,6 @@ def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
         found += versions(bundle)
         wrong = bool(found)
         found += bundle_integrity.problems(bundle)
-        if bundle.uses("staged"):
-            from ..features import staged
-
-            found += staged.missing(bundle)
         if bundle.uses("packages") and not wrong:
             from ..features import packages
 

@@ -13,6 +13,8 @@ from cases_slurm import slurm
 from cluster_support import K8S, job, read, trainjob
 from compile_support import compiled, put
 
+from xpc.compiler.rules.launch_environment import variable
+
 SETUP = 'echo "setup reads $MARK" >&2\nfalse\nexport PYTHON=/elsewhere/python\n'
 ENVIRONMENT = on_cpu('launch local(env=["MARK=a b $(id) \'quoted\'", "NCCL_DEBUG=INFO"], setup=file("env.sh"))')
 
@@ -141,3 +143,8 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "is another than the one that was submitted: submit it anew" in done.stderr
     assert not (tmp_path / "srun-words").exists()
+
+
+def test_a_staged_folder_is_the_one_variable_of_the_launch_that_a_spec_may_state() -> None:
+    assert variable("XPC_STAGED=/shared/staged") == ""
+    assert variable("XPC_RETRIES=3") == "set by the launch itself"

@@ -1,26 +1,22 @@
-"""What a launch says of the folder that XPC_STAGED names, before anything is loaded."""
+"""What is said of a folder that launch.sh --stage has filled, or has not, before anything is loaded."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from runtime_bundles import plan, source, write
 
-from xpc.runtime.core import arguments
-from xpc.runtime.core.bundle import Bundle, read
-from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import staged
+from xpc.runtime import stage
 
 
-def bundle(folder: Path) -> Bundle:
-    """A bundle that reads a model and rows of the hub, and evaluates on another split of them."""
+def bundle(folder: Path) -> str:
+    """The folder of a bundle that reads a model and rows of the hub, and evaluates on another split of them."""
     facts = plan("tiny", [{**source("d.jsonl"), "id": "me/rows", "path": None, "split": "train", "revision": "v1"}])
     facts["model"].update(id="me/tiny", path=None, revision=None)
     facts["data"]["eval_split"] = "test"
-    return read(write(str(folder / "bundle"), facts))
+    return write(str(folder / "bundle"), facts)
 
 
 def filled(folder: Path, *names: str) -> Path:
@@ -37,55 +33,33 @@ def filled(folder: Path, *names: str) -> Path:
 NAMES = ("me/tiny@main", "me/rows[train]@v1", "me/rows[test]@v1")
 
 
-def test_what_a_run_needs(tmp_path: Path) -> None:
-    assert tuple(staged.needs(bundle(tmp_path))) == NAMES
+def missing(folder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The sentences of `stage.py DIR --missing`, and its status."""
+    status = stage.main(bundle(folder), [str(place), "--missing"])
+    told = capsys.readouterr().err
+    assert (status == 0) is (told == "")
+    return [line.removeprefix("error: ").removeprefix("  - ") for line in told.splitlines()]
 
 
-def test_without_the_variable_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XPC_STAGED", raising=False)
-    assert staged.missing(bundle(tmp_path)) == []
-    variables = {"PATH": "/bin"}
-    staged.read_there(variables)
-    assert variables == {"PATH": "/bin"}
+def test_what_is_there_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert missing(tmp_path, filled(tmp_path / "staged", *NAMES, "me/other@main"), capsys) == []
 
 
-def test_what_is_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XPC_STAGED", str(filled(tmp_path / "staged", *NAMES)))
-    assert staged.missing(bundle(tmp_path)) == []
-
-
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = filled(tmp_path / "staged", "me/tiny@main", "me/rows[train]@v2", "me/rows[test]@v1")
-    monkeypatch.setenv("XPC_STAGED", str(place))
     (place / "rows" / "2").write_text("12")
-    other, cut = staged.missing(bundle(tmp_path))
+    _, other, cut = missing(tmp_path, place, capsys)
     assert other.startswith(f"{place} has no me/rows[train]@v1, and has me/rows[train]@v2: `launch.sh --stage {place}`")
     assert cut.startswith(f"{place} lacks rows/2 of me/rows[test]@v1, or it is cut off")
 
 
-def test_an_empty_folder_lacks_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XPC_STAGED", str(tmp_path / "none"))
-    assert len(staged.missing(bundle(tmp_path))) == len(NAMES)
+def test_an_empty_folder_lacks_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = missing(tmp_path, tmp_path / "none", capsys)
+    assert [any(f"has no {name}:" in line for line in told) for name in NAMES] == [True] * len(NAMES)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"me/tiny@main": 1}', '{"me/tiny@main": {"files": 3}}'])
-def test_a_broken_index_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "staged.json").write_text(text)
-    monkeypatch.setenv("XPC_STAGED", str(tmp_path))
-    with pytest.raises(RunError, match=r"cannot read .*staged\.json"):
-        staged.missing(bundle(tmp_path))
-
-
-def test_the_libraries_are_pointed_there_and_kept_from_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE"):
-        monkeypatch.setenv(name, "0")
-    monkeypatch.setenv("XPC_STAGED", "there")
-    monkeypatch.setenv("TRANSFORMERS_CACHE", "elsewhere")
-    arguments.prepare_environment(bundle(tmp_path))
-    found = {name: os.environ.get(name) for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE", "XPC_STAGED")}
-    place = str(tmp_path / "there")
-    assert found == {"HF_HUB_CACHE": f"{place}/hub", "HF_HUB_OFFLINE": "1", "XPC_STAGED": place}
-    assert "TRANSFORMERS_CACHE" not in os.environ
+    (line,) = missing(tmp_path, tmp_path, capsys)
+    assert line.startswith(f"cannot read {tmp_path}/staged.json: ")
