@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
-from runtime_bundles import plan, source, write
+from runtime_bundles import ROOT, plan, source, write
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from hub_index import Served
 
 from xpc.runtime import stage
+from xpc.runtime.core.bundle import read
+from xpc.runtime.core.errors import RunError
 
 
 def bundle(folder: Path) -> str:
@@ -63,3 +70,18 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "staged.json").write_text(text)
     (line,) = missing(tmp_path, tmp_path, capsys)
     assert line.startswith(f"cannot read {tmp_path}/staged.json: ")
+
+
+@pytest.mark.slow
+def test_packages_are_staged_as_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(bundle(tmp_path))
+    (folder / "requirements.txt").write_text("one==1.0\n")
+    with Served(packages={("one", "1.0"): ("two==2.0",), ("two", "2.0"): ()}) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        stage._wheels(read(str(folder)), str(tmp_path / "wheels"))
+        found = sorted(path.name for path in (tmp_path / "wheels").iterdir())
+        assert found == ["one-1.0-py3-none-any.whl", "two-2.0-py3-none-any.whl"]
+        (folder / "requirements.txt").write_text("three==3.0\n")
+        with pytest.raises(RunError, match=r"pip made no wheels of requirements\.txt"):
+            stage._wheels(read(str(folder)), str(tmp_path / "wheels"))
