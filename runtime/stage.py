@@ -87,7 +87,9 @@ def _check(bundle: Bundle, place: str) -> int:
 def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """What the run reads from the hub, by the name that staged.json has for it."""
     models = [bundle.model, bundle.plan["method"]["teacher"]]
-    found = {f"{one['id']}@{one['revision'] or 'main'}": {"model": one} for one in models if one and one["id"]}
+    found: dict[str, dict[str, Any]] = {
+        f"{one['id']}@{one['revision'] or 'main'}": {"model": one} for one in models if one and one["id"]
+    }
     for source in bundle.sources():
         for split in (source["split"], bundle.data["eval_split"] if source in bundle.data["sources"] else None):
             if source["id"] and split:
