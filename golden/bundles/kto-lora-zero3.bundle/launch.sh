@@ -9,8 +9,10 @@
 #   ./launch.sh               train, or go on from the newest complete checkpoint
 #   ./launch.sh --preflight   check this machine against the bundle, and stop
 #   ./launch.sh --dry-run     print the command, and stop
+#   ./launch.sh --stage DIR   fetch what the run reads from the hub, for machines without a network
 #
-# PYTHON names the interpreter (default: python3). MASTER_PORT names the port. Nothing else is accepted.
+# PYTHON names the interpreter (default: python3), XPC_STAGED a folder that --stage has filled. MASTER_PORT names the port.
+# Nothing else is accepted.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -22,8 +24,9 @@ here=${script%/*}
 python=${PYTHON:-python3}
 dry_run=false
 only_preflight=false
+only_stage=false
 
-if [ "$#" -gt 1 ]; then
+if [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
   echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
   exit 2
 fi
@@ -31,11 +34,17 @@ case "${1:-}" in
   "") ;;
   --dry-run) dry_run=true ;;
   --preflight) only_preflight=true ;;
+  --stage) only_stage=true ;;
   *)
-    printf 'launch.sh: unknown argument %q; only --dry-run and --preflight are accepted\n' "$1" >&2
+    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight and --stage are accepted\n' "$1" >&2
     exit 2
     ;;
 esac
+
+# Models, tokenizers and rows into a folder, --wheels for the packages, too: ./launch.sh --stage DIR [--wheels]
+if [ "$only_stage" = true ]; then
+  exec "$python" "$here/stage.py" "${@:2}"
+fi
 
 number() {
   case "$2" in
@@ -80,6 +89,14 @@ fi
 if ! command -v "$python" >/dev/null; then
   printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
   exit 2
+fi
+
+# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+if [ -n "${XPC_STAGED:-}" ]; then
+  "$python" "$here/stage.py" "$XPC_STAGED" --missing
+  XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
+  export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
+  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
 fi
 
 # All checks in one plain process; the launcher makes those before a launch itself.

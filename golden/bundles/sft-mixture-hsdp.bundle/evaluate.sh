@@ -46,4 +46,12 @@ if ! command -v "$python" >/dev/null; then
   printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
   exit 2
 fi
+
+# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+if [ -n "${XPC_STAGED:-}" ]; then
+  "$python" "$here/stage.py" "$XPC_STAGED" --missing
+  XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
+  export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
+  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
+fi
 exec "${command[@]}"
