@@ -94,8 +94,9 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
 
     Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
-    (fp16), or a ValueError there (`cpu_amp` on a GPU); transformers 4.57 imports apex in fp32 as well. transformers 5
-    has dropped both. Source: transformers 4.52.3 and 4.57.6 `trainer.py`, `training_args.py`; executed.
+    (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds the autocast of a CPU to that of
+    accelerate, which changes nothing. transformers 5 has dropped both. Source: transformers 4.52.3 and 4.57.6
+    `trainer.py` (`autocast_smart_context_manager`), `training_args.py`; executed.
     """
     backend = _trl(spec, "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
@@ -105,10 +106,11 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("trl", "half_precision_backend")
         yield Finding(
             place,
-            "apex is not in the bundle" if apex else "`cpu_amp` computes on the CPU",
+            "apex is not in the bundle" if apex else "`cpu_amp` does nothing on a GPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
             typed(place).replace(str(backend), "auto"),
+            severity="error" if apex else "warning",
         )
     if _trl(spec, "use_ipex") is True:
         yield Finding(

@@ -266,6 +266,24 @@ EXTRA: tuple[Case, ...] = (
         variant="ipex",
     ),
     Case(
+        "XP356",
+        spec(
+            *extra("half_precision_backend = cpu_amp"),
+            "target trl-0.24",
+            strategy="ddp",
+            train=SMALL,
+            batch="gbs=128 micro=8",
+        ),
+        spec(
+            *extra("half_precision_backend = auto"),
+            "target trl-0.24",
+            strategy="ddp",
+            train=SMALL,
+            batch="gbs=128 micro=8",
+        ),
+        variant="cpu-amp",
+    ),
+    Case(
         "XP357",
         spec(*extra('torch_compile_backend = "inductr"')),
         spec(*extra('torch_compile_backend = "inductor"')),
