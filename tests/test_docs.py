@@ -51,7 +51,7 @@ def test_the_stacks_that_a_rule_holds_for_are_measured():
 def test_page_of_a_stack_is_fresh(name):
     page = _read("docs", file_name(name))
     assert page == stack_page(name), "`make docs` writes it anew"
-    assert f"]({file_name(name)})" in _read("docs", "stacks.md")
+    assert f"]({file_name(name)})" in _read("docs", "stacks.md"), "`make docs` writes it anew"
     assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
 
 

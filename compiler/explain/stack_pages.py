@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import os
+import re
 import sys
 from itertools import pairwise
 
@@ -148,9 +149,20 @@ def _advised(stack: Stack) -> str:
     )
 
 
+def with_links(text: str) -> str:
+    """docs/stacks.md with a link to the page of every stack, in the line that begins with `Pages:`."""
+    links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
+    return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
+
+
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "docs"
     for each in stacks.names():
         with open(os.path.join(folder, file_name(each)), "w", encoding="utf-8") as handle:
             handle.write(page(each))
+    with open(os.path.join(folder, "stacks.md"), "r+", encoding="utf-8") as handle:
+        linked = with_links(handle.read())
+        handle.seek(0)
+        handle.write(linked)
+        handle.truncate()
     print(f"wrote {folder}/{file_name('*')}")

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 from compile_support import REPOSITORY, compiled
+from packaging.specifiers import SpecifierSet
 
 from xpc.compiler.stacks import STACKS, load
 
@@ -200,8 +201,23 @@ def said(key: str, found: View, target: str) -> Any:
     entry = NAMES.get(key, {})
     if "how" in entry:
         return HOW[entry["how"]](found)
-    path = entry.get(f"at-{target}", entry.get("at", "" if ":" in key else f"arguments.{key}"))
+    path = _place(entry, target, "" if ":" in key else f"arguments.{key}")
     return at(found, path) if path else NOTHING
+
+
+def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
+    """Where a bundle for a target has the value of a key: `at`, or what is there for its trl (`at-trl>=1`)."""
+    for name, path in entry.items():
+        if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):
+            return str(path)
+    return str(entry.get("at", otherwise))
+
+
+def _has_trl(target: str, versions: str) -> bool:
+    """Whether a target pins one of these versions of trl."""
+    stack = load(target)
+    assert stack is not None
+    return SpecifierSet(versions).contains(stack.pins["trl"])
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
@@ -233,7 +249,7 @@ def decided(keys: Mapping[str, Any], target: str) -> set[str]:
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})
-        path = entry.get(f"at-{target}", entry.get("at", f"arguments.{key}"))
+        path = _place(entry, target, f"arguments.{key}")
         out |= {path.removeprefix("arguments."), *entry.get("decides", ())}
     return out
 
@@ -298,6 +314,6 @@ def allowed(recipe: str, target: str) -> dict[str, str]:
     open_ = {f"unset:{name}" for name in arguments if name not in known}
     for entry in DIFFERENCES:
         here = any(fnmatch(recipe, pattern) for pattern in entry["recipes"])
-        if here and target in entry.get("targets", (target,)):
+        if here and _has_trl(target, entry.get("trl", "")):
             out |= {key: entry["why"] for key in entry["keys"] if key in keys or key in open_}
     return out
