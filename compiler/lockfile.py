@@ -12,7 +12,7 @@ from typing import Any
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.codes import report
-from xpc.compiler.pins import DATASET, MODEL, Environment, Lock, Pin
+from xpc.compiler.pins import KINDS, Environment, Lock, Pin
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
@@ -43,7 +43,7 @@ def _wrong(name: str, why: str) -> Diagnostic:
 
 
 def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
-    pins = [_pin(kind, one) for kind in (MODEL, DATASET) for one in table.get(kind, ())]
+    pins = [_pin(kind, one) for kind in KINDS for one in table.get(kind, ())]
     environments = {
         str(title): Environment(tuple(map(str, one["asked"])), tuple(map(str, one["resolved"])))
         for title, one in table.get("environment", {}).items()

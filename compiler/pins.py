@@ -8,7 +8,7 @@ from attrs import field
 
 from xpc.grammar.record import mutable, record
 
-MODEL, DATASET = "model", "dataset"
+MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 
 
 @record
@@ -17,6 +17,7 @@ class Pin:
 
     Of a model: `config` is the text of its config.json, `chat` says whether its tokenizer has a chat template, and
     `template` is the digest of that. Of a dataset: `columns`, and `rows` of each split, of one `part` (configuration).
+    A kernel has nothing but its commit.
     """
 
     kind: str

@@ -99,6 +99,7 @@ class Spec:
     are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
     them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
     like its spec. `allow_oom` says that a run which does not fit its GPUs is compiled (`--allow-oom`).
+    `kernels` are the commits that a lock has for kernels of the hub, by repository.
     """
 
     source: Source
@@ -118,6 +119,7 @@ class Spec:
     teacher: Model | None = None
     continued: AdapterFolder | None = None
     allow_oom: bool = False
+    kernels: Mapping[str, str] = field(factory=dict)
 
     if TYPE_CHECKING:
 

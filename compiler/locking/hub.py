@@ -1,4 +1,4 @@
-"""What the hub says of a model or a dataset: its commit, a model's configuration, a dataset's columns and rows.
+"""What the hub says of a model, a dataset or a kernel: its commit, a model's configuration, a dataset's columns and rows.
 
 HF_ENDPOINT names another hub than the public one, HF_TOKEN opens what is gated, as for the libraries themselves.
 """
@@ -14,13 +14,13 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from xpc.compiler.pins import DATASET, MODEL, Pin
+from xpc.compiler.pins import DATASET, KERNEL, MODEL, Pin
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
 LARGEST = 16 * 2**20
 """Of one answer, bytes."""
-NAMES = {MODEL: "models", DATASET: "datasets"}
+NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
 class HubError(Exception):
@@ -53,13 +53,16 @@ class Hub:
 
     def pin(self, kind: str, id: str, asked: str, part: str) -> Pin:
         """A repository at a branch, a tag or a commit; empty for the default branch."""
-        path = f"/api/{NAMES[kind]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
+        repository = MODEL if kind == KERNEL and not asked else kind  # Facts.flash_kernels says why
+        path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
         said = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
         revision = said.get("sha")
         if not isinstance(revision, str) or len(revision) != 40:
             raise HubError(f"the hub names no commit of {id}")
         if kind == MODEL:
             return self._model(id, asked, revision)
+        if kind == KERNEL:
+            return Pin(kind, id, asked, revision)
         card = said.get("cardData")
         columns, rows = described(card if isinstance(card, dict) else {}, part)
         return Pin(kind, id, asked, revision, part, columns=columns, rows=rows)

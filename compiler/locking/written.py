@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.lockfile import BUNDLE, FORMAT
 from xpc.compiler.lower.toml_text import key, value
-from xpc.compiler.pins import MODEL, Lock
+from xpc.compiler.pins import KINDS, Lock
 
 HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside the spec.\n"
 
@@ -14,7 +14,7 @@ HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside th
 def written(lock: Lock) -> bytes:
     """The part of the file that a bundle copies."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
-    for one in sorted(lock.pins, key=lambda pin: (pin.kind != MODEL, pin.id, pin.part, pin.asked)):
+    for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.asked)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
         texts = {"part": one.part, "asked": one.asked, "revision": one.revision, "template": one.template}
         out += [f"{name} = {value(text)}\n" for name, text in texts.items() if text]

@@ -143,7 +143,8 @@ def _flash(spec: Spec) -> list[str]:
     ]
     if spec.stack.facts.kernels:
         lines[-1] += f" In the place of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
-        lines.append("builds nothing: transformers then takes the kernels from the hub when the run starts.")
+        commits = "".join(f", {id} at {commit}" for id, commit in spec.kernels.items())
+        lines.append(f"builds nothing: transformers then takes the kernels from the hub when the run starts{commits}.")
     return lines
 
 

@@ -93,6 +93,8 @@ def _model(spec: Spec) -> Model:
     }
     if spec.flag("model.compile"):
         out["compile_layers"] = True
+    if spec.kernels:
+        out["kernels"] = {**spec.kernels}
     return out
 
 

@@ -109,7 +109,7 @@ class _Resolver:
             return Spec(
                 loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled,
                 self.workspace.reads, wrong=wrong, evaluated=evaluated, teacher=teacher,
-                continued=continued, allow_oom=self.workspace.allow_oom,
+                continued=continued, allow_oom=self.workspace.allow_oom, kernels=self._kernels(stack),
             )  # fmt: skip
 
         stated, said = dict(self.values), len(self.problems)
@@ -234,6 +234,17 @@ class _Resolver:
         packages = constraints(lock)
         if packages is not None:
             self.bundled["constraints.txt"] = packages
+
+    def _kernels(self, stack: Stack) -> dict[str, str]:
+        """The commit of the repository that transformers takes flash attention from where flash-attn is not installed."""
+        lock, repository = self.workspace.pins, stack.facts.flash_kernels.get(text_of(self.values, "model.attn") or "")
+        if lock is None or repository is None:
+            return {}
+        from xpc.compiler.pins import KERNEL
+
+        id, _, branch = repository.partition("@")
+        pin = lock.find(KERNEL, id, branch)
+        return {} if pin is None else {id: pin.revision}
 
     def _bundle(self, read: Read) -> str:
         """Keep a copy for the bundle and return the name that it has there."""

@@ -87,7 +87,7 @@ class Opened:
         """The side, checked under a spec's name: what only comes from a file's name is no difference."""
         if self.workspace is None:
             return _members(self.folder, name)
-        self.workspace.hashes = True
+        self.workspace.hashes = self.workspace.allow_oom = True  # `check` says whether it may run
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
             problems = check_text(self.data, self.name, self.workspace).problems  # by its own name

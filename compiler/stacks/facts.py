@@ -19,6 +19,9 @@ class Facts:
     # Versions and installing
     kernels: str
     """The `kernels` package with which transformers takes built flash kernels from the hub, by version; else empty."""
+    flash_kernels: Mapping[str, str]
+    """The repository of the hub that stands in for flash-attn, by attention, with its branch. One with a branch is of
+    the hub's own kind for kernels, which a version names; one without is a model repository, as before versions."""
     vllm_capability: tuple[int, int]
     """The least compute capability of a GPU that this vLLM runs on."""
     vllm_health: str

@@ -108,6 +108,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),
+        "hub_kernels": model.get("kernels"),
         "kto_rows": method["unpaired"],
         "liger": model["liger"],
         "local_data": local,

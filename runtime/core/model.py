@@ -49,6 +49,10 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     plan = bundle.model
+    if bundle.uses("hub_kernels"):
+        from ..library_internals import hub_kernels
+
+        hub_kernels.load_at(plan["kernels"])
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]

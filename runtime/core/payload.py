@@ -65,7 +65,10 @@ class Stack(TypedDict):
 
 
 class Model(TypedDict):
-    """What is trained: an id of the hub with its commit, or a local folder, and how it is loaded."""
+    """What is trained: an id of the hub with its commit, or a local folder, and how it is loaded.
+
+    `kernels` are the commits of a lock for kernels of the hub, by repository.
+    """
 
     id: str | None
     path: str | None
@@ -77,6 +80,7 @@ class Model(TypedDict):
     liger: bool
     config_overrides: dict[str, Any]
     compile_layers: NotRequired[bool]
+    kernels: NotRequired[dict[str, str]]
 
 
 class Tokenizer(TypedDict):

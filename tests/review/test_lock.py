@@ -3,12 +3,16 @@
 import ast
 import json
 import os
+import subprocess
 import sys
 import tomllib
 
 import pytest
 from compile_support import CONFIG, REPOSITORY, put, tree, xpc
 from hub_index import Repository, Served
+from interpreters import interpreter
+from tiny import __file__ as TINY
+from tiny import write_messages
 
 from xpc.compiler import stacks
 from xpc.compiler.locking import command
@@ -16,7 +20,7 @@ from xpc.compiler.pins import Environment
 
 pytestmark = pytest.mark.slow
 
-FIRST, SECOND, THIRD, TEACHER = ("1" * 40, "2" * 40, "3" * 40, "4" * 40)
+FIRST, SECOND, THIRD, TEACHER, KERNEL = ("1" * 40, "2" * 40, "3" * 40, "4" * 40, "5" * 40)
 SPEC = """\
 xpc 1
 
@@ -52,6 +56,8 @@ def served():
             ("models", "me/teacher"): Repository({"main": TEACHER}, files),
             ("datasets", "me/rows"): Repository({"main": SECOND}, card={"dataset_info": ENTRY}),
             ("models", "me/closed"): Repository({"main": FIRST}, files, token="hf_read"),
+            ("kernels", "kernels-community/flash-attn2"): Repository({"main": FIRST, "v3": SECOND, "v4": KERNEL}),
+            ("models", "kernels-community/flash-attn"): Repository({"main": KERNEL}),
         }
         server.packages = dict.fromkeys(pins.items(), ())
         server.packages["torch", pins["torch"]] = ("triton>=3", "filelock")
@@ -254,6 +260,69 @@ def test_requirements_that_do_not_resolve_are_told_with_pip(tmp_path, served):
     status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
     assert (status, "pip does not resolve" in told) == (2, True), told
     assert os.listdir(tmp_path) == ["x.xp"]
+
+
+FLASH = """\
+xpc 1
+
+train "tiny" on "rows.jsonl" for 1 epochs
+
+target {target}
+hardware 1 x h100-80gb
+precision bf16
+model(attn=flash2)
+
+batch {{
+  gbs = 4
+  micro = 1
+  seq = 256
+}}
+
+save "out/x"
+"""
+KERNELS = {"trl-1.16": "kernels-community/flash-attn2", "trl-0.24": "kernels-community/flash-attn"}
+LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
+
+
+@pytest.mark.parametrize(("target", "id"), KERNELS.items(), ids=KERNELS)
+def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
+    """Asked of the real transformers: with a `kernels` that writes down what it is asked for."""
+    python = interpreter(target)
+    put(tmp_path, {"x.xp": FLASH.format(target=target)})
+    subprocess.run([python, TINY, str(tmp_path / "tiny")], check=True, capture_output=True)
+    write_messages(str(tmp_path / "rows.jsonl"), 8)
+    assert run(tmp_path, served, "compile", "x.xp")[0] == 0
+    assert "kernels" not in payload(tmp_path)["model"]  # only a lock names commits
+    status, told = run(tmp_path, served, "lock", "x.xp")
+    assert (status, f"not pinned yet: the kernel {id}" in told) == (1, True), told
+    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert (status, f"the kernel {id}" in told, "is not pinned" in told) == (1, True, True), told
+    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, told
+    assert [(one["id"], one["revision"]) for one in table(tmp_path)["kernel"]] == [(id, KERNEL)]
+    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert status == 0, told
+    assert payload(tmp_path)["model"]["kernels"] == {id: KERNEL}
+    assert f"{id} at {KERNEL}" in (tmp_path / "x.bundle" / "README.md").read_text()
+    words = [python, LOADED, "x.bundle", stacks.load(target).facts.kernels]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    asked = json.loads(done.stdout.splitlines()[-1])
+    assert {(one["id"], one["revision"], one["version"]) for one in asked} == {(id, KERNEL, None)}
+    put(tmp_path, {"x.xp": FLASH.format(target=target).replace("flash2", "sdpa")})
+    told = run(tmp_path, served, "compile", "x.xp", "--locked")[1]
+    assert f"the spec no longer names the kernel {id}" in told
+
+
+def test_a_commit_of_a_kernel_is_given_by_hand(tmp_path, served):
+    id = KERNELS["trl-1.16"]
+    put(tmp_path, {"x.xp": FLASH.format(target="trl-1.16"), "rows.jsonl": b'{"text": "a"}\n' * 9})
+    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
+    run(tmp_path, served, "lock", "x.xp", "--pin", f"{id}={SECOND}")
+    assert served.asked == []
+    assert [one["revision"] for one in table(tmp_path)["kernel"]] == [SECOND]
+    assert "kernel" in run(tmp_path, served, "lock", "x.xp", "--update", id)[1]
+    assert [one["revision"] for one in table(tmp_path)["kernel"]] == [KERNEL]
 
 
 def test_every_load_of_the_runtime_names_a_commit():

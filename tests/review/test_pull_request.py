@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -210,6 +211,49 @@ def test_the_action_runs_what_is_here():
     for step in action["runs"]["steps"]:
         subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
         assert "${{" not in step["run"], "inputs come by the environment, or a branch's name could run commands"
+
+
+LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16gb\n\nbatch {\n  gbs = 16\n  micro = 4\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "inputs", "status", "told"),
+    [
+        ("one.xp", {}, 0, ""),
+        ("wrong.xp", {}, 1, "title=XP"),
+        ("wrong.xp alone.xp", {}, 1, "would format wrong.xp"),
+        ("large.xp", {}, 1, "::error file=large.xp"),
+        ("large.xp", {"ALLOW_OOM": "true"}, 0, "::notice file=large.xp"),
+    ],
+    ids=["clean", "wrong", "unformatted-and-wrong", "too-large", "too-large-and-allowed"],
+)
+def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, told):
+    """Its own script, with this xpc: what is not formatted keeps nothing else from being told."""
+    write(repository, "large.xp", LARGE)
+    write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
+    program = repository / "xpc" / "bin" / "xpc"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xpc.compiler.cli "$@"\n')
+    program.chmod(0o755)
+    yaml = pytest.importorskip("yaml")
+    with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
+        (script,) = [one["run"] for one in yaml.safe_load(handle)["runs"]["steps"] if one["name"] == "Check"]
+    around = {"RUNNER_TEMP": str(repository), "SPECS": spec, "DENY": "", "ALLOW_OOM": "false", **inputs}
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as GitHub's runner starts it
+    done = subprocess.run(words, env={**os.environ, **around}, capture_output=True, text=True, check=False)
+    assert (done.returncode, told in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
+    if status:
+        assert "::error" in done.stdout
+
+
+def test_a_run_that_does_not_fit_is_compared_all_the_same(repository):
+    write(repository, "large.xp", LARGE)
+    commit("large")
+    git("branch", "-f", "main")
+    write(repository, "large.xp", LARGE.replace("gbs = 16", "gbs = 32"))
+    commit("larger")
+    (one,) = entries(".", "main")
+    assert (one.path, one.broken, "gbs 16 -> 32" in one.line) == ("large.xp", False, True)
 
 
 @pytest.mark.nightly

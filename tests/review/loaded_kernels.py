@@ -1,0 +1,59 @@
+"""Loads a bundle's model on this machine with a stand-in of the `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
+
+Runs in the interpreter of a stack. The last line is what the package was asked for, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
+PACKAGE = """\
+ASKED = []
+
+
+def get_kernel(repo_id, revision=None, version=None, **_):
+    import flash
+
+    ASKED.append({"id": repo_id, "revision": revision, "version": version})
+    return flash
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name.startswith("use_"):
+        return lambda *_, **__: lambda decorated: decorated
+    return type(name, (), {"__init__": lambda self, *_, **__: None})
+"""
+
+
+def stand_in(version: str) -> None:
+    """A package that transformers takes for the real one."""
+    folder = tempfile.mkdtemp()
+    about = os.path.join(folder, f"kernels-{version}.dist-info")
+    os.makedirs(about)
+    with open(os.path.join(folder, "kernels.py"), "w", encoding="utf-8") as handle:
+        handle.write(PACKAGE)
+    for name, text in {
+        "METADATA": f"Metadata-Version: 2.1\nName: kernels\nVersion: {version}\n",
+        "top_level.txt": "kernels\n",
+    }.items():
+        with open(os.path.join(about, name), "w", encoding="utf-8") as handle:
+            handle.write(text)
+    sys.path[:0] = [folder, SUPPORT]
+
+
+if __name__ == "__main__":
+    stand_in(sys.argv[2])
+    sys.path.insert(0, sys.argv[1])
+    from trainer.core import bundle, model  # type: ignore[import-not-found]
+
+    import kernels  # type: ignore[import-not-found]
+
+    made = bundle.read(sys.argv[1])
+    model.load_model(made, model.load_tokenizer(made))
+    print("\n" + json.dumps(kernels.ASKED))
