@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -112,24 +115,71 @@ def test_the_schema_takes_legal_settings_and_refuses_others():
         assert not takes.is_valid(wrong), wrong
 
 
-def test_the_script_of_bash_completes(tmp_path):
-    script = xpc("completion", "bash", cwd=str(tmp_path)).stdout.decode()
-    asked = '\nCOMP_WORDS=(xpc {words}); COMP_CWORD={at}; _xpc 2>/dev/null; printf "%s\\n" "${{COMPREPLY[@]}}"'
-
-    def completed(words: str, at: int) -> list[str]:
-        text = script + asked.format(words=words, at=at)
-        return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout.split()
-
-    assert completed("''", 1) == [*COMMANDS, "--help", "--version"]
-    assert completed("ch", 1) == ["check"]
-    assert completed("list mo", 2) == ["models"]
-    assert completed("check --format j", 3) == ["json"]
+COMPLETED = {
+    "xpc ch": ["check"],
+    "xpc list mo": ["models"],
+    "xpc check --format j": ["json"],
+    "xpc diff --format m": ["markdown"],
+    "xpc completion z": ["zsh"],
+    "xpc new mine.xp --from smollm3-3b-s": ["smollm3-3b-sft-64xh100"],
+    "xpc check sent": ["sentence.xp"],
+}
+"""Words of a command line, and what the last becomes."""
 
 
+def around(folder) -> dict[str, str]:
+    """A folder with a spec, this xpc on the path, and nothing of the user's own."""
+    (folder / "sentence.xp").write_text("train qwen2.5-3b on alpaca\n")
+    own = os.path.dirname(sys.executable)
+    return {**os.environ, "PATH": f"{own}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "words"), COMPLETED.items())
+def test_bash_completes(line, words, tmp_path):
+    typed = line.split()
+    asked = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _xpc; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    text = xpc("completion", "bash", cwd=str(tmp_path)).stdout.decode() + asked
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=around(tmp_path), capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (words, "")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed here")
-def test_the_script_of_fish_is_fish(tmp_path):
-    script = xpc("completion", "fish", cwd=str(tmp_path)).stdout
-    assert subprocess.run(["fish", "--no-execute"], input=script, check=False).returncode == 0
+@pytest.mark.parametrize(("line", "words"), COMPLETED.items())
+def test_fish_completes(line, words, tmp_path):
+    (tmp_path / "xpc.fish").write_bytes(xpc("completion", "fish", cwd=str(tmp_path)).stdout)
+    asked = ["fish", "--no-config", "-c", f"source xpc.fish; complete -C '{line}'"]
+    done = subprocess.run(asked, cwd=tmp_path, env=around(tmp_path), capture_output=True, text=True, check=True)
+    assert [one.split("\t")[0] for one in done.stdout.splitlines()] == words
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed here")
+def test_zsh_completes(tmp_path):
+    """A terminal with zsh, the tabulator key, and what then stands in the line."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], around(tmp_path))
+
+    def typed(keys: str, wanted: str) -> None:
+        os.write(terminal, keys.encode())
+        shown = ""
+        while wanted not in shown:
+            ready, _, _ = select.select([terminal], [], [], 120)
+            assert ready, f"{keys!r} became {shown!r}, and not {wanted!r}"
+            shown += os.read(terminal, 65536).decode()
+
+    try:
+        loading = 'autoload -Uz compinit && compinit -u -D; eval "$(xpc completion zsh)"; print BE""GUN\n'
+        typed(loading, "BEGUN")
+        for line, (word,) in COMPLETED.items():
+            typed(f"\x15{line}\t", word)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
 
 
 def test_every_command_is_in_the_help_and_in_no_other_way(tmp_path):

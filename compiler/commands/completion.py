@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from xpc.compiler.commands import COMMANDS, FORMATS
+from xpc.compiler.commands import COMMANDS
 from xpc.compiler.commands.listing import KINDS
 
 SHELLS = ("bash", "zsh", "fish")
@@ -14,6 +14,8 @@ EPILOG = (
     "fish: xpc completion fish > ~/.config/fish/completions/xpc.fish"
 )
 RECIPES = "xpc list recipes 2>/dev/null | tail -n +2 | cut -d' ' -f1"
+FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
+"""What takes the values of --format from the help of a command."""
 BASH = """\
 _xpc() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}}
@@ -21,7 +23,7 @@ _xpc() {{
   if [ "$COMP_CWORD" = 1 ]; then
     COMPREPLY=($(compgen -W "{commands} --help --version" -- "$word"))
   elif [ "$before" = --format ]; then
-    COMPREPLY=($(compgen -W "{formats}" -- "$word"))
+    COMPREPLY=($(compgen -W "$(xpc "$command" --help 2>/dev/null | {formats})" -- "$word"))
   elif [ "$command" = list ] && [ "$COMP_CWORD" = 2 ]; then
     COMPREPLY=($(compgen -W "{kinds}" -- "$word"))
   elif [ "$command" = completion ]; then
@@ -43,7 +45,7 @@ complete -c xpc -n __fish_use_subcommand -a "{commands}"
 complete -c xpc -n "__fish_seen_subcommand_from list" -a "{kinds}"
 complete -c xpc -n "__fish_seen_subcommand_from completion" -a "{shells}"
 complete -c xpc -n "__fish_seen_subcommand_from new" -l from -x -a "({recipes})"
-complete -c xpc -n "__fish_seen_subcommand_from check compile" -l format -x -a "{formats}"
+complete -c xpc -l format -x -a "(xpc (commandline -opc)[2] --help 2>/dev/null | {formats})"
 complete -c xpc -n "not __fish_use_subcommand; and not __fish_seen_subcommand_from list completion" -F
 """
 
@@ -58,5 +60,5 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The script, and status 0."""
     text = {"bash": BASH, "zsh": ZSH, "fish": FISH}[options.shell]
-    words = {"commands": COMMANDS, "formats": FORMATS, "kinds": tuple(KINDS), "shells": SHELLS}
-    return text.format(recipes=RECIPES, **{name: " ".join(listed) for name, listed in words.items()}), 0
+    words = {"commands": COMMANDS, "kinds": tuple(KINDS), "shells": SHELLS}
+    return text.format(recipes=RECIPES, formats=FORMATS, **{name: " ".join(listed) for name, listed in words.items()}), 0

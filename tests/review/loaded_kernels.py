@@ -25,9 +25,18 @@ def get_kernel(repo_id, revision=None, version=None, **_):
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    if name.startswith("use_"):
-        return lambda *_, **__: lambda decorated: decorated
-    return type(name, (), {"__init__": lambda self, *_, **__: None})
+    return (lambda *_, **__: lambda decorated: decorated) if name.startswith("use_") else Anything()
+
+
+class Anything:
+    def __call__(self, *_, **__):
+        return self
+
+    def __getattr__(self, name):
+        return self
+
+    def __or__(self, other):
+        return self
 """
 
 
@@ -50,10 +59,11 @@ def stand_in(version: str) -> None:
 if __name__ == "__main__":
     stand_in(sys.argv[2])
     sys.path.insert(0, sys.argv[1])
+    import kernels  # type: ignore[import-not-found]
+    from tiny import build
     from trainer.core import bundle, model  # type: ignore[import-not-found]
 
-    import kernels  # type: ignore[import-not-found]
-
+    build("tiny")
     made = bundle.read(sys.argv[1])
     model.load_model(made, model.load_tokenizer(made))
     print("\n" + json.dumps(kernels.ASKED))

@@ -135,6 +135,37 @@ def tied(scene: Any) -> dict[str, Any]:
     return {"kept": bool((after - before).abs().max() < 1e-2)}
 
 
+def merges(scene: Any) -> dict[str, Any]:
+    """Whether a run with this trainer_args.json has the part of the trainer that merges."""
+    from xpc.runtime.core.features import uses
+
+    return {"merges": uses(scene.plan)["merged_weights"]}
+
+
+def folded(scene: Any) -> dict[str, Any]:
+    """Whether the trainer's model computes after a merge as it did before, over the base that the bundle asks for."""
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    if scene.plan["lora"]["bits"] == 4:
+        asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
+        scene.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
+            tiny_models.model(scene.family), quantization_config=asked
+        )
+    model = scene.trainer.model.eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if ".lora_B." in name:
+                weight.add_(0.1 * torch.randn_like(weight))
+        if scene.plan["run"]["zero_stage"] == 3:  # there is no forward pass without DeepSpeed's engine
+            model.merge_and_unload(safe_merge=True)
+            return {"kept": True}
+        ids = torch.arange(3, 40)[None]
+        before = model(input_ids=ids).logits
+        after = model.merge_and_unload(safe_merge=True)(input_ids=ids).logits
+    return {"kept": bool((after - before).abs().max() < 1e-3)}
+
+
 def patterns(scene: Any) -> dict[str, Any]:
     """The patterns of `freeze`, read by Python."""
     import re

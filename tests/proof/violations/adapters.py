@@ -8,6 +8,12 @@ from prove import Proof
 SMALL = {"strategy": "zero3", "batch": "gbs=4 micro=2"}
 
 
+def merging(adapters: str, strategy: str = "zero2") -> str:
+    """Adapters that a run on two CPU processes merges at its end."""
+    return spec(adapters, hardware="2 x cpu", precision="fp32", strategy=strategy, batch="gbs=4 micro=2",
+                save='save "out/run" merge')  # fmt: skip
+
+
 def gemma(strategy: str) -> str:
     """gemma 3 on two CPU processes of trl-0.24."""
     return spec("lora", "target trl-0.24", train="gemma-3-1b-it on infinity-instruct for 1 epochs",
@@ -39,6 +45,11 @@ PROOFS: tuple[Proof, ...] = (
           payload={"lora.rank": 8}, onto="legal"),
     Proof("Q49", "XP934", at="init", measure="continued.reference", expect={"apart": True},
           legal=spec("lora", "method dpo", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs")),
+    Proof("C31", "XP707", at="config", measure="adapters.merges", expect={"merges": False}),
+    Proof("C32", "XP708", at="load", measure="adapters.folded", raises="RuntimeError", match="size of tensor",
+          text=merging("lora", "zero3"), legal=merging("lora")),
+    Proof("C32", "XP708", at="load", measure="adapters.folded", expect={"kept": False}, case="XP708-bits",
+          variant="bits", text=merging("lora(bits=4)"), legal=merging("lora")),
     Proof("D34", "XP459", at="init", warns="use_reentrant. is forced to .True",
           text=on_cpu("lora", "memory {", "  checkpointing(reentrant=false)", "}", **SMALL),
           legal=on_cpu("lora", **SMALL)),
