@@ -60,5 +60,5 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The script, and status 0."""
     text = {"bash": BASH, "zsh": ZSH, "fish": FISH}[options.shell]
-    words = {"commands": COMMANDS, "kinds": tuple(KINDS), "shells": SHELLS}
-    return text.format(recipes=RECIPES, formats=FORMATS, **{name: " ".join(listed) for name, listed in words.items()}), 0
+    words = {"commands": " ".join(COMMANDS), "kinds": " ".join(KINDS), "shells": " ".join(SHELLS)}
+    return text.format(recipes=RECIPES, formats=FORMATS, **words), 0

@@ -1,4 +1,4 @@
-"""What the hub says of a model, a dataset or a kernel: its commit, a model's configuration, a dataset's columns and rows.
+"""What the hub says of a model, dataset or kernel: its commit, a model's configuration, a dataset's columns and rows.
 
 HF_ENDPOINT names another hub than the public one, HF_TOKEN opens what is gated, as for the libraries themselves.
 """

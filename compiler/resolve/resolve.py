@@ -236,7 +236,7 @@ class _Resolver:
             self.bundled["constraints.txt"] = packages
 
     def _kernels(self, stack: Stack) -> dict[str, str]:
-        """The commit of the repository that transformers takes flash attention from where flash-attn is not installed."""
+        """The commit of the repository that stands in for flash-attn where that is not installed."""
         lock, repository = self.workspace.pins, stack.facts.flash_kernels.get(text_of(self.values, "model.attn") or "")
         if lock is None or repository is None:
             return {}

@@ -24,7 +24,8 @@ const name = ".github/workflows/experiments.yml";
 const lint = await createLinter();
 console.log(JSON.stringify(lint(readFileSync(name, "utf8"), name)));
 """
-BASE = "precision bf16\n\nbatch {\n  gbs = 16\n  micro = 4\n  seq = 512\n}\n"
+BATCH = "batch {\n  gbs = 16\n  micro = 4\n  seq = 512\n}\n"
+BASE = "precision bf16\n\n" + BATCH
 
 
 @pytest.fixture
@@ -213,7 +214,7 @@ def test_the_action_runs_what_is_here():
         assert "${{" not in step["run"], "inputs come by the environment, or a branch's name could run commands"
 
 
-LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16gb\n\nbatch {\n  gbs = 16\n  micro = 4\n}\n"
+LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16gb\n\n" + BATCH
 
 
 @pytest.mark.parametrize(
