@@ -145,6 +145,8 @@ def _inside(said: Said, clause: str) -> Misnamed:
     if rows[0].path.startswith("train."):
         return Misnamed("XP102", message, help=f"write `for {_value(rows[0], said)} {name}` in the first line")
     home, forms = rows[0].path.partition(".")[0], [f"`{written(row, said)}`" for row in rows]
+    if home == clause and len(rows) == 1:  # of a block inside of this one
+        return _suggested(said, message, written(rows[0], said), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`")
 
@@ -276,7 +278,8 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         if alone if said.node is None else (kept and row.kind is not FLAG):
             return _suggested(said, message, row.name, row.name, whole=False)
     form = value if meant.value and value and row.bare and value in row.choices else typed(row, value)
-    return _suggested(said, message, form, None if row.pending else form)
+    inside = clause is not None and row.path.startswith(f"{clause}.")  # of a block inside of this one
+    return _suggested(said, message, form, None if row.pending else form, inside)
 
 
 def _suggested(

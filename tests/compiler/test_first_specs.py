@@ -64,6 +64,8 @@ FILES = {
     "faq.jsonl": rows(lambda n: {"question": f"Double {n}", "answer": str(2 * n)}),
     "prefs.jsonl": rows(lambda n: {"question": f"Double {n}", "good": str(2 * n), "bad": str(n)}),
     "tasks.jsonl": rows(lambda n: {"task": f"Double {n}", "expected": str(2 * n)}),
+    "alpaca.jsonl": rows(lambda n: {"instruction": f"Double {n}", "input": "", "output": str(2 * n)}),
+    "texts.jsonl": rows(lambda n: {"text": f"Twice {n} is {2 * n}. " * 20}),
     "rewards/exact.py": REWARDS,
 }
 
