@@ -182,6 +182,34 @@ def test_zsh_completes(tmp_path):
         os.close(terminal)
 
 
+READ_ONLY = {
+    "check sentence.xp": 0,
+    "explain sentence.xp": 0,
+    "plan sentence.xp": 0,
+    "diff sentence.xp sentence.xp": 0,
+    "fmt --check sentence.xp": 0,
+    "list models": 0,
+    "compile sentence.xp": 2,
+    "new mine": 2,
+    "lock sentence.xp": 2,
+}
+
+
+@pytest.mark.slow
+def test_commands_on_a_file_system_that_is_mounted_read_only(tmp_path):
+    """Those that write say that they cannot, with status 2; the others do without a cache."""
+    environment = {**around(tmp_path), "XDG_CACHE_HOME": ""}
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && cd "$1" && shift && exec "$@"'
+    inside = ["unshare", "--mount", "bash", "-c", script, "bash", str(tmp_path)]
+    tried = subprocess.run([*inside, "touch", "x"], capture_output=True, text=True, check=False)
+    if "Read-only file system" not in tried.stderr and not os.environ.get("XPC_EVERY_TEST"):
+        pytest.skip(f"nothing can be mounted here: {tried.stderr.strip()}")
+    for line, status in READ_ONLY.items():
+        done = subprocess.run([*inside, "xpc", *line.split()], env=environment, capture_output=True, text=True)
+        assert done.returncode == status, (line, done.stdout, done.stderr)
+        assert done.stderr.endswith("Read-only file system\n") == bool(status), (line, done.stderr)
+
+
 def test_every_command_is_in_the_help_and_in_no_other_way(tmp_path):
     text = xpc("--help", cwd=str(tmp_path)).stdout.decode()
     assert [line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] != " "] == list(
