@@ -40,6 +40,13 @@ SCHEDULE_FREE = PACKAGES["schedulefree"]
 WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
 """Optimizers that have the warm-up inside."""
 
+MOMENTS = {
+    "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 3, "stable_adamw": 2, "schedule_free_adamw": 2,
+    "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
+    "schedule_free_sgd": 1,
+}  # fmt: skip
+"""States as long as the weights; 8-bit and paged variants have as many, the others next to none."""
+
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {
     **dict.fromkeys(("adafactor", "adagrad", "rmsprop", "sgd", "grokadamw"), ("weight_decay", "clip")),

@@ -8,7 +8,7 @@ each kind by tests/proof/test_checkpoint_sizes.py.
 
 from __future__ import annotations
 
-from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES
+from xpc.compiler.language.optimizers import MOMENTS, PACKAGES
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.registry import ModelFacts
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MASTER = 12
 """DeepSpeed's shards, a trained parameter: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
-ONE_MOMENT = ("adagrad", "rmsprop", "bnb_rmsprop", "rmsprop8bit", "lion", "lion8bit", "paged_lion", "paged_lion8bit")
-TWO_MOMENTS = ("adamw", "adamw_torch", "adamw_fused", "stable_adamw", "grokadamw", *PACKAGES["bitsandbytes"])
+OF_BLOCK = 1 + 4 / 256
+"""Bytes of an 8-bit state a parameter: bitsandbytes has a float32 scale for 256 of them."""
 UNKNOWN_SAVES = 2
 """Checkpoints counted where the number of saves depends on the data and `keep` leaves all."""
 
@@ -82,9 +82,10 @@ def _states(spec: Spec, trained: int, weight: int) -> int:
     name = spec.text("optimizer")
     if spec.owns_optimizer:
         return trained * MASTER
-    moments = 1 if name in ONE_MOMENT else 2 if name in TWO_MOMENTS and name not in LOW_RANK else 0
-    each = 1 if name.endswith("8bit") else 4 if spec.zero_stage else weight
-    return trained * (moments * each + (4 if spec.zero_stage else 0))
+    each: float = 4 if spec.zero_stage or name in PACKAGES["bitsandbytes"] else weight
+    each = OF_BLOCK if name.endswith("8bit") else each
+    moments = MOMENTS.get(name.removeprefix("paged_").removesuffix("8bit"), 0)
+    return int(trained * (moments * each + (4 if spec.zero_stage else 0)))
 
 
 def _kept(spec: Spec) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.methods.method import none as no_reference
 from xpc.compiler.plan import QUANTIZED
@@ -11,12 +11,6 @@ from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables, targeted
 from xpc.compiler.spec import Spec
 
-MOMENTS = {
-    "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 3, "stable_adamw": 2, "schedule_free_adamw": 2,
-    "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
-    "schedule_free_sgd": 1,
-}  # fmt: skip
-"""States as large as the weights; the others keep bytes (below) or next to nothing."""
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1}  # fmt: skip
 """Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host."""

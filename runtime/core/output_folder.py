@@ -7,9 +7,9 @@ import fcntl
 import json
 import os
 import time
-from typing import IO
+from typing import IO, Any
 
-from . import same_run
+from . import batch_division, same_run
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
 from .checkpoints import FOLDER, States, newest_complete
@@ -54,7 +54,9 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
     if checkpoint is not None:
-        return checkpoint, [*notes, f"going on from {os.path.basename(checkpoint)}"]
+        was = (_marker(bundle) or {}).get("settings") or {}
+        division = batch_division.told(was, same_run.settings(bundle)) if was else []
+        return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
     if bundle.uses("plain_checkpoints") and run.get("full_state") is False:
         from ..features.plain_checkpoints import refuse_weights_only
 
@@ -148,19 +150,24 @@ def _in_use(folder: str) -> bool:
 
 
 def other(bundle: Bundle) -> str | None:
-    """How the run of the output folder differs from this one: "" where it is the same, None where there is none."""
-    try:
-        with open(os.path.join(bundle.output_dir, MARKER), "rb") as handle:
-            marker = json.loads(handle.readline())
-        digest, was = marker["bundle"], marker.get("settings")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    if not isinstance(digest, str) or digest == bundle.digest:
-        return "" if isinstance(digest, str) else None
+    """How the run of the output folder differs from this one: "" where it can go on, None where there is none."""
+    marker = _marker(bundle)
+    if marker is None or marker["bundle"] == bundle.digest:
+        return "" if marker else None
+    was = marker.get("settings")
     if not isinstance(was, dict):
         return ", which does not say how it differs"
     differs = same_run.differences(was, same_run.settings(bundle))
     return differs and f": {differs}"
+
+
+def _marker(bundle: Bundle) -> dict[str, Any] | None:
+    try:
+        with open(os.path.join(bundle.output_dir, MARKER), "rb") as handle:
+            marker = json.loads(handle.readline())
+        return dict(marker) if isinstance(marker["bundle"], str) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def standing(folder: str) -> tuple[str, int]:

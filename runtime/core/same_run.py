@@ -1,6 +1,7 @@
 """What makes two bundles the same run: every value that decides numbers. Standard library only.
 
-`keep`, `save every`, `track`, time-outs and the output folder decide none: they may change between two starts.
+`keep`, `save every`, `track`, time-outs and the output folder decide none: they may change between two starts. Neither
+does which GPU it is, and how a step is divided where batch_division says so.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from .batch_division import DIVIDED, refusal
 
 if TYPE_CHECKING:
     from .bundle import Bundle
@@ -21,6 +24,7 @@ FREE = {
     "format",
     "trainer",
     "lora.merge",
+    "run.gpu",
 }
 """Of trainer_args.json, what decides no number."""
 MOST = 8
@@ -54,9 +58,15 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs, setting by setting, as the end of a sentence."""
+    """What differs, setting by setting, as the end of a sentence: "" where the run can go on."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
+    names = [name for name in names if not {name, name.rpartition(".")[0]} & FREE]  # an older bundle wrote more
+    divided = DIVIDED.intersection(names)
+    why = refusal(was, now) if divided else None
+    if divided and not why:
+        names = [name for name in names if name not in divided]
+        if "run.gbs" in names:
+            why = f"write `gbs = {was.get('run.gbs')}` in batch, and another number of processes can go on"
     told = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
-    why = " (a checkpoint is of so many processes as wrote it)" if "run.world_size" in names else ""
-    return ", ".join(told) + more + why
+    return ", ".join(told) + more + (f" ({why})" if names and why else "")

@@ -19,6 +19,7 @@ ONE_MOMENT = "optimizer rmsprop(lr=1e-3)"
 KINDS = {
     "full": spec(**SAVED),
     "half": spec(**SAVED).replace("precision fp32", "precision bf16\nmodel(dtype=bf16)"),
+    "scheduled": spec(**SAVED).replace("optimizer adamw(lr=1e-3)", "optimizer schedule_free_adamw(lr=1e-3)"),
     "momentum": spec(**SAVED).replace("optimizer adamw(lr=1e-3)", ONE_MOMENT),
     "lora": spec("lora(rank=16)", **SAVED),
     "few": spec("lora(rank=16, targets=[q_proj, v_proj])", **SAVED),

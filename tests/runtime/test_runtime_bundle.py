@@ -257,11 +257,15 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert free.digest != bundle.digest
     assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     more = made(tmp_path, "more", output_dir=str(out))
-    more.run["world_size"] = 2 * bundle.run["world_size"]
+    more.run.update(world_size=2 * bundle.run["world_size"], micro=bundle.run["micro"] // 2)
     more.digest = "sha256:more"
-    with pytest.raises(
-        RunError, match=r"of another bundle: run.world_size was (\d+) and is (\d+) \(a checkpoint is of so"
-    ):
+    found, notes = output_folder.begin(more)
+    assert (found, notes[-1]) == (str(out / "checkpoint-4"), "going on from checkpoint-4")
+    assert notes[-2].startswith(
+        "a step's 8 sequences are 2 process(es) x 2 sequences x 2 accumulation now; the run began"
+    )
+    more.arguments["dataloader_drop_last"] = True
+    with pytest.raises(RunError, match=r"of another bundle: .*run.world_size was 1 and is 2 \(`dataloader_drop"):
         output_folder.begin(more)
     (out / "summary.json").write_text("{}")
     for one in (bundle, free):

@@ -1,0 +1,74 @@
+"""Saves or loads a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes of gloo.
+
+``python fsdp_states.py save|load FOLDER`` is started once a process, with RANK set. What weights and states are
+then, and after one more step, goes to FOLDER/KIND-save.pt or KIND-load.pt for each kind of checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from accelerate import PartialState
+from accelerate.utils import fsdp_utils
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
+from torch.distributed.fsdp import StateDictType, fully_shard
+
+KINDS = ("FULL_STATE_DICT", "SHARDED_STATE_DICT")
+ROWS = torch.arange(12 * 7, dtype=torch.float32).reshape(12, 7).sin()
+
+
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    optimizer.zero_grad()
+    model(ROWS[rank::world]).square().mean().backward()
+    optimizer.step()
+
+
+def main(phase: str, folder: str) -> None:
+    PartialState(cpu=True, backend="gloo")
+    world, rank = dist.get_world_size(), dist.get_rank()
+    for kind in KINDS:
+        torch.manual_seed(7 if phase == "save" else 8)
+        model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+        for layer in (model[0], model[2], model):
+            fully_shard(layer, mesh=dist.device_mesh.init_device_mesh("cpu", (world,)))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        config = SimpleNamespace(offload_to_cpu=False, rank0_only=False)
+        plugin = SimpleNamespace(
+            fsdp_version=2,
+            state_dict_type=StateDictType[kind],
+            state_dict_config=config,
+            optim_state_dict_config=config,
+        )
+        accelerator = SimpleNamespace(
+            num_processes=world, process_index=rank, is_main_process=rank == 0, is_fsdp2=True,
+            wait_for_everyone=dist.barrier,
+        )  # fmt: skip
+        place = os.path.join(folder, kind)
+        if phase == "save":
+            step(model, optimizer)
+            step(model, optimizer)
+            fsdp_utils.save_fsdp_model(plugin, accelerator, model, place)
+            fsdp_utils.save_fsdp_optimizer(plugin, accelerator, optimizer, model, place)
+        else:
+            fsdp_utils.load_fsdp_model(plugin, accelerator, model, place)
+            fsdp_utils.load_fsdp_optimizer(plugin, accelerator, optimizer, model, place)
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        told = {}
+        for moment in ("loaded", "trained"):
+            weights = get_model_state_dict(model, options=whole)
+            states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")  # on process 0
+            told[moment] = {"weights": dict(weights), "states": states}
+            step(model, optimizer)
+        if rank == 0:
+            torch.save(told, f"{place}-{phase}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,82 @@
+"""Whether a run may go on with its steps divided among other processes and micro-batches, and the reason where not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xpc.runtime.core import batch_division, same_run
+
+BEGAN: dict[str, Any] = {
+    "method.name": "sft", "method.generates": False, "method.unpaired": False, "run.world_size": 2, "run.micro": 4,
+    "run.accumulation": 2, "run.gbs": 16, "run.distributed_type": "MULTI_GPU",
+    "arguments.train_sampling_strategy": "random",
+    "arguments.average_tokens_across_devices": True, "arguments.optim": "adamw_torch_fused",
+    "arguments.per_device_train_batch_size": 4, "arguments.gradient_accumulation_steps": 2,
+}  # fmt: skip
+"""Settings of a run on two GPUs."""
+FOUR = {"run.world_size": 4, "run.accumulation": 1, "arguments.gradient_accumulation_steps": 1}
+ONE = {
+    "run.world_size": 1,
+    "run.accumulation": 4,
+    "arguments.gradient_accumulation_steps": 4,
+    "run.distributed_type": "NO",
+}
+SMALLER = {"run.micro": 2, "run.accumulation": 4, "arguments.per_device_train_batch_size": 2}
+ZERO = {"run.distributed_type": "DEEPSPEED"}
+FSDP = {"run.distributed_type": "FSDP", "accelerate.yaml: fsdp_version": "2"}
+PREFERENCES = {"method.name": "dpo", "arguments.loss_type": ["sigmoid"]}
+
+
+@pytest.mark.parametrize("now", [FOUR, ONE, SMALLER, {**FOUR, "run.nodes": 2}], ids=["four", "one", "smaller", "nodes"])
+@pytest.mark.parametrize("both", [{}, PREFERENCES], ids=["sft", "dpo"])
+def test_another_division_goes_on(both: dict[str, Any], now: dict[str, Any]) -> None:
+    assert same_run.differences({**BEGAN, **both}, {**BEGAN, **both, **now}) == ""
+    assert len(batch_division.told(BEGAN, {**BEGAN, **now})) == 1
+
+
+def test_shards_of_fsdp2_go_on() -> None:
+    assert same_run.differences({**BEGAN, **FSDP}, {**BEGAN, **FSDP, **FOUR}) == ""
+
+
+def test_zero_goes_on_with_another_micro_batch() -> None:
+    assert same_run.differences({**BEGAN, **ZERO}, {**BEGAN, **ZERO, **SMALLER}) == ""
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "generates": ({"method.generates": True}, FOUR, "draws its completions"),
+    "kto": ({"method.unpaired": True, "method.name": "kto"}, FOUR, "KL term"),
+    "grouped": ({"arguments.train_sampling_strategy": "group_by_length"}, FOUR, "grouped by their length"),
+    "grouped, older": ({"arguments.group_by_length": True}, FOUR, "grouped by their length"),
+    "drop": ({"arguments.dataloader_drop_last": True}, FOUR, "drop_last"),
+    "tokens": ({"arguments.average_tokens_across_devices": False}, FOUR, "weighs the tokens"),
+    "orpo": ({"method.name": "orpo"}, SMALLER, "write `micro = 4` in batch"),
+    "dpo": ({**PREFERENCES, "arguments.loss_type": ["sigmoid", "sft"]}, SMALLER, "write `micro = 4` in batch"),
+    "rpo": ({**PREFERENCES, "arguments.rpo_alpha": 1.0}, SMALLER, "write `micro = 4` in batch"),
+    "router": ({"model.config_overrides.output_router_logits": True}, SMALLER, "write `micro = 4` in batch"),
+    "zero": (ZERO, FOUR, "DeepSpeed reads shards"),
+    "fsdp1": ({**FSDP, "accelerate.yaml: fsdp_version": "1"}, FOUR, "FSDP1"),
+    "context": ({**FSDP, "run.context_parallel": 2}, FOUR, "context_parallel"),
+    "strategy": ({}, ZERO, "another strategy"),
+    "batch": ({}, {**FOUR, "run.gbs": 32}, "write `gbs = 16` in batch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_go_on_says_why(name: str) -> None:
+    both, change, why = REFUSED[name]
+    said = same_run.differences({**BEGAN, **both}, {**BEGAN, **both, **change})
+    assert why in said
+    assert all(key in said for key in change if key.startswith("run.") and "write `gbs" not in said)
+
+
+def test_a_loss_of_micro_batches_goes_on_where_they_stay() -> None:
+    both = {**BEGAN, "method.name": "orpo"}
+    assert same_run.differences(both, {**both, **FOUR}) == ""
+
+
+def test_the_gpu_decides_no_number() -> None:
+    was = {**BEGAN, "run.gpu.name": "h100-80gb", "run.gpu.capability": [9, 0]}
+    assert same_run.differences(was, BEGAN) == ""
+    assert "arguments.bf16" in same_run.differences({**was, "arguments.bf16": True}, BEGAN)
