@@ -44,13 +44,19 @@ check: $(VENV)/ready ## linter, formatters and strict types
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
 
 .PHONY: oracles
-oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready ## ask axolotl and LLaMA-Factory anew what they do with ../shared/published and with rows of every format
+oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready ## ask axolotl, LLaMA-Factory and torchtune anew what they do with ../shared/published, their own files and rows of every format
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
 		tests/importing/oracles/llamafactory.jsonl
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl_rows.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_rows.py llamafactory \
 		tests/importing/oracles/llamafactory_rows.jsonl
+	$(VENV)-torchtune/bin/python tests/importing/oracles/ask_torchtune.py tests/importing/oracles/torchtune.jsonl
+
+$(VENV)-torchtune/ready: tests/importing/oracles/torchtune.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet -r $<
+	touch $@
 
 $(VENV)-axolotl/ready: tests/importing/oracles/axolotl.txt
 	$(PYTHON) -m venv $(@D)

@@ -138,9 +138,11 @@ def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
     table = _table(source)
     if kind == "trl":
         return trl(table, source.name, asked, launch, zero)
-    if kind in ("llamafactory", "axolotl"):
+    if kind in ("llamafactory", "axolotl", "torchtune"):
         if kind == "llamafactory":
             from xpc.compiler.importing.llamafactory import llamafactory as other
+        elif kind == "torchtune":
+            from xpc.compiler.importing.torchtune import torchtune as other
         else:
             from xpc.compiler.importing.axolotl import axolotl as other
         return other(table, source.name, asked, launch, zero)
@@ -188,12 +190,15 @@ def kind_of(source: Read, options: argparse.Namespace) -> str:
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:
-        keys = set(_table(source))
+        table = _table(source)
     except Unreadable:
         words = ("torchrun", "accelerate launch", "deepspeed ", "python ", "trl ", "llamafactory-cli", "axolotl ")
         if any(word in source.text for word in words):
             return "command"
         raise
+    keys = set(table)
+    if any("_component_" in part.mapping for one in table.values() for part in one.items):
+        return "torchtune"
     if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
         return "deepspeed"
     if "distributed_type" in keys or "compute_environment" in keys:

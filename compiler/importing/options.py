@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xpc.compiler import stacks
 from xpc.compiler.methods import METHODS
 
-KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl")
+KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune")
 EPILOG = (
     "Every key of the source is written as a setting, kept under `extra` or in a comment, noted as of no effect, or an "
     "error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 used wrongly."
@@ -20,7 +20,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",
-                        help="YAML of TRL, axolotl, LLaMA-Factory, accelerate; a DeepSpeed JSON; a script")  # fmt: skip
+                        help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, accelerate; a DeepSpeed JSON; a script")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: seen by its keys)")
     parser.add_argument("--accelerate", metavar="FILE", help="accelerate's YAML that the run is launched with")

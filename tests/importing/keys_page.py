@@ -1,4 +1,4 @@
-"""Write docs/import-keys.md: which keys of axolotl and LLaMA-Factory carry over, from the importers' own tables.
+"""Write docs/import-keys.md: which keys of axolotl, LLaMA-Factory and torchtune carry over, from the importers' own tables.
 
 python tests/importing/keys_page.py docs/import-keys.md
 """
@@ -8,27 +8,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from xpc.compiler.importing import axolotl, axolotl_data, axolotl_keys, llamafactory_keys
+from xpc.compiler.importing import axolotl, axolotl_data, axolotl_keys, llamafactory_keys, torchtune_keys
 
 HEAD = """\
-# Keys of axolotl and LLaMA-Factory
+# Keys of axolotl, LLaMA-Factory and torchtune
 
 What `xpc import` does with each key that it knows by name, written by `make docs` from the importers' tables.
 `xpc import FILE --report text` prints what became of each key of a file, and why; [import.md](import.md) says more.
-A key that stands in no table here and that TRL's own arguments do not have is an error, with the nearest name.
+A key that stands in no table here is an error, with the nearest name; of axolotl and LLaMA-Factory so are only those that TRL's
+arguments do not have either.
 """
+
+
+TRL = ("Read as TRL's argument of another name", "TRL's name")
 
 
 def page() -> str:
     """The whole page."""
     out = [HEAD]
-    for tool, same, read, quiet, kept, impossible in (
-        ("axolotl", axolotl_keys.SAME, (*axolotl.OWN, *axolotl_data.READ), axolotl_keys.QUIET, axolotl_keys.KEPT,
+    for tool, kind, same, read, quiet, kept, impossible in (
+        ("axolotl", TRL, axolotl_keys.SAME, (*axolotl.OWN, *axolotl_data.READ), axolotl_keys.QUIET, axolotl_keys.KEPT,
          axolotl_keys.IMPOSSIBLE),
-        ("LLaMA-Factory", llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET, {},
+        ("LLaMA-Factory", TRL, llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET, {},
          llamafactory_keys.IMPOSSIBLE),
+        ("torchtune", ("Read as a setting", "setting"), torchtune_keys.SAME, torchtune_keys.READ, torchtune_keys.QUIET, {},
+         {**torchtune_keys.IMPOSSIBLE, **torchtune_keys.REFUSED}),
     ):  # fmt: skip
-        out += [f"\n## {tool}\n\n### Read as TRL's argument of another name\n\n", *_table("TRL's name", same)]
+        out += [f"\n## {tool}\n\n### {kind[0]}\n\n", *_table(kind[1], same)]
         names = ", ".join(f"`{key}`" for key in sorted({*read} - {*impossible, *quiet, *same}))
         out.append(f"\n### Read\n\n{names}\n")
         for title, table in (("Of no effect in a bundle", quiet), ("Kept in a comment of the spec", kept),
