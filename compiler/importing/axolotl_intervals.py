@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.importing import switches
 from xpc.compiler.importing.draft import NULL, Draft, Fate
 from xpc.compiler.importing.entries import Entry, number
-from xpc.compiler.importing.switches import every
 from xpc.compiler.language.kinds import EPOCH, Amount
 
 Entries = Mapping[str, Entry]
@@ -39,9 +39,9 @@ def intervals(draft: Draft, named: Entries) -> None:
         elif one is not None:
             draft.note(one, "it is off" if not times else f"once a run or less: axolotl reads `{kind}` alone")
         if not draft.has(path) and _filled(named, steps):
-            every(None, counted, Amount("count", 500), draft, path)
+            switches.every(None, counted, Amount("count", 500), draft, path)
         if not draft.has(path) and word is not None and not word.empty:
-            every(word, None, Amount("count", 500), draft, path)
+            switches.every(word, None, Amount("count", 500), draft, path)
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
         for entry in given:
@@ -86,6 +86,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
             draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
     elif kept is not None:
         draft.note(kept, "it is off" if kept.off else "saves and evaluations do not fall together")
+    switches.patience(draft, patience)
     if not extra:
         draft.extra.pop("trl")
 

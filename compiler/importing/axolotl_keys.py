@@ -151,7 +151,6 @@ IMPOSSIBLE = {
     "peft": "the language starts adapters at zero",
     "added_tokens_overrides": "a bundle adds no tokens",
     "tokenizer_config": "the tokenizer is the model's own",
-    "early_stopping_patience": "the runtime has no early stopping",
     "test_datasets": "a spec evaluates on a split or a holdout of its data",
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",

@@ -24,7 +24,7 @@ from xpc.compiler.importing.llamafactory_keys import (
 )
 from xpc.compiler.importing.llamafactory_tuning import tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.switches import follow, router
+from xpc.compiler.importing.switches import follow, patience, router
 from xpc.compiler.importing.values import ATTENTION
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
@@ -77,6 +77,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     _kernels(draft, named)
     _loss(draft, named, word, orpo)
     llamafactory_data.data(draft, named, asked, word)
+    patience(draft, named.get("early_stopping_steps"))
     _defaults(draft, named, word)
     families.nearest(draft, "LLaMA-Factory")
     follow(draft)

@@ -59,7 +59,6 @@ IMPOSSIBLE = {
         ("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"), "the stack has no Megatron"
     ),
     "adapter_name_or_path": "a bundle begins with new adapters: merge these into the model first",
-    "early_stopping_steps": "the runtime has no early stopping",
     "pissa_init": "the language starts adapters at zero",
     "rope_scaling": "reserved by the language",
     "mask_history": "the language has the loss on all answers",
@@ -97,6 +96,7 @@ OURS = (
     "global_batch_size", "kernel_config", "lr_scheduler_config", "eval_dataset", "tokenized_path",
     "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
+    "early_stopping_steps",
     "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
     "apollo_update_interval", "apollo_scale_type",
 )  # fmt: skip

@@ -20,7 +20,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",
-                        help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, accelerate; a DeepSpeed JSON; a script")  # fmt: skip
+                        help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, "
+                        "accelerate; a DeepSpeed JSON; a script")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: seen by its keys)")
     parser.add_argument("--accelerate", metavar="FILE", help="accelerate's YAML that the run is launched with")

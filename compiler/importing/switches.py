@@ -74,6 +74,17 @@ def intervals(draft: Draft, named: Entries) -> None:
             draft.note(asked, "whether anything is evaluated is said by `eval_strategy`")
 
 
+def patience(draft: Draft, entry: Entry | None) -> None:
+    """Evaluations without progress after which the run ends; without any the tools fail as transformers does."""
+    often = draft.settings.get("eval.every")
+    if entry is None or entry.off:
+        draft.note(entry, "it is off") if entry is not None else None
+    elif often is None or often.text == "never":
+        draft.error(entry, "nothing is evaluated, so that no evaluation is without progress")
+    else:
+        draft.setting("eval.patience", entry)
+
+
 def trackers(draft: Draft, named: Entries) -> None:
     """`report_to`."""
     entry = named.get("report_to")

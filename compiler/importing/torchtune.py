@@ -325,6 +325,8 @@ def _adapter(draft: Draft, entries: Entries, alone: bool) -> None:
             + ("a base of 4 bits is not merged" if four else "no process has the whole weights"),
             only,
         )
+        if only is not None:
+            draft.mark(only, "reserved", "# save_adapter_weights_only")
     else:
         draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
     held = draft.settings.get("model.dtype")

@@ -43,7 +43,8 @@ READ = (
 WEIGHTS = "the weights and the tokenizer are the model's own"
 QUIET = {
     **dict.fromkeys(
-        ("checkpointer.checkpoint_files", "checkpointer._component_", "checkpointer.model_type", "checkpointer.safe_serialization",
+        ("checkpointer.checkpoint_files", "checkpointer._component_", "checkpointer.model_type",
+         "checkpointer.safe_serialization",
          "tokenizer.path", "tokenizer.merges_file", "tokenizer.vocab_path", "tokenizer.merges_path",
          "tokenizer.special_tokens_path"),
         WEIGHTS,

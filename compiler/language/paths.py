@@ -89,6 +89,7 @@ IntegerPath = Literal[
     "schedule.timescale",
     "schedule.patience",
     "eval.micro",
+    "eval.patience",
     "save.keep",
     "launch.nccl_timeout",
     "launch.retries",

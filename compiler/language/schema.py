@@ -287,6 +287,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
     Setting("eval.data", k.SOURCES, "rows of their own to evaluate on: a file, a dataset or a `data` block; a list is "
             "several sets, each with metrics of its own", inner=True),
+    Setting("eval.patience", k.INT, "evaluations in a row without a better value after which the run "
+            "ends; unset, it goes on", low=1, high=10**6, inner=True),
     Setting("eval.tasks", k.TASKS, "tasks of lm-evaluation-harness, for evaluate.sh: its names, and files of one's own",
             inner=True),
     Setting("eval.allow_code_execution", k.FLAG, "let tasks execute the code that the model writes, unprotected",

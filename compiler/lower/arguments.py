@@ -63,10 +63,10 @@ def _compiled(said: dict[str, Json]) -> dict[str, Json]:
 
 
 def _best(spec: Spec) -> dict[str, Json]:
-    """The metric of checkpoints and schedules, and its direction, which the class fills in by the metric's name."""
+    """The metric of checkpoints, schedules and early ends, and its direction, which follows the metric's name."""
     metric = spec.extra_value("trl", "metric_for_best_model")
     asked = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
-    if metric is None and not asked:
+    if metric is None and not asked and spec.get("eval.patience") is None:
         return {}
     return {"metric_for_best_model": _plain(metric) or "loss", "greater_is_better": maximized(spec)}
 

@@ -166,8 +166,8 @@ def _hub(spec: Spec) -> Hub | None:
 
 
 def _run(spec: Spec) -> Run:
-    gpu = spec.hardware.gpu
-    return {
+    gpu, patience = spec.hardware.gpu, spec.get("eval.patience")
+    run: Run = {
         "nodes": spec.hardware.nodes,
         "processes_per_node": spec.hardware.processes,
         "world_size": spec.hardware.world,
@@ -195,3 +195,4 @@ def _run(spec: Spec) -> Run:
         "use_cache_after": True,
         "disk": disk(spec),
     }
+    return {**run, "patience": patience} if isinstance(patience, int) else run

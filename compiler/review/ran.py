@@ -56,7 +56,9 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
     if summary.get("world") != run["world_size"]:
         yield f"{summary.get('world')} processes, where the bundle asks for {run['world_size']}"
     wanted = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
-    if wanted is not None and summary.get("steps") != wanted and not (summary.get("data") or {}).get("left_out"):
+    early = run.get("patience") is not None and wanted is not None and summary.get("steps", 0) < wanted
+    left_out = (summary.get("data") or {}).get("left_out")
+    if wanted is not None and summary.get("steps") != wanted and not (left_out or early):
         yield f"{summary.get('steps')} steps, where the bundle asks for {wanted}"
     if summary.get("sequences") != summary.get("steps", 0) * run["gbs"]:
         yield f"{summary.get('sequences')} sequences, where {summary.get('steps')} steps are of {run['gbs']} each"

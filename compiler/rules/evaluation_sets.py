@@ -49,7 +49,8 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
-    if not spec.sets or spec.amount("eval.every") == NEVER or not (isinstance(metric, str) or stepping or best):
+    asked = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
+    if not spec.sets or spec.amount("eval.every") == NEVER or not asked:
         return
     from xpc.compiler.rules.best_model import SPEED
 

@@ -53,6 +53,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.data_survey", surveyed),
     ("rules.data_tokens", either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))),
     ("rules.distill", chosen("method", "distill")),
+    ("rules.early_stopping", given("eval.patience")),
     ("rules.evaluation", written("eval.tasks", "eval.allow_code_execution")),
     ("rules.evaluation_sets", evaluation_rows),
     ("rules.extra_accelerate", extra("accelerate")),

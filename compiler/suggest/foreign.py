@@ -162,6 +162,8 @@ MEANT: dict[str, str] = {
     "activation cpu offload",
     "eval.every": "eval; eval steps; eval strategy; evals per epoch; val every; eval every; eval during training; val "
     "check every",
+    "eval.patience": "early stopping patience; early stopping; early stop; patience of early stopping; early stopping "
+    "steps; stop early; early stopping metric",
     "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch size; "
     "per gpu eval batch size",
     "eval.data": "eval dataset; eval file; eval files; eval data; eval path; validation file; validation data; "

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .payload import Payload, Source, Trainer
 
 OF_TRAINER = (
-    "adapters", "checkpoint_rotation", "distillation", "evaluation", "frozen_weights", "hub", "optimizer_groups",
-    "reference_model", "rewards", "sampling", "weight_dtypes",
+    "adapters", "checkpoint_rotation", "distillation", "early_stopping", "evaluation", "frozen_weights", "hub",
+    "optimizer_groups", "reference_model", "rewards", "sampling", "weight_dtypes",
 )  # fmt: skip
 """Features that add something to trl's trainer (trainer_parts)."""
 
@@ -102,6 +102,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
         "distillation": method["teacher"],
+        "early_stopping": run.get("patience"),
         "epoch_order": plan["stack"]["epoch_forgotten"],
         "evaluation": held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start"),
         "executed_files": plan["tokenizer"]["chat_template"] or arguments.get("chat_template_path"),

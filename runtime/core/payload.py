@@ -254,6 +254,8 @@ class Run(TypedDict):
     nan: str
     use_cache_after: bool
     disk: Disk | None
+    patience: NotRequired[int]
+    """Evaluations without a better value after which the run ends."""
 
 
 class Trainer(TypedDict):

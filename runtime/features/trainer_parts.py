@@ -70,6 +70,10 @@ def build(
         from . import distillation
 
         parts["teacher_model"] = distillation.teacher(bundle)
+    if bundle.uses("early_stopping"):
+        from .early_stopping import EarlyStopping
+
+        parts["callbacks"] = [EarlyStopping(bundle.run["patience"]), *parts["callbacks"]]
     with ExitStack() as replaced:
         if bundle.uses("reference_model"):
             from . import reference_model

@@ -47,6 +47,12 @@ CASES: tuple[Case, ...] = (
         spec(HELD, EPOCHS, "method dpo", *extra('metric_for_best_model = "rewards/accuracies"'), train=PAIRS),
         variant="dpo",
     ),
+    Case("XP793", spec("eval(patience=2)"), spec(HELD, "eval(every=epoch, patience=2)", *extra(BEST))),
+    Case(
+        "XP794",
+        spec(HELD, "eval(every=epoch, patience=2)"),
+        spec(HELD, "eval(every=epoch, patience=2)", *extra(BEST)),
+    ),
     Case(
         "XP514",
         spec(HELD, EPOCHS, *extra(BEST), save='save "out/run" keep=1'),

@@ -1,4 +1,4 @@
-"""Write docs/import-keys.md: which keys of axolotl, LLaMA-Factory and torchtune carry over, from the importers' own tables.
+"""Write docs/import-keys.md: which keys of other tools carry over, from the importers' own tables.
 
 python tests/importing/keys_page.py docs/import-keys.md
 """
@@ -15,8 +15,7 @@ HEAD = """\
 
 What `xpc import` does with each key that it knows by name, written by `make docs` from the importers' tables.
 `xpc import FILE --report text` prints what became of each key of a file, and why; [import.md](import.md) says more.
-A key that stands in no table here is an error, with the nearest name; of axolotl and LLaMA-Factory so are only those that TRL's
-arguments do not have either.
+A key that stands in no table here, nor (of axolotl and LLaMA-Factory) among TRL's own arguments, is an error.
 """
 
 
@@ -31,7 +30,8 @@ def page() -> str:
          axolotl_keys.IMPOSSIBLE),
         ("LLaMA-Factory", TRL, llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET, {},
          llamafactory_keys.IMPOSSIBLE),
-        ("torchtune", ("Read as a setting", "setting"), torchtune_keys.SAME, torchtune_keys.READ, torchtune_keys.QUIET, {},
+        ("torchtune", ("Read as a setting", "setting"), torchtune_keys.SAME, torchtune_keys.READ,
+         torchtune_keys.QUIET, {},
          {**torchtune_keys.IMPOSSIBLE, **torchtune_keys.REFUSED}),
     ):  # fmt: skip
         out += [f"\n## {tool}\n\n### {kind[0]}\n\n", *_table(kind[1], same)]

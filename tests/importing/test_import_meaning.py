@@ -74,6 +74,15 @@ def test_keys_that_decide_something_are_refused(more):
     assert any(one.startswith("error") for one in ax(more).messages)
 
 
+def test_an_early_end_is_the_tools_own_number_of_evaluations():
+    held = ax("val_set_size: 0.1\nevals_per_epoch: 4\nsaves_per_epoch: 2\nearly_stopping_patience: 3\n")
+    assert held.payload["run"]["patience"] == 3
+    assert held.arguments["load_best_model_at_end"] is True
+    more = "val_size: 0.1\neval_strategy: steps\neval_steps: 50\n"
+    more += "early_stopping_steps: 2\nmetric_for_best_model: eval_loss\n"
+    assert lf(more).payload["run"]["patience"] == 2
+
+
 @pytest.mark.parametrize(
     "inside",
     ["roles_to_train: [user]", "train_on_eos: last", "message_property_mappings: {role: who, content: what}",

@@ -40,7 +40,9 @@ def made_with(part: Any) -> dict[str, Any]:
 def optimizer(table: Any) -> dict[str, Any]:
     """The optimizer's numbers, and the shares of the rate at the steps AT."""
     made = config.instantiate(table.optimizer, [torch.nn.Parameter(torch.zeros(2, 2))])
-    said = {key: plain(one) for key, one in made.defaults.items() if key in ("lr", "betas", "eps", "weight_decay", "fused")}
+    said = {
+        key: plain(one) for key, one in made.defaults.items() if key in ("lr", "betas", "eps", "weight_decay", "fused")
+    }
     rates = [1.0] * len(AT)
     if table.get("lr_scheduler") is not None:
         schedule = config.instantiate(table.lr_scheduler, made, num_training_steps=STEPS, last_epoch=-1)
@@ -58,10 +60,15 @@ def adapter(part: Any) -> dict[str, Any] | None:
         model = config.instantiate(OmegaConf.create({**whole, "quantize_base": False}))
     found = {name: one for name, one in model.named_modules() if hasattr(one, "lora_a")}
     one = next(iter(found.values()))
+    rank = one.lora_a.out_features
     return {
-        "modules": sorted({name.rpartition(".")[2] for name in found}), "rank": one.rank, "alpha": one.alpha,
-        "dropout": getattr(one.dropout, "p", 0.0), "dora": not isinstance(one, LoRALinear), "bits": 4 if said["quantize_base"] else None,
-    }  # fmt: skip
+        "modules": sorted({name.rpartition(".")[2] for name in found}),
+        "rank": rank,
+        "alpha": one.alpha if isinstance(one, LoRALinear) else one.scaling * rank,
+        "dropout": getattr(one.dropout, "p", 0.0),
+        "dora": not isinstance(one, LoRALinear),
+        "bits": 4 if said["quantize_base"] else None,
+    }
 
 
 def one_layer() -> None:
@@ -70,9 +77,9 @@ def one_layer() -> None:
         if not (name.startswith("torchtune.models.") and name.endswith("._model_builders")):
             continue
         for key, made in list(vars(module).items()):
-            if inspect.isfunction(made) and made.__module__.endswith("_component_builders"):
-                if "num_layers" in inspect.signature(made).parameters:
-                    setattr(module, key, _shortened(made))
+            built = inspect.isfunction(made) and made.__module__.endswith("_component_builders")
+            if built and "num_layers" in inspect.signature(made).parameters:
+                setattr(module, key, _shortened(made))
 
 
 def _shortened(made: Any) -> Any:

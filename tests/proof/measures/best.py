@@ -27,6 +27,15 @@ def kept(scene: Any) -> dict[str, Any]:
     return {"most": max(seen), "left": len(_checkpoints(scene))}
 
 
+def patient(scene: Any) -> dict[str, Any]:
+    """Training with transformers' own callback for an early end."""
+    from transformers import EarlyStoppingCallback
+
+    scene.trainer.add_callback(EarlyStoppingCallback(2))
+    scene.trainer.train()
+    return {"steps": scene.trainer.state.global_step}
+
+
 def deterministic(scene: Any) -> dict[str, Any]:
     """Whether kernels are launched one by one, and only deterministic ones are taken."""
     import torch

@@ -75,6 +75,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E14", "XP527", at="train", text=paired("method dpo(precompute)"), legal=paired("method dpo"),
           files=cases_data.PAIRED, raises="TypeError", match="string indices"),
     Proof("E20", "XP516", at="train", raises="ValueError", match="eval_dataset"),
+    Proof("E21", "XP793", at="init", measure="best.patient", raises="AssertionError", match="requires IntervalStrategy"),
+    Proof("E22", "XP794", at="init", measure="best.patient", warns="without load_best_model_at_end"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", variant="before-ampere"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", target="trl-0.18",
           variant="before-ampere-0.18"),

@@ -1,0 +1,32 @@
+"""`eval { patience }` in real runs: the run ends where evaluations are no better, and a later start knows it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from method_runs import Warm, small
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+
+UNMOVED = "adamw(lr=1e-30)"
+"""A rate that moves no weight: each evaluation is as good as the first."""
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object, target: str) -> None:
+    patient = 'eval(every=1, patience=2, data="messages.jsonl")'
+    text = small(patient, method="sft", target=target, save='save "out" every=1').replace("adamw(lr=1e-3)", UNMOVED)
+    run = warm.train(text, f"patience-{target}", target, str(tmp_path))
+    assert run.summary["steps"] == 3, "the first evaluation and two that are no better"
+    assert [event["step"] for event in run.events if "eval_loss" in event] == [1, 2, 3]
+    assert "step 3 is the last" in run.said
+    with open(os.path.join(run.out, "checkpoint-3", "trainer_state.json"), encoding="utf-8") as handle:
+        assert json.load(handle)["global_step"] == 3
+    os.remove(os.path.join(run.out, "summary.json"))  # killed behind its last checkpoint
+    again = warm.run(run.folder, str(tmp_path), target, 1, XPC_PREFLIGHT="passed")
+    assert again.summary["steps"] == 3
+    assert [event["step"] for event in again.events if "eval_loss" in event] == [1, 2, 3]
