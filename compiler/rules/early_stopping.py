@@ -21,11 +21,12 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     Today: AssertionError of transformers' EarlyStoppingCallback once training begins, after the data is tokenized.
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); executed.
     """
+    often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
     if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
         yield Finding(
             spec.place("eval.patience"),
             "nothing is evaluated, so that no evaluation is ever without progress",
-            f"write `eval(every=5%, patience={spec.integer('eval.patience')})`, or leave `patience` out",
+            f"{often}leave `patience` out",
             (spec.label("eval.every", "the evaluations"),),
         )
 
