@@ -5,6 +5,12 @@ Source: torchtune 0.6.1, recipes/ and the signatures of the components that its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from xpc.compiler.importing.entries import Entry, text
+
+Entries = Mapping[str, Entry]
+
 SAME = {
     "output_dir": "save",
     "batch_size": "batch.micro",
@@ -118,3 +124,18 @@ FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
 """Folders that `tune download PUBLISHER/NAME` writes by itself."""
 FUSED = ("phi3", "phi4")
 """Folders of models whose published layers are qkv_proj and gate_up_proj."""
+
+
+def at(entries: Entries, path: str) -> Entry | None:
+    """The entry of `optimizer.lr`, or None."""
+    head, *rest = path.split(".")
+    one = entries.get(head)
+    for name in rest:
+        one = None if one is None else one.mapping.get(name)
+    return one
+
+
+def component(entry: Entry | None) -> str:
+    """The name of the class or function that builds a part of the recipe."""
+    said = None if entry is None else entry.mapping.get("_component_")
+    return (text(said) if said is not None else None) or ""
