@@ -89,7 +89,7 @@ def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, A
         "rates": (made["rates"], _rates(stated)),
         "checkpointing": (bool(written["enable_activation_checkpointing"]), _checkpointing(stated)),
         "logging": (written.get("log_every_n_steps") or 1, stated["logging_steps"]),
-        "compile": (bool(written["compile"]), bool(payload["model"].get("compile"))),
+        "compile": (bool(written["compile"]), bool(payload["model"].get("compile_layers"))),
         "bf16": (written["dtype"] == "bf16", stated["bf16"]),
         "shuffle": (written["shuffle"], payload["data"]["shuffle"]),
         "saved": ("epoch", stated["save_strategy"]),
