@@ -51,8 +51,8 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     refused = _refused(entries)
     if refused is not None:
         draft.error(*refused)
-        for one in entries.values():
-            corpus.everything(draft, one, "the recipe is refused") if one is not refused[0] else None
+        for other in entries.values():
+            corpus.everything(draft, other, "the recipe is refused") if other is not refused[0] else None
         return draft
     found = Machines()
     alone = _single_device(entries, file)
@@ -80,9 +80,9 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
     for key, why in QUIET.items():
-        one = at(entries, key)
-        if one is not None:
-            corpus.everything(draft, one, why)
+        quiet = at(entries, key)
+        if quiet is not None:
+            corpus.everything(draft, quiet, why)
     known = {part for key in (*SAME, *READ, *QUIET, *IMPOSSIBLE) for part in key.split(".")}
     draft.settle(entries, sorted(known), {key.rpartition(".")[2]: why for key, why in IMPOSSIBLE.items()})
     for table in (launch, zero, *draft.read):

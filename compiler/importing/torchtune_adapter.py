@@ -62,7 +62,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     )
     names = [] if attention is None else words(attention) or []
     known = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
-    layers = ("gate_proj", "up_proj", "down_proj")
+    layers: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
     if fused:
         known = {**dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"), "output_proj": "o_proj"}
         layers = ("gate_up_proj", "down_proj")
