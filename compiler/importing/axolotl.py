@@ -43,7 +43,8 @@ OWN = (
     "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "batch_size", "ray_num_workers",
     "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
     "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
-    "tokens", "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
+    "tokens", "lora_model_dir",
+    "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
     "loraplus_lr_embedding",
 )  # fmt: skip
 """Keys that the functions below read."""
@@ -141,7 +142,15 @@ def _adapter(draft: Draft, named: Entries) -> None:
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
-    theirs = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules", *BESIDE)
+    theirs = (
+        "lora_model_dir",
+        "lora_r",
+        "lora_alpha",
+        "lora_dropout",
+        "lora_target_linear",
+        "lora_target_modules",
+        *BESIDE,
+    )
     inside = [named[key] for key in theirs if key in named]
     if word not in ("lora", "qlora"):
         if word:
@@ -181,6 +190,7 @@ def _adapter(draft: Draft, named: Entries) -> None:
             draft.note(linear, "it is off")
         models.targets(draft, modules)
     models.beside(draft, named, BESIDE)
+    models.continued(draft, named.get("lora_model_dir"))
     more = named.get("bnb_config_kwargs")
     for key, one in ({} if more is None else more.mapping).items():
         if key == "bnb_4bit_use_double_quant" and bits == 4:

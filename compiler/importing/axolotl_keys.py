@@ -129,7 +129,6 @@ QUIET = {
     "dataloader_pin_memory": "follows the hardware",
 }
 IMPOSSIBLE = {
-    "lora_model_dir": "a bundle begins with new adapters: merge these into the model first",
     "lr_quadratic_warmup": "the language's warm-up is linear",
     **dict.fromkeys(
         ("use_eaft", "eaft_alpha", "eaft_k", "ebft", "diffusion", "kd_trainer", "kd_alpha", "kd_temperature"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing import families, llamafactory_data, trainer, trlyaml
+from xpc.compiler.importing import families, llamafactory_data, sharding, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
@@ -22,7 +22,7 @@ from xpc.compiler.importing.llamafactory_keys import (
     SPLIT,
     STAGES,
 )
-from xpc.compiler.importing.llamafactory_tuning import tuning
+from xpc.compiler.importing.llamafactory_tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, patience, router
 from xpc.compiler.importing.values import ATTENTION
@@ -70,10 +70,13 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     trainer.arguments(draft, rest)
     _precision(draft, named, asked.method)
     tuning(draft, named)
+    models.continued(draft, named.get("adapter_name_or_path"))
     _optimizer(draft, named)
     trlyaml.shard(draft, named, asked, launch, zero, found)
     _second(draft, named, asked)
     _megatron(draft, named)
+    if "ray_num_workers" in named:
+        sharding.count(draft, named["ray_num_workers"], "total", found)
     _kernels(draft, named)
     _loss(draft, named, word, orpo)
     llamafactory_data.data(draft, named, asked, word)
@@ -175,12 +178,14 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
             elif key == "name" and one.value == "deepspeed":
                 draft.mark(one, "mapped", "strategy")
             elif key == "config_file":
-                from xpc.compiler.importing.sharding import named_file
-
                 draft.settings.pop("strategy", None)
-                named_file(draft, one, asked)
+                sharding.named_file(draft, one, asked)
             elif one.off:
                 draft.note(one, "it is off")
+            elif key == "cp_size" and integer(one):
+                draft.put("strategy.context_parallel", integer(one), one)
+            elif key == "cp_mode":
+                draft.note(one, "how ranks share a sequence, not what they compute")
             else:
                 draft.error(one, "the language has no such thing")
     if optim is not None:
@@ -205,12 +210,7 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
         draft.error(rate, "the second layout's schedules are not read", "leave it out for a constant rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
-    quant = named.get("quant_config")
-    if quant is not None and quant.empty:
-        draft.note(quant, "nothing is quantized")
-    elif quant is not None:
-        for one in quant.mapping.values():
-            draft.error(one, "the second generation's quantization is not read", "write `quantization_bit: 4`")
+    quantized(draft, named.get("quant_config"))
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:

@@ -25,6 +25,7 @@ SAME = {
     "model": "model_name_or_path",
 }
 """Names of its own for what TRL has, too; the last two are the second generation's."""
+TEXT = "the language trains on text"
 QUIET = {
     "plot_loss": "metrics are written anyway",
     "overwrite_cache": "a bundle tokenizes its data itself",
@@ -39,9 +40,41 @@ QUIET = {
     "include_effective_tokens_per_second": "reporting only",
     "report_to_experiment": "reporting only",
     "preprocessing_batch_size": "when rows are tokenized, not what they become",
-    "media_dir": "the language trains on text",
+    "media_dir": TEXT,
+    "ray_init_kwargs": "launch.sh starts the run",
 }
 IMPOSSIBLE = {
+    **dict.fromkeys(
+        (
+            "image_max_pixels",
+            "image_min_pixels",
+            "image_do_pan_and_scan",
+            "video_max_pixels",
+            "video_min_pixels",
+            "video_fps",
+            "video_maxlen",
+            "use_audio_in_video",
+            "audio_sampling_rate",
+            "freeze_vision_tower",
+            "freeze_multi_modal_projector",
+            "train_mm_proj_only",
+            "freeze_language_model",
+        ),
+        TEXT,
+    ),
+    **dict.fromkeys(
+        (
+            "badam_mode",
+            "badam_start_block",
+            "badam_switch_mode",
+            "badam_switch_interval",
+            "badam_update_ratio",
+            "badam_mask_mode",
+            "badam_verbose",
+        ),
+        "the language has no such optimizer",
+    ),
+    **dict.fromkeys(("pissa_iter", "pissa_convert"), "the language starts adapters at zero"),
     **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
     "use_llama_pro": "the language has no block expansion",
     "mixture_of_depths": "the language has no mixture of depths",
@@ -58,7 +91,7 @@ IMPOSSIBLE = {
     **dict.fromkeys(
         ("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"), "the stack has no Megatron"
     ),
-    "adapter_name_or_path": "a bundle begins with new adapters: merge these into the model first",
+    "create_new_adapter": "a bundle continues an adapter: merge it into the model first for a new one",
     "pissa_init": "the language starts adapters at zero",
     "rope_scaling": "reserved by the language",
     "mask_history": "the language has the loss on all answers",
@@ -96,7 +129,7 @@ OURS = (
     "global_batch_size", "kernel_config", "lr_scheduler_config", "eval_dataset", "tokenized_path",
     "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
-    "early_stopping_steps",
+    "adapter_name_or_path", "early_stopping_steps", "ray_num_workers",
     "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
     "apollo_update_interval", "apollo_scale_type",
 )  # fmt: skip

@@ -152,3 +152,39 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     elif inside is not None:
         models.beside(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
     models.beside(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
+
+
+def quantized(draft: Draft, entry: Entry | None) -> None:
+    """The second layout's base of 4 or 8 bits under an adapter. Source: v1/plugins/model_plugins/quantization.py."""
+    if entry is None or entry.empty:
+        draft.note(entry, "nothing is quantized") if entry is not None else None
+        return
+    inside = entry.mapping
+    name, bit, twice, computed = (
+        inside.get(key) for key in ("name", "quantization_bit", "double_quantization", "compute_dtype")
+    )
+    bits = integer(bit) if bit is not None else None
+    if name is not None and text(name) not in ("auto", "bnb"):
+        draft.error(name, "a bundle quantizes by bitsandbytes", "write `name: bnb`")
+    elif name is not None:
+        draft.note(name, "bitsandbytes, as a bundle quantizes")
+    lora = draft.settings.pop("lora", None)
+    if bit is None or bits not in (4, 8) or lora is None:
+        draft.error(bit or entry, "it takes 4 or 8 bits, under adapters")
+        return
+    if bits == 8:
+        draft.settings["lora"] = lora
+        draft.put("lora.bits", 8, bit)
+        return
+    draft.put("qlora", True, bit)
+    if twice is not None:
+        draft.setting("lora.double_quant", twice)
+    draft.default("lora.double_quant", True, WHY)
+    if computed is not None:
+        draft.mark(computed, "reserved", "# compute_dtype")
+    draft.differs(
+        "quant_config",
+        "LLaMA-Factory computes with the quantized weights in float16 unless `compute_dtype` names another, the spec "
+        "in the precision of the run",
+        computed,
+    )

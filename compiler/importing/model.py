@@ -11,7 +11,7 @@ from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
-from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.lower.specfile import quoted
 
 Entries = Mapping[str, Entry]
@@ -151,6 +151,29 @@ def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
             draft.put(path, tuple(names), entry)
 
 
+SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
+"""What an adapter that is continued states itself."""
+
+
+def continued(draft: Draft, entry: Entry | None) -> None:
+    """The folder of an adapter whose training goes on. peft reads its shape there, so that keys of another decide
+    nothing."""
+    if entry is None or entry.off:
+        draft.note(entry, "it is off") if entry is not None else None
+        return
+    names = words(entry) or []
+    if len(names) != 1 or not any(map(draft.has, ADAPTERS)):
+        draft.error(entry, "a bundle continues one adapter, of a run that trains adapters", "merge the others into the "
+                    "model first")  # fmt: skip
+        return
+    for name in SHAPE:
+        old = draft.settings.pop(f"lora.{name}", None)
+        if old is not None and old.entry is not None:
+            draft.fates.pop((old.entry.file, old.entry.key), None)
+            draft.note(old.entry, f"the adapter of `{names[0]}` has its own")
+    draft.put("lora.from", names[0], entry)
+
+
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
     """Tokens that are added to the vocabulary, of one key or several."""
     said = [(entry, [] if entry.off else words(entry)) for entry in entries]
@@ -175,11 +198,8 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
         elif len(names) == 1 and WHOLE.fullmatch(names[0]):
             draft.put("lora.targets", _expanded(names[0]), entry, "the pattern takes these modules of every layer")
             if "language_model" in names[0]:
-                draft.differs(
-                    entry.key.rpartition(".")[2],
-                    "the pattern takes modules of the language model alone, the names those of a vision tower beside "
-                    "it, too",
-                    entry,
+                draft.put(
+                    "lora.within", "language_model", entry, "the pattern takes modules of the language model alone"
                 )
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(

@@ -135,6 +135,7 @@ TextPath = Literal[
     "model.dtype",
     "model.rope",
     "model.revision",
+    "lora.within",
     "lora.from",
     "data.format",
     "data.prompt",

@@ -90,6 +90,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.alpha", k.REAL, "scale of the adapters: alpha / rank", low=0, inner=True),
     Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
+    Setting("lora.within", k.NAME, "module of the model in which alone `targets` get an adapter: language_model",
+            inner=True),
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
     Setting("lora.double_quant", k.FLAG, "quantize the scales of a base of 4 bits, too", inner=True),
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),

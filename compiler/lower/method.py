@@ -140,6 +140,9 @@ def lora_section(spec: Spec) -> Adapter | None:
     }
     if spec.flag("save.merge"):
         made["merge"] = True
+    within = spec.get("lora.within")
+    if isinstance(within, str):
+        made["within"] = within
     if spec.continued is not None:
         made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
     return made

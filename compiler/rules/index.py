@@ -87,6 +87,6 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.sft", chosen("method", "sft")),
     ("rules.sharding", always),
     ("rules.tracking", written("track", "track.name", "track.project")),
-    ("rules.tuned", either(on("freeze", "oft"), written("lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr", "model.tokens"))),
+    ("rules.tuned", either(on("freeze", "oft"), written("lora.within", "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr", "model.tokens"))),
     ("rules.vllm", both(generates, on("method.vllm"))),
 )

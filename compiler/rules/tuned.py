@@ -19,6 +19,7 @@ from xpc.compiler.spec import Spec
 WHEN = either(
     on("freeze", "oft"),
     written(
+        "lora.within",
         "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
         "model.tokens",
     ),
@@ -43,6 +44,22 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
         return []
     ends = [(one, one.rpartition(".")[2]) for one in names]
     return [one for one, end in ends if end not in (*known, *BLOCKS) and "norm" not in end and not end.startswith("ln")]
+
+
+@rule("XP795", "within-without-names")
+def within_without_names(spec: Spec) -> Iterator[Finding]:
+    """Adapters inside of one module need the names of the modules there: `all-linear` takes every linear layer.
+
+    peft has its `all-linear` for the whole model, and a pattern for names. Today: a pattern of no name, and ValueError
+    once the model is loaded. Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`).
+    """
+    if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
+        yield Finding(
+            spec.place("lora.within", "a part of the model"),
+            "`all-linear` takes every linear layer of the whole model",
+            "write `targets = [q_proj, k_proj, v_proj, o_proj]` beside `within`, or leave `within` out",
+            (spec.label("lora.targets", "the targets"),),
+        )
 
 
 @rule("XP464", "setting-of-another-adapter")

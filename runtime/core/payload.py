@@ -195,6 +195,8 @@ class Adapter(AdapterShape):
     storage_dtype: str
     double_quant: bool
     quant_type: str
+    within: NotRequired[str]
+    """The module of the model in which alone targets get an adapter."""
 
 
 class Freeze(TypedDict):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.bundle import Bundle
@@ -44,7 +45,7 @@ def adapter(bundle: Bundle) -> Any:
 
         own_hooks()
     common = {
-        "target_modules": plan["targets"],
+        "target_modules": _within(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
         "modules_to_save": plan["modules_to_save"],
         "task_type": "SEQ_CLS" if bundle.scores else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
@@ -63,6 +64,12 @@ def adapter(bundle: Bundle) -> Any:
         target_parameters=plan["parameters"],
         **common,
     )
+
+
+def _within(module: str, targets: Sequence[str]) -> str:
+    """The pattern of the targets inside of one module, which peft matches with a module's whole name."""
+    names = "|".join(map(re.escape, targets))
+    return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
 
 class Adapting(LoadingHook, FaultTolerant):

@@ -115,6 +115,11 @@ ADAPTERS = (
     Case("XP452", spec("lora", strategy="zero3", **ON_PACKED), spec("lora", strategy="ddp", **ON_PACKED), PACKED),
     Case("XP453", spec("lora(bits=8)", strategy="zero3"), spec("lora(bits=4)", strategy="zero3")),
     Case("XP453", spec("lora(bits=8)", strategy="fsdp"), spec("lora(bits=8)"), variant="fsdp"),
+    Case(
+        "XP795",
+        spec("lora(within=language_model, targets=all-linear)"),
+        spec("lora(within=language_model, targets=[q_proj, v_proj])"),
+    ),
     Case("XP454", spec("lora(targets=[q_proj, lm_head])"), spec("lora(targets=[q_proj])")),
     Case("XP454", pairs("method dpo", "lora(targets=[lm_head])"), pairs("method orpo", "lora(targets=[lm_head])"),
          variant="dpo"),

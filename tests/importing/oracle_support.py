@@ -227,7 +227,8 @@ def _flat(record: Record) -> Record:
 
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, list):  # a pattern, as peft matches it
-        names = [f"model.layers.3.{block}.{name}_proj" for block in BLOCKS for name in NAMES]
+        homes = ("model.layers.3", "model.language_model.layers.3")
+        names = [f"{home}.{block}.{name}_proj" for home in homes for block in BLOCKS for name in NAMES]
         return {found.rpartition(".")[2] for found in names if re.fullmatch(one, found)} == set(other)
     if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, int | float):
         return bool(one == other)

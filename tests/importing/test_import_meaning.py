@@ -68,10 +68,37 @@ def test_the_second_layouts_data_file_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     "more",
-    ["lora_model_dir: ./adapter\n", "lr_quadratic_warmup: true\n", "early_stopping_patience: 3\n"],
+    ["adapter: lora\nlora_model_dir: [./one, ./two]\n", "lr_quadratic_warmup: true\n", "early_stopping_patience: 3\n"],
 )  # fmt: skip
 def test_keys_that_decide_something_are_refused(more):
     assert any(one.startswith("error") for one in ax(more).messages)
+
+
+@pytest.mark.parametrize("bring", [ax, lf])
+def test_an_adapter_goes_on_with_its_own_shape(tmp_path, bring):
+    made = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_dropout": 0.0}
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "adapter_config.json").write_text(json.dumps(made))
+    (tmp_path / "made" / "adapter_model.safetensors").write_bytes(b"")
+    axolotls = "adapter: lora\nlora_r: 16\nlora_model_dir: made\n"
+    found = bring(axolotls if bring is ax else "lora_rank: 16\nadapter_name_or_path: made\n", root=str(tmp_path))
+    lora = found.payload["lora"]
+    assert (lora["rank"], lora["alpha"], lora["targets"]) == (4, 8, ["q_proj"])
+    assert lora["continued"]["path"] == "made"
+    assert found.fates["lora_r" if bring is ax else "lora_rank"] == "irrelevant"
+
+
+def test_keys_of_another_generation_and_of_other_launches():
+    four = "peft_config: {name: lora, r: 8, target_modules: all}\nquant_config: {name: bnb, quantization_bit: 4}\n"
+    quantized = lf(four, text=SECOND)
+    assert (quantized.payload["lora"]["bits"], quantized.payload["lora"]["double_quant"]) == (4, True)
+    assert "quant_config" in quantized.draft.differences
+    shared = lf("dist_config: {name: fsdp2, cp_mode: ulysses, cp_size: 2}\n", text=SECOND)
+    assert shared.payload["run"]["context_parallel"] == 2
+    workers = imported(LF + "ray_num_workers: 4\n")
+    assert "hardware 4 x h100-80gb" in workers.text
+    seen = lf("image_max_pixels: 262144\n")
+    assert next(one for one in seen.messages if one.startswith("error")).endswith("the language trains on text")
 
 
 def test_an_early_end_is_the_tools_own_number_of_evaluations():
