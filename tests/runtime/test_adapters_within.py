@@ -26,7 +26,5 @@ def test_adapters_stand_inside_of_one_module() -> None:
 
     pattern = _within("language_model", ["q_proj"])
     made = get_peft_model(Model(), LoraConfig(target_modules=pattern))
-    found = {
-        re.sub(r"^base_model\.model\.", "", name) for name, one in made.named_modules() if hasattr(one, "lora_A")
-    }
+    found = {re.sub(r"^base_model\.model\.", "", name) for name, one in made.named_modules() if hasattr(one, "lora_A")}
     assert found == {"language_model.q_proj"}
