@@ -181,6 +181,8 @@ class AdapterShape(TypedDict):
     merge: NotRequired[bool]
     """Whether the merged model is saved beside the adapters."""
     continued: NotRequired[Continued]
+    within: NotRequired[str]
+    """The module of the model in which alone targets get an adapter."""
 
 
 class Adapter(AdapterShape):
@@ -195,8 +197,6 @@ class Adapter(AdapterShape):
     storage_dtype: str
     double_quant: bool
     quant_type: str
-    within: NotRequired[str]
-    """The module of the model in which alone targets get an adapter."""
 
 
 class Freeze(TypedDict):
