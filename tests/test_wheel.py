@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 
 import pytest
@@ -52,6 +54,11 @@ def test_every_command_works_outside_of_the_clone(installed, tmp_path):
         ("check", "mine.xp"),
         ("compile", "mine.xp"),
         ("schema",),
+        ("plan", "sentence.xp"),
+        ("diff", "sentence.xp", "mine.xp"),
+        ("verify", "sentence.bundle"),
+        ("upgrade", "sentence.xp", "--target", "trl-0.24"),
+        ("list", "advisories"),
         ("completion", "zsh"),
         (
             "import",
@@ -77,3 +84,22 @@ def test_without_a_home_and_on_a_file_system_that_cannot_be_written(installed, t
     for home in ("/nonexistent", "/proc"):
         done = ran(installed, "check", "sentence.xp", cwd=tmp_path, HOME=home)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_language_server_says_what_it_needs_and_answers_once_it_is_there(installed, tmp_path):
+    done = ran(installed, "lsp", cwd=tmp_path)
+    assert (done.returncode, "pip install 'xpc[lsp]'" in done.stderr) == (2, True), done.stderr
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as handle:
+        (needed,) = tomllib.load(handle)["project"]["optional-dependencies"]["lsp"]
+    command = [os.path.join(os.path.dirname(installed), "python"), "-m", "pip", "install", "--quiet", needed]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    asked = (
+        {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}},
+        {"id": 2, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    texts = [json.dumps({"jsonrpc": "2.0", **one}) for one in asked]
+    told = "".join(f"Content-Length: {len(text)}\r\n\r\n{text}" for text in texts)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run([installed, "lsp"], input=told, capture_output=True, text=True, env=environment, check=False)
+    assert '"hoverProvider"' in done.stdout, done.stderr
