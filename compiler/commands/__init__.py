@@ -3,6 +3,7 @@
 APART = {
     "fmt": "xpc.compiler.review.fmt",
     "plan": "xpc.compiler.plan.command",
+    "tune": "xpc.compiler.plan.tune",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
     "upgrade": "xpc.compiler.review.upgrade",
@@ -21,6 +22,7 @@ COMMANDS = {
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
     "plan": "say what a run needs of its GPUs, and how long it takes",
+    "tune": "try on your own GPUs which way to run a spec is fastest",
     "diff": "say what two specs, commits or bundles differ in",
     "verify": "say whether a bundle is what its spec says, and installed",
     "upgrade": "say what moves with a spec to another stack, and move it",

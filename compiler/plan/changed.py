@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import BUDGET, FITS, GIB, Micro, verdict
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.spec import SPEC, Origin, Spec, Value
+from xpc.compiler.spec import DERIVED, SPEC, Origin, Spec, Value
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]
@@ -27,7 +27,10 @@ def changed(spec: Spec, settings: Settings) -> Spec:
     follows: Settings = {"batch.accum": accum, "eval.micro": micro, "method.steps_per_generation": accum}
     for path, value in follows.items():
         if path in values and path not in settings and (path == "batch.accum" or not spec.written(path)):
-            values[path] = Value(value, values[path].origin)
+            origin = values[path].origin
+            if path == "batch.accum" and origin.kind == DERIVED:
+                origin = Origin(DERIVED, None, f"{out.integer('batch.gbs')} / ({micro} x {out.replicas})")
+            values[path] = Value(value, origin)
     return out
 
 

@@ -16,7 +16,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
-from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.from_spec import WEIGHTLESS, load_of
 from xpc.compiler.resolve.divisors import divisors
 from xpc.compiler.rules import rules
 from xpc.compiler.rules.index import MODULES
@@ -29,8 +29,6 @@ OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """What is not faster by this share is not worth a line."""
-WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
-"""Beginnings of paths that no memory follows from."""
 Search = Callable[[Spec, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 OWN_MODULE = "rules.memory"
@@ -117,10 +115,10 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     if now.verdict != FITS or now.speed is None:
         return []
     found = [
-        change
+        one
         for toggles in _toggles(spec, more=False)
-        for micro in _micros(spec)
-        if (change := _change(spec, now, {**_micro(spec, micro), **toggles}, assumed)).plan.verdict == FITS
+        for micro in micros(spec)
+        if (one := planned(spec, now, {**micro_settings(spec, micro), **toggles}, assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
     legal = legality(spec)
@@ -154,7 +152,8 @@ def _errors(spec: Spec) -> set[str]:
     }
 
 
-def _change(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None) -> Change:
+def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
+    """A change with its plan, and its pace over that of the run as it is."""
     found = plan(changed(spec, settings), assumed)
     pace = None
     if found.speed is not None and now.speed is not None:
@@ -168,14 +167,14 @@ def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed |
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
-        micros, best = _micros(base, base.integer("batch.micro")), None
+        left, best = micros(base, base.integer("batch.micro")), None
         middle = 0  # the micro-batch as it is, which may need no accumulation, and no gradients that wait for more
-        while micros:  # the largest that has the verdict; a smaller one that accumulates never needs more
-            change = _change(spec, now, {**tier, **_micro(base, micros[middle]), **toggles}, assumed)
-            held = change.plan.verdict in (FITS, wanted)
-            best = change if held else best
-            micros = micros[:middle] if held else micros[middle + 1 :]
-            middle = len(micros) // 2
+        while left:  # the largest that has the verdict; a smaller one that accumulates never needs more
+            tried = planned(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
+            held = tried.plan.verdict in (FITS, wanted)
+            best = tried if held else best
+            left = left[:middle] if held else left[middle + 1 :]
+            middle = len(left) // 2
         if best is not None and not any(_adds_fusing(best, other) for other in found):
             found.append(best)
     return list(_apart(found)) if now.speed is not None else sorted(found, key=lambda one: len(one.settings))
@@ -227,7 +226,7 @@ def _loss(spec: Spec) -> str:
     return load if isinstance(load, str) else load.loss
 
 
-def _micros(spec: Spec, most: int | None = None) -> Sequence[int]:
+def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
     """The micro-batches that give the same global batch, the largest first; none above `most`."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.integer("batch.gbs") % spec.replicas:
@@ -235,7 +234,7 @@ def _micros(spec: Spec, most: int | None = None) -> Sequence[int]:
     return divisors(min(share, most or share), share)[::-1]
 
 
-def _micro(spec: Spec, micro: int) -> Settings:
+def micro_settings(spec: Spec, micro: int) -> Settings:
     """The settings that make it so, and keep the global batch where it follows from what is written."""
     if micro == spec.integer("batch.micro"):
         return {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xpc.compiler.files import Workspace
 from xpc.compiler.inputs import UsageError, located, read_spec
 from xpc.compiler.pipeline import check_text
+from xpc.compiler.plan import calibration_file
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.show import as_json, markdown, text
 from xpc.compiler.render import render
@@ -39,6 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
     parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, where they are not known")
     parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
+    parser.add_argument("--calibration", metavar="FILE", help="readings of real runs, as `xpc tune` writes them")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
@@ -56,7 +58,8 @@ def _positive(word: str) -> int:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
-    given = Assumed(options.rows, options.tokens)
+    readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
+    given = Assumed(options.rows, options.tokens, readings)
     plans: list[Plan] = []
     wrong = False
     for path in options.files:

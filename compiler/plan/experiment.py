@@ -8,14 +8,14 @@ from math import ceil
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import GIB, HIGH, LOW, UNKNOWN, verdict
-from xpc.compiler.plan.from_spec import load_of, row_tokens
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.calibration import Measured, Reading, measured
+from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
-from xpc.compiler.plan.time import Speed, Work, speed
+from xpc.compiler.plan.time import Speed
 from xpc.compiler.rules.batch import steps_of_rows
 from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 
 @record
@@ -33,10 +33,11 @@ class Span:
 
 @record
 class Assumed:
-    """What the command line says of the data: rows of one epoch, and tokens of a row on average."""
+    """What the command line says: rows of one epoch, tokens of a row on average, and readings of real runs."""
 
     rows: int | None = None
     tokens: int | None = None
+    readings: tuple[Reading, ...] = ()
 
 
 @record
@@ -56,13 +57,18 @@ class Plan:
     speed: Speed | None
     checkpoint: float
     unknown: Mapping[str, str]
+    measured: Measured | None = None
 
     @property
     def peak(self) -> Span | None:
-        """Bytes that one GPU must hold."""
+        """Bytes that one GPU must hold: predicted, or measured of this very run."""
+        found = self.measured
+        if found is not None and found.peak is not None:
+            return Span(found.peak, found.peak, found.peak)
         if self.memory is None:
             return None
-        return Span(self.memory.peak, self.memory.peak * LOW, self.memory.peak * HIGH)
+        value = self.memory.peak * (found.growth or 1.0 if found is not None else 1.0)
+        return Span(value, value * LOW, value * HIGH)
 
     @property
     def gpu_hours(self) -> Span | None:
@@ -83,12 +89,14 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     capacity = gpu.memory_gib * GIB if gpu is not None else 0.0
     if isinstance(held, str):
         unknown["memory"] = held
-    said = UNKNOWN if isinstance(held, str) else verdict(held.peak, capacity)
     steps, why = _steps(spec, given)
     if steps is None:
         unknown["steps"] = why
     tokens, full = _tokens(spec, given)
-    fast = None if isinstance(load, str) else _speed(spec, load, tokens)
+    fast = None if isinstance(load, str) else speed_of(spec, load, tokens)
+    real = measured(given.readings, spec) if given.readings else None
+    if real is not None:
+        fast = _measured_speed(spec, real, fast, tokens)
     if fast is None:
         unknown["hours"] = (
             "the model or the GPU is not known" if isinstance(load, str) else "no published runs on such a GPU"
@@ -96,16 +104,30 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     elif steps is None:
         unknown["hours"] = why
     hours = None
-    if fast is not None and steps is not None:
+    if real is not None and real.seconds is not None and steps is not None:
+        hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
+    elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Rows that are shorter than the longest take less time; how much is not known without their lengths.
         hours = Span(whole, 0.0 if full else whole / (1 + fast.off), whole / (1 - fast.off))
     written = disk(spec)
-    return Plan(
-        spec, capacity, said, None if isinstance(held, str) else held, steps, tokens, full,
+    out = Plan(
+        spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
-        unknown,
+        unknown, real,
     )  # fmt: skip
+    return out if out.peak is None or not capacity else evolve(out, verdict=verdict(out.peak.value, capacity))
+
+
+def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
+    """The speed that readings give: of this very run the tokens of a step over its seconds, else the plan's, scaled."""
+    if real.seconds is not None:
+        middle, low, high = real.seconds
+        each = real.tokens or tokens / spec.hardware.world / middle
+        return Speed(each, max(1 - middle / high, middle / low - 1), real.source)
+    if fast is None or real.pace is None:
+        return fast
+    return Speed(fast.tokens * real.pace, fast.off, f"{fast.source}, corrected by {real.source}")
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
@@ -156,21 +178,3 @@ def _saves(spec: Spec, steps: int | None) -> int | None:
         return None
     apart = every.value if every.unit == "count" else max(1.0, steps * every.value)
     return int(steps // apart) if apart else None
-
-
-def _speed(spec: Spec, load: Load, tokens: int) -> Speed | None:
-    """Tokens a second of a GPU: trained tokens, of every sequence of a sample."""
-    gpu, facts = spec.hardware.gpu, load.facts
-    assert gpu is not None  # a load has one
-    precision = spec.text("precision")
-    peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
-    row = max(1, tokens // (spec.integer("batch.gbs") * spec.method.sequences))
-    done = Work(
-        params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
-        length=row, tokens=load.micro * row if load.micro > 1 else load.tokens, checkpointing=load.checkpointing,
-        adapters=load.adapters is not None, gpus=spec.hardware.world, node=spec.hardware.processes, peak=peak * 1e12,
-    )  # fmt: skip
-    kind = "full" if load.adapters is None else "qlora" if spec.bits else "lora"
-    if spec.method.generates:
-        return None  # the completions are written at the speed of generation, which nobody measured for us
-    return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""))

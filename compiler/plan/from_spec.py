@@ -11,9 +11,16 @@ from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables, targeted
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.plan.time import Speed
+
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1}  # fmt: skip
 """Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host."""
+
+WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
+"""Beginnings of paths that no memory follows from."""
 
 
 def load_of(spec: Spec) -> Load | str:
@@ -98,6 +105,30 @@ def row_tokens(spec: Spec) -> int:
         return int(spec.get("batch.seq") or 1024)
     prompt = spec.get("method.max_prompt")
     return (512 if prompt is None else int(prompt)) + int(spec.get("method.max_completion") or 256)
+
+
+def speed_of(spec: Spec, load: Load, tokens: int | None = None) -> Speed | None:
+    """Tokens a second of a GPU: trained tokens, of every sequence of a sample.
+
+    `tokens` are those of an optimizer step; without them rows are as long as they can be.
+    """
+    from xpc.compiler.plan.time import Work, speed  # the table of speeds, which a check of a known batch does without
+
+    gpu, facts = spec.hardware.gpu, load.facts
+    assert gpu is not None  # a load has one
+    precision = spec.text("precision")
+    peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
+    sequences = spec.integer("batch.gbs") * spec.method.sequences
+    row = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
+    done = Work(
+        params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
+        length=row, tokens=load.micro * row if load.micro > 1 else load.tokens, checkpointing=load.checkpointing,
+        adapters=load.adapters is not None, gpus=spec.hardware.world, node=spec.hardware.processes, peak=peak * 1e12,
+    )  # fmt: skip
+    kind = "full" if load.adapters is None else "qlora" if spec.bits else "lora"
+    if spec.method.generates:
+        return None  # the completions are written at the speed of generation, which nobody measured for us
+    return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""))
 
 
 def _batch(spec: Spec) -> tuple[int, int]:

@@ -39,6 +39,8 @@ def _one(plan: Plan) -> str:
             f"memory of one GPU: {peak.value / GIB:.1f} GiB ({peak.low / GIB:.1f} to {peak.high / GIB:.1f}) of "
             f"{plan.capacity / GIB:.1f} at the {memory.phase} phase: {plan.verdict}"
         )
+        cited = peak_source(plan)
+        lines += [f"  {cited}; by component it is predicted:"] if cited else []
         for name, size in sorted(memory.components.items(), key=lambda one: -one[1]):
             lines.append(_line(name, size, scale))
         lines.append("  by phase")
@@ -67,6 +69,18 @@ def _one(plan: Plan) -> str:
         lines += ["", "what would make it go faster:" if plan.verdict == FITS else "what would make it fit:"]
         lines += [f"  {' with '.join(one.typed)}: {effect(one)}" for one in found]
     return "\n".join(lines) + "\n"
+
+
+def peak_source(plan: Plan) -> str:
+    """Where a peak is from that is not the plan's own alone; nothing where it is."""
+    found = plan.measured
+    if found is None or (found.peak is None and found.growth is None):
+        return ""
+    return (
+        f"measured: {found.source}"
+        if found.peak is not None
+        else f"{found.growth:.2f} times the plan's: {found.source}"
+    )
 
 
 def ways(plan: Plan) -> list[Change]:
@@ -139,6 +153,7 @@ def table(plan: Plan) -> dict[str, object]:
         "tokens_per_second_per_gpu": None if plan.speed is None else round(plan.speed.tokens, 1),
         "hours": None if plan.hours is None else _span(plan.hours),
         "gpu_hours": None if plan.gpu_hours is None else _span(plan.gpu_hours),
+        "calibration": None if plan.measured is None else plan.measured.source,
         "unknown": dict(plan.unknown),
         "changes": [
             {

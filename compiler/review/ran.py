@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -27,7 +27,7 @@ def ran(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
     Raises UsageError.
     """
-    summary, plan = _read(os.path.join(out, SUMMARY)), _read(os.path.join(folder, DECISIVE[0]))
+    summary, plan = read_json(os.path.join(out, SUMMARY)), read_json(os.path.join(folder, DECISIVE[0]))
     if "arguments" not in summary:
         raise UsageError(f"{out}/{SUMMARY} is of an older bundle: it does not tell what was in effect")
     found = list(_differences(folder, summary, plan, steps))
@@ -38,7 +38,8 @@ def ran(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     return f"{out} is what {folder} asks for: {summary['steps']:,} steps, {summary['sequences']:,} sequences{told}\n", 0
 
 
-def _read(path: str) -> dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
+    """A table that a run or the compiler wrote. Raises UsageError."""
     try:
         with open(path, encoding="utf-8") as handle:
             found = json.load(handle)
@@ -101,11 +102,23 @@ def _cut(value: object) -> str:
 
 
 def _digest(folder: str) -> str:
-    """As the run computes it."""
+    """The digest of a bundle on the disk."""
+
+    def data(name: str) -> bytes | None:
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            return None
+        with open(path, "rb") as handle:
+            return handle.read()
+
+    return decisive_digest(data)
+
+
+def decisive_digest(data: Callable[[str], bytes | None]) -> str:
+    """The digest of a bundle as its run notes it, of the files by name."""
     total = sha256()
     for name in DECISIVE:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            with open(path, "rb") as handle:
-                total.update(name.encode() + b"\0" + sha256(handle.read()).digest())
+        found = data(name)
+        if found is not None:
+            total.update(name.encode() + b"\0" + sha256(found).digest())
     return "sha256:" + total.hexdigest()

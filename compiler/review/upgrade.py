@@ -18,14 +18,12 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.compare import ABSENT, UNSET, Difference, compare
+from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.sides import Run
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
-from xpc.grammar.parse import parse as parse_text
 from xpc.grammar.record import mutable, record
-from xpc.grammar.source import Source
-from xpc.grammar.tree import Clause, Ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +49,6 @@ class Pin:
     otherwise: str
     argument: str = ""
     value: object = None
-
-    @property
-    def lines(self) -> str:
-        """The statement."""
-        clause, _, name = self.path.partition(".")
-        if clause == "extra trl":
-            return f"extra trl {{\n  {name} = {self.text}\n}}"
-        return f"{clause} {{\n  {name} = {self.text}\n}}" if name else f"{clause} {self.text}"
 
 
 @mutable
@@ -88,7 +78,7 @@ class Upgrade:
         for wanted in (self._settings, self._arguments):  # a setting may bring arguments along
             done: set[str] = set()
             for one in list(wanted(left)):
-                text = self._with(after, one)
+                text = with_value(self.text, self.name, after, one.path, one.text)
                 if one.argument in done:
                     continue
                 found, _ = self.spec(text)
@@ -100,29 +90,6 @@ class Upgrade:
                     self.pins.append(one)
                     done |= {one.argument} - {""}
         return left
-
-    def _with(self, after: CheckedSpec, pin: Pin) -> str:
-        """The text with a pin: in the place of what it states of that setting, else at its end."""
-        value = {str(path): value for path, value in after.values.items()}.get(pin.path)
-        label = None if value is None else value.origin.label
-        if label is not None and label.source is after.source:
-            start, end = label.span.start, label.span.end
-            name, equals, _ = self.text[start:end].partition("=")
-            return f"{self.text[:start]}{f'{name.rstrip()} = ' if equals else ''}{pin.text}{self.text[end:]}"
-        inside = self._block(pin)
-        if inside is None:
-            return f"{self.text.rstrip()}\n\n{pin.lines}\n"
-        return f"{self.text[:inside]}  {pin.path.partition('.')[2]} = {pin.text}\n{self.text[inside:]}"
-
-    def _block(self, pin: Pin) -> int | None:
-        """Where the last line of the clause's block begins, where it has one of several lines."""
-        clause, _, name = pin.path.partition(".")
-        for one in parse_text(Source(self.name, self.text))[0].statements:
-            if isinstance(one, Clause) and isinstance(one.head, Ref) and one.head.name == clause and one.block and name:
-                start = self.text.rfind("\n", 0, one.block.span.end) + 1
-                if start > one.block.span.start:
-                    return start
-        return None
 
     def _settings(self, found: Difference) -> Iterator[Pin]:
         for one in found.follows:

@@ -160,6 +160,13 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return "  ".join(words)
 
 
+def _peak() -> int | None:
+    """The most that torch had allocated on this process's GPU at once, since the program began; None on a CPU."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
+
+
 def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
     """Writes summary.json, from metrics.jsonl, the trainer's state and what was counted of its rows, and prints it."""
     state, folder = trainer.state, bundle.output_dir
@@ -187,6 +194,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "tokens": tokens,
             "data": trainer.data_facts,
             "seconds": round(max(total, seconds), 3),
+            "tokens_per_second": None if not tokens else round(tokens / max(total, seconds, 1e-3), 1),
+            "peak_allocated_bytes": _peak(),
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,

@@ -124,7 +124,8 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
 
 # transformers looks for the package where a name has "flash" in it
 transformers.AttentionInterface.register("fused", flash)
-transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
+if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53 models made their masks themselves
+    transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
 
 
 TARGETS = {

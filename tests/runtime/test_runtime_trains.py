@@ -133,6 +133,41 @@ def test_two_processes_see_the_same_losses_under_every_strategy(tmp_path: Path, 
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)
 
 
+SAME = """
+import sys
+from transformers import AutoModelForCausalLM as A
+first, *others = (list(A.from_pretrained(p).parameters()) for p in sys.argv[2:])
+print([max(float((x - y).abs().max()) for x, y in zip(first, other)) for other in others])
+"""
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_recomputing_and_a_smaller_micro_batch_train_the_same_weights(
+    tmp_path: Path, stacks: Stacks, target: str
+) -> None:
+    """Recomputing changes no bit; another micro-batch of the same global batch adds in another order."""
+    left = []
+    known = load(target)
+    assert known is not None
+    names = [
+        one for one in ("activation_checkpointing", "gradient_checkpointing") if one in known.fields("trl.SFTConfig")
+    ]
+    for name, recompute, micro in (("kept", False, 4), ("recomputed", True, 4), ("smaller", False, 2)):
+        (tmp_path / name).mkdir()
+        folder, cwd, _, facts = bundle(tmp_path / name, stacks, target)
+        again = {"use_reentrant": False} if recompute else None
+        facts["arguments"].update(
+            {names[0]: recompute, f"{names[0]}_kwargs": again}, max_steps=3, save_strategy="no",
+            per_device_train_batch_size=micro, gradient_accumulation_steps=8 // micro,
+        )  # fmt: skip
+        facts["run"].update(micro=micro, accumulation=8 // micro)
+        stacks.fork(target, write(folder, facts), cwd)
+        left.append(os.path.join(cwd, "out"))
+    recomputed, smaller = json.loads(stacks.program(target, SAME, folder, cwd, folder, *left))
+    assert recomputed == 0.0
+    assert smaller < 1e-4
+
+
 END = """
 import json, sys, torch
 sys.path.insert(0, sys.argv[1])

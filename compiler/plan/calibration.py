@@ -1,0 +1,93 @@
+"""Readings of real runs, which `xpc plan --calibration FILE` follows: the speed and the peak that a run had.
+
+A run whose settings are those of a reading is planned with what was measured. One of the same model, GPU and kind of
+training takes what the plan says times the median of measured over planned. `calibration_file.py` reads the file;
+check, compile, diff and verify never load it: what they say depends on the spec and the version alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from xpc.compiler.language.setting import Path
+from xpc.compiler.plan.from_spec import WEIGHTLESS
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import record
+
+KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
+"""With model, GPU, stack and adapter what runs have to share for one to be predicted from another's reading."""
+
+
+@record
+class Reading:
+    """What was measured of one run. `run` are the settings that speed and memory follow from, as text.
+
+    `seconds` are those of an optimizer step: the middle one, and the 10th and 90th percentile. `tokens` are tokens a
+    second of one process, `peak` bytes on a GPU; `planned_tokens` and `planned_peak` are what the plan had said.
+    """
+
+    run: Mapping[str, str]
+    seconds: tuple[float, float, float]
+    tokens: float | None
+    peak: int | None
+    planned_tokens: float | None
+    planned_peak: float | None
+    source: str
+
+
+@record
+class Measured:
+    """What readings say of a run: seconds of a step where they are of this very run, else factors over the plan."""
+
+    exact: bool
+    seconds: tuple[float, float, float] | None
+    tokens: float | None
+    peak: float | None
+    pace: float | None
+    growth: float | None
+    source: str
+
+
+def identity(spec: Spec) -> dict[str, str]:
+    """The settings of a run that its speed and memory follow from: those to read, and a digest of the others."""
+    hardware = spec.hardware
+    gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
+    kind = {str(path): str(spec.get(path)) for path in KIND}
+    shown = {
+        "model": str(spec.model.name), "gpu": gpu, "stack": spec.stack.name,
+        "adapter": f"{spec.adapter} {spec.bits or ''}".strip() if spec.lora else "none", **kind,
+        "processes": f"{hardware.nodes} x {hardware.processes}", "strategy": spec.text("strategy"),
+        "batch": f"{spec.get('batch.gbs')} = micro {spec.get('batch.micro')} x {spec.get('batch.accum')}",
+        "seq": str(spec.get("batch.seq")), "checkpointing": str(spec.flag("memory.checkpointing")),
+    }  # fmt: skip
+    rest = [f"{path}={spec.values[path].value!r}" for path in sorted(spec.values) if not path.startswith(WEIGHTLESS)]
+    rest += [repr(source.path or source.id) for source in spec.data]
+    return {**shown, "others": sha256("\n".join(rest).encode("utf-8", "surrogatepass")).hexdigest()[:16]}
+
+
+def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
+    """What readings say of a run, or None where none is of its kind."""
+    mine = identity(spec)
+    same = [one for one in readings if one.run == mine]
+    if same:
+        last = same[-1]
+        spread = [number for one in same for number in one.seconds]
+        seconds = statistics.median(one.seconds[0] for one in same), min(spread), max(spread)
+        peaks = [one.peak for one in same if one.peak is not None]
+        return Measured(True, seconds, last.tokens, max(peaks) if peaks else None, None, None, _cited(same, "this run"))
+    alike = ("model", "gpu", "stack", "adapter", *KIND)
+    kin = [one for one in readings if all(one.run.get(name) == mine[name] for name in alike)]
+    paces = [one.tokens / one.planned_tokens for one in kin if one.tokens and one.planned_tokens]
+    peaks_over = [one.peak / one.planned_peak for one in kin if one.peak and one.planned_peak]
+    if not paces and not peaks_over:
+        return None
+    pace = statistics.median(paces) if paces else None
+    growth = statistics.median(peaks_over) if peaks_over else None
+    return Measured(False, None, None, None, pace, growth, _cited(kin, "runs of its kind"))
+
+
+def _cited(found: Sequence[Reading], of: str) -> str:
+    many = f"{len(found)} reading{'s' if len(found) > 1 else ''} of {of}"
+    return f"{many} ({found[-1].source}{', ...' if len(found) > 1 else ''})"

@@ -1,0 +1,48 @@
+"""A value put into the text of a spec: in the place of what it states, in the block of its clause, or at its end."""
+
+from __future__ import annotations
+
+from xpc.compiler.spec import Spec
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+from xpc.grammar.tree import Clause, Ref
+
+
+def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
+    """The text of the spec with a setting stated; `value` is as it is typed, `name` that of the file.
+
+    What comes out may not compile, where the clause stands in a form that has no place for it: the caller looks.
+    """
+    found = {str(one): each for one, each in spec.values.items()}.get(path)
+    label = None if found is None else found.origin.label
+    if label is not None and label.source is spec.source:
+        start, end = label.span.start, label.span.end
+        stated, equals, _ = text[start:end].partition("=")
+        if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
+            if text[end : end + 1] == "(":  # a flag with settings of its own
+                end = text.index(")", end) + 1
+            equals = "="
+        return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
+    inside = _block(text, name, path)
+    if inside is None:
+        return f"{text.rstrip()}\n\n{statement(path, value)}\n"
+    return f"{text[:inside]}  {path.partition('.')[2]} = {value}\n{text[inside:]}"
+
+
+def statement(path: str, value: str) -> str:
+    """A setting as a statement of its own."""
+    clause, _, name = path.partition(".")
+    if clause == "extra trl":
+        return f"extra trl {{\n  {name} = {value}\n}}"
+    return f"{clause} {{\n  {name} = {value}\n}}" if name else f"{clause} {value}"
+
+
+def _block(text: str, name: str, path: str) -> int | None:
+    """Where the last line of the clause's block begins, where it has one of several lines."""
+    clause, _, inside = path.partition(".")
+    for one in parse(Source(name, text))[0].statements:
+        if isinstance(one, Clause) and isinstance(one.head, Ref) and one.head.name == clause and one.block and inside:
+            start = text.rfind("\n", 0, one.block.span.end) + 1
+            if start > one.block.span.start:
+                return start
+    return None
