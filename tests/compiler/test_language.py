@@ -161,7 +161,8 @@ NAMED = {"method.loss": ("dft", "[nll]"), "method.rewards": ("accuracy", "[accur
 def samples():
     """Every setting of the schema that compiles, with legal values."""
     for row in schema.TABLE:
-        if row.pending or row.path.startswith("train.") or row.kind.name == "file":
+        # What names a file or an adapter's folder is looked for, and is tried where there is one.
+        if row.pending or row.path.startswith("train.") or row.kind.name == "file" or row.path == "lora.from":
             continue
         plain = ("trl-0.18",) if row.path == "target" else NAMED.get(row.path) or SAMPLES.get(row.kind.name, ())
         for written in row.choices or plain:

@@ -279,7 +279,11 @@ batch {{
 
 save "out/x"
 """
-KERNELS = {"trl-1.16": "kernels-community/flash-attn2", "trl-0.24": "kernels-community/flash-attn"}
+KERNELS = {
+    name: found["flash2"].partition("@")[0]
+    for name in stacks.names()
+    if (found := stacks.load(name).facts.flash_kernels)
+}
 LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 
@@ -314,8 +318,8 @@ def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, serve
 
 
 def test_a_commit_of_a_kernel_is_given_by_hand(tmp_path, served):
-    id = KERNELS["trl-1.16"]
-    put(tmp_path, {"x.xp": FLASH.format(target="trl-1.16"), "rows.jsonl": b'{"text": "a"}\n' * 9})
+    id = KERNELS[stacks.DEFAULT]
+    put(tmp_path, {"x.xp": FLASH.format(target=stacks.DEFAULT), "rows.jsonl": b'{"text": "a"}\n' * 9})
     put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
     run(tmp_path, served, "lock", "x.xp", "--pin", f"{id}={SECOND}")
     assert served.asked == []
