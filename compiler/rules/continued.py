@@ -126,7 +126,7 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     )
 
 
-@rule("XP934", "reference-without-the-adapter", "warning")
+@rule("XP934", "reference-without-the-adapter", "warning", reads=("method.precompute", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
     """The reference of a method is the base without any adapter, and not the adapter that training continues from.
 
