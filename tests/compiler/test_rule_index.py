@@ -29,7 +29,7 @@ PRECONDITION = {
     "engines.k8s.rules", "engines.slurm.rules", "engines.ray.rules", "engines.sky.rules", "rules.adapters",
     "rules.frozen", "rules.method", "rules.online",
     "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm", "rules.distill",
-    "rules.sampling",
+    "rules.sampling", "rules.early_stopping",
 }  # fmt: skip
 """Modules whose rules do not ask once more for what their `WHEN` asks for: the engine, the method, the adapters."""
 
