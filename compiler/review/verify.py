@@ -161,7 +161,7 @@ def _first(there: bytes, made: bytes) -> str:
     length = max(map(len, sides))
     sides = [one + [""] * (length - len(one)) for one in sides]
     at = next(number for number in range(length) if sides[0][number] != sides[1][number])
-    here, again = (one[at].strip()[:SHOWN] or "nothing" for one in sides)
+    here, again = (one[at].strip().rstrip(",")[:SHOWN] or "nothing" for one in sides)
     return f"{at + 1}: {here}, where the spec makes it {again}"
 
 
