@@ -76,6 +76,8 @@ def _behind(code: str) -> str:
 
 
 def _setting(row: Setting) -> str:
+    from xpc.compiler.explain.examples import example
+
     lines = [f"{row.path}: {row.doc}"]
     if row.kind.name == "hardware":
         from xpc.compiler.registry import gpu_names
@@ -94,6 +96,8 @@ def _setting(row: Setting) -> str:
         from xpc.compiler.engines.engine import readers
 
         lines.append("  read by  " + ", ".join(readers(row.name)))
+    shown = example(row).splitlines()
+    lines += [f"  {'example' if not at else '       '}  {line}" for at, line in enumerate(shown)]
     if row.args:
         lines.append("  decides  " + ", ".join(row.args))
     read_by = sorted(code for code, (_, reads) in codes().items() if row.path in reads)

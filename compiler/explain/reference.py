@@ -7,6 +7,7 @@ import sys
 
 from xpc.compiler.engines import OF_ALL
 from xpc.compiler.engines.engine import readers
+from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting
@@ -25,10 +26,10 @@ The language itself is described in
 
 `path` is clause and name. Inside its clause a setting is written by its name; a name that is unique is also legal after
 `with` and in the body: `with gbs=528` is `batch { gbs = 528 }`. Settings that say *later* are reserved: the compiler
-refuses them with a sentence instead of leaving them out.
+refuses them with a sentence instead of leaving them out. An example of several lines is legal with all of them.
 
-| path | takes | default | decides |
-|---|---|---|---|
+| path | takes | default | example | decides |
+|---|---|---|---|---|
 """
 
 
@@ -58,7 +59,8 @@ def _row(row: Setting) -> str:
     if row.clause == "launch" and not row.head and row.name not in OF_ALL:
         doc += f"; read by {', '.join(f'`{one}`' for one in readers(row.name))}"
     decides = ", ".join(f"`{one}`" for one in row.args)
-    return f"| {name}<br>{doc} | {takes} | {default} | {decides} |"
+    shown = "<br>".join(f"`{line}`" for line in example(row).replace("|", "\\|").splitlines())
+    return f"| {name}<br>{doc} | {takes} | {default} | {shown} | {decides} |"
 
 
 def first_sentence(text: str) -> str:

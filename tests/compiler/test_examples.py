@@ -1,0 +1,69 @@
+"""Every setting has an example, which writes it and is legal: docs/reference.md and `xpc explain SETTING` show it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xpc.compiler.explain.examples import LINES, example
+from xpc.compiler.explain.explain import explain
+from xpc.compiler.files import Workspace
+from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
+from xpc.compiler.pipeline import check_text
+from xpc.grammar.diagnostic import ERROR
+
+ROWS = [row for row in TABLE if example(row)]
+PREFERENCES = "qwen2.5-0.5b-instruct on ultrafeedback-binarized"
+PROMPTS = "qwen2.5-0.5b-instruct on deepmath-103k"
+TRAINS = {
+    **dict.fromkeys(("method dpo", "method kto", "method reward"), PREFERENCES),
+    **dict.fromkeys(("method grpo", "method distill"), PROMPTS),
+    "lora(parameters": "qwen3-30b-a3b on infinity-instruct",
+}
+"""What goes along with an example; otherwise rows of conversations."""
+FILES = {
+    "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
+    "env.sh": "module load cuda\n",
+    "config.json": json.dumps(
+        {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 512,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048}
+    ),
+    "out/first/adapter_config.json": json.dumps(
+        {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16, "lora_dropout": 0.0,
+         "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": "Qwen/Qwen2.5-0.5B-Instruct"}
+    ),
+    "out/first/adapter_model.safetensors": "",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
+def test_an_example_is_legal_and_writes_its_setting(row: Setting, place: Path) -> None:
+    text = f"{example(row)}\n"
+    if not text.startswith("train "):
+        model = "a/b" if row.path == "model.config" else "qwen2.5-0.5b-instruct"
+        trains = next((one for word, one in TRAINS.items() if word in text), f"{model} on infinity-instruct")
+        text = f"train {trains}\n{text}"
+    checked = check_text(text.encode(), "t.xp", Workspace(str(place), allow_oom=True))
+    assert [f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR] == []
+    assert checked.spec is not None
+    assert checked.members if row.path == "sweep" else checked.spec.written(row.path)
+
+
+def test_no_example_is_of_a_setting_that_is_gone() -> None:
+    assert set(LINES) <= set(BY_PATH)
+    assert len(ROWS) > len(TABLE) - 5
+
+
+def test_explain_shows_it() -> None:
+    assert "  example  schedule cosine(warmup=3%)\n" in explain("schedule.warmup")
