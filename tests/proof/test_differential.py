@@ -30,7 +30,7 @@ SPECS = 500
 NEVER = {
     "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
     "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda", "launch.env", "launch.setup", "launch.extra_args",
-    "launch.mounts", "launch.tolerations", "launch.node_selector",
+    "launch.mounts", "launch.tolerations", "launch.node_selector", "lora.from",
 }  # fmt: skip
 """Settings that the generator leaves alone, or that are never legal."""
 

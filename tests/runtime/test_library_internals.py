@@ -133,6 +133,7 @@ def test_no_other_private_method_is_overridden() -> None:
     from xpc.runtime.features import adapters, evaluation, hub
 
     meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
+    meant |= {"_load_rng_state"}
     public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from runtime_bundles import bundle_of, of_method, plan
+from runtime_bundles import bundle_of, of_method, plan, source
 
 from xpc.runtime import vllm_server
 from xpc.runtime.core.bundle import Bundle
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def bundle(program: str = "vllm", port: int | None = 8001, **model: object) -> Bundle:
-    facts = plan("/models/tiny", [])
+    facts = plan("/models/tiny", [source("rows.jsonl")])
     facts["stack"]["vllm_program"] = program
     facts = of_method(facts, "trl.GRPOConfig")
     facts["arguments"] |= {"use_vllm": port is not None, "vllm_server_port": port}
