@@ -41,6 +41,9 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
         if plan["model"]["dtype"] == "float16":  # what is not quantized meets the others without autocast
             plan["model"] = {**plan["model"], "dtype": "float32"}
+    if lora.get("bits") and not job["zero"] and "fsdp" not in job["keep"]:
+        # Nothing shards the packed weights here, for which alone they are stored as numbers of another type.
+        plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
     if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact
         more.update(fp16_full_eval=False)
     if job["flash"] and plan["model"]["attn_implementation"] == FLASH:
