@@ -88,8 +88,8 @@ def edited(folder, name, old, new, seal=False):
 @pytest.mark.parametrize(
     ("name", "old", "new", "says"),
     [
-        ("trainer_args.json", b'"learning_rate": 2e-05', b'"learning_rate": 2e-04', 'makes it "learning_rate": 2e-05,'),
-        ("deepspeed.json", b'"stage": 2', b'"stage": 1', 'makes it "stage": 2,'),
+        ("trainer_args.json", b'"learning_rate": 2e-05', b'"learning_rate": 2e-04', 'makes it "learning_rate": 2e-05'),
+        ("deepspeed.json", b'"stage": 2', b'"stage": 1', 'makes it "stage": 2'),
         ("launch.sh", b"set -euo pipefail", b"set -eu", "makes it set -euo pipefail"),
         ("trainer/main.py", b"import", b"import this\nimport", "where the spec makes it"),
         ("spec.xp", b"gbs = 128", b"gbs = 256", "where the spec makes it"),
