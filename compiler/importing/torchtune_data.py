@@ -17,8 +17,6 @@ Entries = Mapping[str, Entry]
 
 LONGEST = 4096
 """Tokens of the longest sequence where torchtune cuts none."""
-ASKED = ("input", "output")
-JUDGED = ("prompt", "chosen", "rejected")
 
 
 @record

@@ -31,7 +31,6 @@ from xpc.grammar.tree import Count, Number, Ref, String
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.pins import Lock
     from xpc.compiler.plan import Micro
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
@@ -83,8 +82,11 @@ class _Resolver:
         model = self._model()
         hardware = self._hardware(model)
         data = self._data()
-        if self.workspace.pins is not None:
-            self._lock(self.workspace.pins)
+        lock = self.workspace.pins
+        if lock is not None:
+            from xpc.compiler.resolve.locked import copies  # few specs are compiled with a lock
+
+            self.bundled.update(copies(lock, self.workspace.reads))
         evaluated: tuple[EvalSet, ...] = ()
         if "eval.data" in self.values:
             from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
@@ -106,10 +108,15 @@ class _Resolver:
 
                 keep_apart(self.values, loaded.member)
             values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
+            commits: dict[str, str] = {}
+            if lock is not None:
+                from xpc.compiler.resolve.locked import kernels
+
+                commits = kernels(lock, text_of(self.values, "model.attn") or "", stack)
             return Spec(
                 loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled,
                 self.workspace.reads, wrong=wrong, evaluated=evaluated, teacher=teacher,
-                continued=continued, allow_oom=self.workspace.allow_oom, kernels=self._kernels(stack),
+                continued=continued, allow_oom=self.workspace.allow_oom, kernels=commits,
             )  # fmt: skip
 
         stated, said = dict(self.values), len(self.problems)
@@ -223,28 +230,6 @@ class _Resolver:
                 self.values[path] = Value(text, value.origin)
                 continue
             self.values[path] = Value(self._bundle(read), value.origin)
-
-    def _lock(self, lock: Lock) -> None:
-        """The bundle has a copy of the lock, so that its own spec compiles to it again, and what the lock resolved."""
-        if not lock.text:
-            return  # one that is being made
-        from xpc.compiler.lockfile import constraints
-
-        self.bundled["files/" + bundle_name(lock.name, self.workspace.reads[lock.name])] = lock.text
-        packages = constraints(lock)
-        if packages is not None:
-            self.bundled["constraints.txt"] = packages
-
-    def _kernels(self, stack: Stack) -> dict[str, str]:
-        """The commit of the repository that stands in for flash-attn where that is not installed."""
-        lock, repository = self.workspace.pins, stack.facts.flash_kernels.get(text_of(self.values, "model.attn") or "")
-        if lock is None or repository is None:
-            return {}
-        from xpc.compiler.pins import KERNEL
-
-        id, _, branch = repository.partition("@")
-        pin = lock.find(KERNEL, id, branch)
-        return {} if pin is None else {id: pin.revision}
 
     def _bundle(self, read: Read) -> str:
         """Keep a copy for the bundle and return the name that it has there."""

@@ -24,7 +24,7 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
     `torch_compile_mode` and `torch_compile_backend` say how either compiles. Today: the environment decides, and no
     line says so. Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
-    if spec.flag("model.compile") and _trl(spec, "torch_compile") is not None:
+    if spec.flag("model.compile") and spec.extra_value("trl", "torch_compile") is not None:
         yield Finding(
             spec.extra_place("trl", "torch_compile", "the whole model"),
             "`compile` beside `torch_compile`",
@@ -53,15 +53,14 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _trl(spec: Spec, name: str) -> object:
-    return spec.extra_value("trl", name)
-
-
 def _compiles(spec: Spec) -> str | None:
     """The name in `extra trl` that turns compilation on, or None where none does."""
-    if _trl(spec, "torch_compile") is True:
+    if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
-    return next((one for one in ("torch_compile_mode", "torch_compile_backend") if _trl(spec, one) is not None), None)
+    return next(
+        (one for one in ("torch_compile_mode", "torch_compile_backend") if spec.extra_value("trl", one) is not None),
+        None,
+    )
 
 
 def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
@@ -73,7 +72,7 @@ def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
 
 
 def _backend(spec: Spec) -> str:
-    written = _trl(spec, "torch_compile_backend")
+    written = spec.extra_value("trl", "torch_compile_backend")
     return written.lower() if isinstance(written, str) else "inductor"
 
 
@@ -108,7 +107,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; executed.
     """
     name = _compiles(spec)
-    if name is not None and _trl(spec, "torch_compile") is False:
+    if name is not None and spec.extra_value("trl", "torch_compile") is False:
         yield Finding(
             spec.extra_place("trl", "torch_compile", "is turned to true"),
             f"`torch_compile = false` beside `{name}` compiles",
@@ -124,7 +123,7 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     Only packing that cuts a stream (`wrapped`) gives rows of one length. Source: torch 2.13 `_inductor` (modes
     reduce-overhead and max-autotune turn graphs on); trl 1.16 and 0.18 collators pad to the longest row or flatten.
     """
-    mode, backend = _trl(spec, "torch_compile_mode"), _backend(spec)
+    mode, backend = spec.extra_value("trl", "torch_compile_mode"), _backend(spec)
     name = "torch_compile_mode" if mode in GRAPHS and backend == "inductor" else "torch_compile_backend"
     graphs = backend == "cudagraphs" or name == "torch_compile_mode"
     cut = spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped"
@@ -146,9 +145,9 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
     """
-    mode, known = _trl(spec, "torch_compile_mode"), spec.stack.facts.compile_backends
+    mode, known = spec.extra_value("trl", "torch_compile_mode"), spec.stack.facts.compile_backends
     for name, value, legal in (("torch_compile_mode", mode, MODES), ("torch_compile_backend", _backend(spec), known)):
-        if isinstance(value, str) and value not in legal and _trl(spec, name) is not None:
+        if isinstance(value, str) and value not in legal and spec.extra_value("trl", name) is not None:
             usual = "default" if name == "torch_compile_mode" else "inductor"
             yield Finding(
                 spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),

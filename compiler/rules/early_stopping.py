@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.rules.best_model import LOAD
 from xpc.compiler.rules.conditions import given
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = given("eval.patience")
-
-LOAD = "load_best_model_at_end"
 
 
 @rule("XP793", "patience-without-evaluations")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import define, field
+from local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
 """Tokens of the account `me`, a member of `team`; the last may write to its own repositories alone."""
@@ -47,29 +47,17 @@ class Repository:
 
 
 @define
-class Hub:
+class Hub(LocalServer):
     """The server. `closed` are repositories that nobody may write to, `broken` branches whose commits fail."""
 
     repositories: dict[str, Repository] = field(factory=dict)
     objects: dict[str, bytes] = field(factory=dict)
-    asked: list[str] = field(factory=list)
     closed: set[str] = field(factory=set)
     broken: set[str] = field(factory=set)
-    server: Any = None
-
-    def __enter__(self) -> Hub:
-        handler = type("Handler", (_Handler,), {"hub": self})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it ends
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+    def handler(self) -> type[_Handler]:
+        return _Handler
 
     def environment(self, token: str = WRITE) -> dict[str, str]:
         """What sends a client here."""
@@ -87,11 +75,8 @@ def _commit(title: str, files: dict[str, bytes]) -> Commit:
 class _Handler(BaseHTTPRequestHandler):
     """One request. Paths are those of the hub's public API."""
 
-    hub: Hub
+    of: Hub
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
 
     def do_GET(self) -> None:
         self._serve()
@@ -105,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append(f"{self.command} {path}")
+        self.of.asked.append(f"{self.command} {path}")
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         status, answer, code = self._answer(path, body, token)
         data = json.dumps(answer).encode()
@@ -122,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, path: str, body: bytes, token: str) -> tuple[int, Any, str]:
         parts = path.strip("/").split("/")
         if parts[0] == "lfs":
-            self.hub.objects[parts[1]] = body
+            self.of.objects[parts[1]] = body
             return 200, {}, ""
         if path.endswith(".git/info/lfs/objects/batch"):
             return 200, self._batch(json.loads(body)), ""
@@ -140,22 +125,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _create(self, said: dict[str, Any], token: str) -> tuple[int, Any, str]:
         name = f"{said.get('organization') or 'me'}/{said['name']}"
-        made = {"url": f"{self.hub.url}/{name}", "name": name}
-        if name in self.hub.repositories:
+        made = {"url": f"{self.of.url}/{name}", "name": name}
+        if name in self.of.repositories:
             return 409, {"error": "You already created this model repo", **made}, ""
         if token != WRITE or name.partition("/")[0] not in ("me", "team"):
             return 403, {"error": f"You don't have the rights to create a model under {name.partition('/')[0]}"}, ""
         private = {"private": True, "public": False}.get(said.get("visibility", ""), said.get("private"))
-        self.hub.make(name, private)
+        self.of.make(name, private)
         return 200, made, ""
 
     def _model(self, name: str, rest: list[str], body: bytes, token: str) -> tuple[int, Any, str]:
-        repository = self.hub.repositories.get(name)
+        repository = self.of.repositories.get(name)
         if repository is None:
             return 404, {"error": "Repository not found"}, "RepoNotFound"
         ask = rest[0] if rest else "info"
         if (self.command == "POST" or rest == ["auth-check", "write"]) and (
-            token == READ or name in self.hub.closed or (token == SCOPED and not name.startswith("me/"))
+            token == READ or name in self.of.closed or (token == SCOPED and not name.startswith("me/"))
         ):
             return 403, {"error": "Forbidden: you must use a write token"}, ""
         branch = "/".join(rest[1:]) or "main"
@@ -173,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
             files = json.loads(body)["files"]
             modes = [(one["path"], "lfs" if one["path"].endswith(".safetensors") else "regular") for one in files]
             return 200, {"files": [{"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes]}, ""
-        if ask == "commit" and branch in self.hub.broken:
+        if ask == "commit" and branch in self.of.broken:
             return 403, {"error": "Private repository storage limit reached"}, ""
         if ask == "commit":
             commits.append(self._pushed(commits[-1], body))
-            return 200, {"commitOid": commits[-1].id, "commitUrl": f"{self.hub.url}/{name}/commit/{commits[-1].id}"}, ""
+            return 200, {"commitOid": commits[-1].id, "commitUrl": f"{self.of.url}/{name}/commit/{commits[-1].id}"}, ""
         siblings = [{"rfilename": one} for one in commits[-1].files]
         return 200, {"id": name, "private": bool(repository.private), "sha": commits[-1].id, "siblings": siblings}, ""
 
@@ -195,8 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
         told = []
         for one in said["objects"]:
             oid, size = one["oid"], one["size"]
-            href = {"upload": {"href": f"{self.hub.url}/lfs/{oid}", "header": {}}}
-            told.append({"oid": oid, "size": size, **({} if oid in self.hub.objects else {"actions": href})})
+            href = {"upload": {"href": f"{self.of.url}/lfs/{oid}", "header": {}}}
+            told.append({"oid": oid, "size": size, **({} if oid in self.of.objects else {"actions": href})})
         return {"transfer": "basic", "objects": told}
 
     def _pushed(self, before: Commit, body: bytes) -> Commit:
@@ -209,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif said["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif said["key"] == "lfsFile":
-                content = self.hub.objects[value["oid"]]
+                content = self.of.objects[value["oid"]]
                 assert sha256(content).hexdigest() == value["oid"], "the object is not the file that was hashed"
                 files[value["path"]] = content
             else:

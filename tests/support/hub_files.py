@@ -6,40 +6,31 @@ It answers what huggingface_hub 0.36 and 2.4 and datasets 5 ask: revisions, tree
 from __future__ import annotations
 
 import json
-import threading
 from hashlib import sha1
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from attrs import define, field
+from local_server import LocalServer
 
 
 @define
-class HubFiles:
+class HubFiles(LocalServer):
     """The server. `commits` has the files of each by ("models", "org/name"), `asked` what was asked, `broken` paths
     whose content ends after half of it."""
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)
-    asked: list[str] = field(factory=list)
     broken: set[str] = field(factory=set)
-    server: Any = None
 
-    def __enter__(self) -> HubFiles:
-        handler = type("Handler", (_Handler,), {"hub": self})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    @property
+    def handler(self) -> type[_Handler]:
+        return _Handler
 
     @property
     def environment(self) -> dict[str, str]:
         """What sends a client here."""
-        url = f"http://127.0.0.1:{self.server.server_port}"
-        return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": ""}
+        return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": ""}
 
     def push(self, kind: str, name: str, files: dict[str, bytes]) -> str:
         """A commit with these files: the newest, which `main` names. Gives its id."""
@@ -51,11 +42,8 @@ class HubFiles:
 class _Handler(BaseHTTPRequestHandler):
     """One request. Paths are those of the hub's public API."""
 
-    hub: HubFiles
+    of: HubFiles
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
 
     def do_HEAD(self) -> None:
         self._serve()
@@ -69,9 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append(f"{self.command} {path}")
+        self.of.asked.append(f"{self.command} {path}")
         status, data, headers = self._answer(path.strip("/").split("/"), body)
-        if path in self.hub.broken and self.command == "GET":
+        if path in self.of.broken and self.command == "GET":
             headers["Content-Length"] = str(len(data))
             data = data[: len(data) // 2]
             self.close_connection = True
@@ -92,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _refused("EntryNotFound")
 
     def _commit(self, kind: str, name: str, revision: str) -> tuple[str, dict[str, bytes]] | str:
-        commits = self.hub.commits.get((kind, name))
+        commits = self.of.commits.get((kind, name))
         if commits is None:
             return "RepoNotFound"
         commit = list(commits)[-1] if revision == "main" else revision

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
 from attrs import define, field
+from local_server import LocalServer
 
 
 @define
@@ -27,47 +27,37 @@ class Repository:
     token: str = ""
 
 
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    of: Served
+
+    def do_GET(self) -> None:
+        path = unquote(self.path.partition("?")[0])
+        self.of.asked.append(path)
+        status, body, kind = self.of.answer(path, self.headers.get("Authorization", ""))
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
 @define
-class Served:
+class Served(LocalServer):
     """The server."""
 
     repositories: dict[tuple[str, str], Repository] = field(factory=dict)
     packages: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)
-    asked: list[str] = field(factory=list)
-    server: Any = None
 
-    def __enter__(self) -> Served:
-        served = self
-
-        class Handler(BaseHTTPRequestHandler):
-            """One request."""
-
-            def do_GET(self) -> None:
-                path = unquote(self.path.partition("?")[0])
-                served.asked.append(path)
-                status, body, kind = served.answer(path, self.headers.get("Authorization", ""))
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    @property
+    def handler(self) -> type[_Handler]:
+        return _Handler
 
     @property
     def environment(self) -> dict[str, str]:
         """What points the hub's client and pip here."""
-        url = f"http://127.0.0.1:{self.server.server_port}"
-        return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "PIP_INDEX_URL": f"{url}/simple",
+        return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "PIP_INDEX_URL": f"{self.url}/simple",
                 "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}  # fmt: skip
 
     def answer(self, path: str, said: str) -> tuple[int, bytes, str]:

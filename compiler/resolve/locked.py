@@ -1,0 +1,32 @@
+"""What a lock brings into a run: its copy, the packages that it resolved, and commits of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.data.contents import bundle_name
+from xpc.compiler.lockfile import constraints
+from xpc.compiler.pins import KERNEL, Lock
+from xpc.compiler.stacks import Stack
+
+
+def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
+    """Files of the bundle by their names: the lock, so that the bundle's own spec compiles to it again, and packages.
+
+    `reads` are the digests of the files that were read. None of a lock that is being made.
+    """
+    if not lock.text:
+        return {}
+    out = {"files/" + bundle_name(lock.name, reads[lock.name]): lock.text}
+    packages = constraints(lock)
+    return out if packages is None else {**out, "constraints.txt": packages}
+
+
+def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
+    """The commit of the repository that stands in for flash-attn where that is not installed."""
+    repository = stack.facts.flash_kernels.get(attention)
+    if repository is None:
+        return {}
+    id, _, branch = repository.partition("@")
+    pin = lock.find(KERNEL, id, branch)
+    return {} if pin is None else {id: pin.revision}
