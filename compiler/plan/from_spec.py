@@ -75,7 +75,7 @@ def load_of(spec: Spec) -> Load | str:
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
         attention=attention, loss=_loss(spec), trained=trained, adapters=tuned, beside=beside,
-        evaluated=spec.get("eval.micro") or 0 if spec.evaluates else 0,
+        evaluated=_evaluated(spec),
         generates=micro * length * spec.integer("batch.accum") if _writes(spec) else 0,
         reserved=_vllm(spec, gpu.memory_gib * 2**30),
         layerwise=name in (*FUSED, *LAYERWISE),
@@ -134,6 +134,11 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None) -> Speed | None:
 def _batch(spec: Spec) -> tuple[int, int]:
     """Sequences of a micro-batch, and the tokens of one on this process."""
     return spec.integer("batch.micro") * spec.method.sequences, -(-row_tokens(spec) // spec.context_parallel)
+
+
+def _evaluated(spec: Spec) -> float:
+    """Tokens of a micro-batch of evaluation, as a share of one of training."""
+    return (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:

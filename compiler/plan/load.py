@@ -35,8 +35,9 @@ class Load:
     that), `amp` says that stored float32 is computed in half precision. `moments` are bytes of optimizer state a
     trained parameter, `temporary` those that its step needs for a moment. `tokens` are those of one micro-batch,
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
-    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `selective` says
-    that recomputation keeps what attention gave.
+    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` are the
+    tokens of a micro-batch of evaluation as a share of `tokens`. `selective` says that recomputation keeps what
+    attention gave.
     """
 
     facts: ModelFacts
@@ -60,7 +61,7 @@ class Load:
     trained: float
     adapters: Adapters | None = None
     beside: float = 0.0
-    evaluated: int = 0
+    evaluated: float = 0.0
     generates: int = 0
     reserved: float = 0.0
     layerwise: bool = False

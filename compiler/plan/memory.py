@@ -291,11 +291,11 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if sum(last.values()) > sum(out["backward"].values()):
         out["backward"] = last
     if load.evaluated:
-        share = load.evaluated / max(1, load.micro)
         half = 10 if load.element == 2 else 12
-        head = 0.0 if load.loss == "trl_fused" else float(share * load.tokens * facts.vocab * half)
+        head = 0.0 if load.loss == "trl_fused" else float(load.tokens * facts.vocab * half)
+        grows = {**masks, "activations": largest, "logits and loss": head}
         out["evaluate"] = {
-            **fixed, "gathered weights": held.gathered, "activations": share * largest, "logits and loss": head,
+            **fixed, "gathered weights": held.gathered, **{what: load.evaluated * size for what, size in grows.items()},
         }  # fmt: skip
     if load.generates:
         cache = 2.0 * facts.layers * facts.kv_heads * facts.head_dim * 2 * load.generates

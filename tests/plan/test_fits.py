@@ -114,6 +114,30 @@ def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
     assert changes.legality(spec)({"strategy": "zero3"})
 
 
+def evaluated(text: str) -> float:
+    """Bytes of activations and logits while a run evaluates."""
+    held = plan(spec_of(text)).memory
+    assert held is not None
+    found = held.phases["evaluate"]
+    return found["activations"] + found.get("logits and loss", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
+)
+def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
+    """Whatever those of training are: packed into one row, or pairs of them. With flash attention nothing is squared."""
+    more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
+    held = {
+        (micro, own): evaluated(written(more=f"{more}{own})", batch=f"gbs=64 micro={micro} seq=2048{packing}"))
+        for micro in (2, 4)
+        for own in (2, 4)
+    }
+    assert held[2, 2] == pytest.approx(held[4, 2])
+    assert held[2, 4] == pytest.approx(2 * held[2, 2])
+    assert held[4, 4] == pytest.approx(2 * held[4, 2])
+
+
 def test_verdicts_are_findings_of_check() -> None:
     for batch, code, severity, verdict in (
         ("gbs=128 micro=4 seq=4096", "XP960", "error", NO),
