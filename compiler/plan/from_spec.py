@@ -50,10 +50,12 @@ def load_of(spec: Spec) -> Load | str:
             stored = (tables * 2 + (facts.params - tables) * QUANTIZED[spec.bits]) / facts.params
     elif half and engine == "fsdp":
         stored = 4.0  # accelerate upcasts what is trained under mixed precision (accelerator.py, fsdp_utils.py)
+    layers = facts.layers
     if spec.flag("freeze") and not spec.lora:
-        layers = spec.get("freeze.except_last") or spec.get("freeze.except_first")
-        if layers is not None:
-            trained = float(min(facts.layers, layers) * facts.layer_params)
+        from xpc.compiler.plan.frozen import trained_part  # few specs freeze
+
+        part = trained_part(spec, facts)
+        trained, layers = part.trained, part.layers
     copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
     spread = shard if stage == 3 else 1
     beside = copies * facts.params * stored / spread
@@ -80,7 +82,7 @@ def load_of(spec: Spec) -> Load | str:
         reserved=_vllm(spec, gpu.memory_gib * 2**30),
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
-        selective=spec.flag("memory.checkpointing.selective"),
+        selective=spec.flag("memory.checkpointing.selective"), layers=layers,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class Load:
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
     row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` are the
     tokens of a micro-batch of evaluation as a share of `tokens`. `selective` says that recomputation keeps what
-    attention gave.
+    attention gave. `layers` are those that a gradient passes through, None for all.
     """
 
     facts: ModelFacts
@@ -67,6 +67,7 @@ class Load:
     layerwise: bool = False
     scored: int = 0
     selective: bool = False
+    layers: int | None = None
 
     @property
     def tokens(self) -> int:

@@ -258,7 +258,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     gathered = {"gathered weights": held.gathered, "communication": held.communication}
     masks = {"attention masks": _masks(load)}
     before = held.gradients if load.accumulates else 0.0
-    layers = facts.layers
+    layers = facts.layers if load.layers is None else load.layers
     if load.checkpointing:
         attention = load.tokens * _attended(load) if load.selective else 0.0
         kept = layers * (load.tokens * _kept(load) + attention)
