@@ -35,9 +35,9 @@ class Load:
     that), `amp` says that stored float32 is computed in half precision. `moments` are bytes of optimizer state a
     trained parameter, `temporary` those that its step needs for a moment. `tokens` are those of one micro-batch,
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
-    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` are the
-    tokens of a micro-batch of evaluation as a share of `tokens`. `selective` says that recomputation keeps what
-    attention gave. `layers` are those that a gradient passes through, None for all.
+    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
+    what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
+    gave. `layers` are those that a gradient passes through, None for all.
     """
 
     facts: ModelFacts

@@ -126,7 +126,7 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """Whatever those of training are: packed into one row, or pairs of them. With flash attention nothing is squared."""
+    """Whatever those of training are: packed, or pairs. With flash attention nothing grows with the square."""
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
         (micro, own): evaluated(written(more=f"{more}{own})", batch=f"gbs=64 micro={micro} seq=2048{packing}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import oracle
 import pytest
@@ -55,8 +56,9 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     keys = oracle.config("llama", SHAPE, PERIODS)
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), **keys)
     model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation="sdpa").train()
-    arguments = {"gradient_checkpointing": "reentrant" in text, "gradient_checkpointing_kwargs": {"use_reentrant": True}}
-    freeze(SimpleNamespace(plan={"freeze": freeze_section(spec)}, scores=False, arguments=arguments), model)  # type: ignore[arg-type]
+    again = {"gradient_checkpointing": "reentrant" in text, "gradient_checkpointing_kwargs": {"use_reentrant": True}}
+    bundle: Any = SimpleNamespace(plan={"freeze": freeze_section(spec)}, scores=False, arguments=again)
+    freeze(bundle, model)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     assert part.trained == pytest.approx(trained, abs=facts.hidden)  # the plan counts no norm outside of the layers
 

@@ -46,7 +46,7 @@ def trainer(scene: Any) -> Any:
     rewards.functions = lambda given: [telling(i, one) for i, one in enumerate(functions(given))]
     return trainer.build(
         read, scene.args, scene.model, lambda: load(scene), train_dataset=scene.rows, eval_dataset=scene.held,
-        processing_class=scene.tokenizer,
+        processing_class=scene.tokenizer, callbacks=[],
     )  # fmt: skip
 
 
