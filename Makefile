@@ -106,8 +106,13 @@ tables: $(VENV)/ready ## write the generated tables anew: parser, registry, the 
 	$(BIN)/python compiler/stacks/harness_names.py
 
 .PHONY: coefficients
-coefficients: $(VENV)/ready ## measure what autograd keeps in a layer of each model family, for xpc plan (FAMILIES=qwen3 for some)
-	PYTHONPATH=tests/plan $(BIN)/python tests/plan/write_coefficients.py $(FAMILIES)
+coefficients: $(VENV)/ready $(OTHERS:=/ready) ## measure what autograd keeps in a layer of each model family on each stack, for xpc plan (FAMILIES=qwen3, STACKS=trl-0.24 for some)
+	@mkdir -p $(MYPY_ROOT)/xpc
+	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
+	for stack in $(STACKS); do \
+		env=$(VENV)$${stack#trl}; [ $$stack = $(DEFAULT) ] && env=$(VENV); \
+		PYTHONPATH=tests/plan:$(MYPY_ROOT) $$env/bin/python tests/plan/write_coefficients.py $$stack $(FAMILIES) || exit 1; \
+	done
 
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,7 @@
-"""Bytes that autograd keeps of one token in one layer, by family: the table that `make coefficients` writes.
+"""Bytes that autograd keeps of one token in one layer, by stack and family: the tables that `make coefficients` writes.
 
-Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts them on real models.
+Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts them on real models,
+with the libraries of each stack.
 """
 
 from __future__ import annotations
@@ -12,26 +13,32 @@ from functools import cache
 from typing import Any
 
 from xpc.compiler.registry.types import ModelFacts
+from xpc.compiler.stacks import DEFAULT, HERE
 
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "coefficients.json")
+
+def table_of(stack: str) -> str:
+    """The file of a stack's table."""
+    return os.path.join(HERE, stack, "coefficients.json")
 
 
 @cache
-def _text() -> str:
-    with open(TABLE, encoding="utf-8") as handle:
+def _text(stack: str) -> str:
+    if not os.path.exists(table_of(stack)):  # nothing was measured with its libraries yet
+        return '{\n "families": {\n },\n "versions": {\n }\n}'
+    with open(table_of(stack), encoding="utf-8") as handle:
         return handle.read()
 
 
 @cache
-def _read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_text())
+def _read(stack: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_text(stack))
     return found
 
 
 @cache
-def family(name: str) -> Mapping[str, Mapping[str, float]]:
+def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
     """The coefficients of a family by mode, none where it has none. A check reads these lines of the table alone."""
-    text = _text()
+    text = _text(stack)
     head = f'\n  "{name}": {{'
     start = text.find(head, text.index('\n "families": {'), text.index('\n "versions": {'))
     if start < 0:
@@ -40,15 +47,15 @@ def family(name: str) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
-def families() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     """The coefficients by family and mode."""
-    found: Mapping[str, Mapping[str, Mapping[str, float]]] = _read()["families"]
+    found: Mapping[str, Mapping[str, Mapping[str, float]]] = _read(stack)["families"]
     return found
 
 
-def differences() -> Mapping[str, Mapping[str, str]]:
+def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
     """By family and mode, how far the coefficients are from what was measured, where they are."""
-    found: Mapping[str, Mapping[str, str]] = _read()["differences"]
+    found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
 
@@ -72,9 +79,9 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
     }
 
 
-def row(name: str, mode: str) -> Mapping[str, float] | None:
+def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | None:
     """The coefficients of a mode such as `full/bf16/sdpa`, or None where the oracle has none."""
-    return family(name).get(mode)
+    return family(name, stack).get(mode)
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:

@@ -82,7 +82,7 @@ def load_of(spec: Spec) -> Load | str:
         reserved=_vllm(spec, gpu.memory_gib * 2**30),
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
-        selective=spec.flag("memory.checkpointing.selective"), layers=layers,
+        selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
     )  # fmt: skip
 
 

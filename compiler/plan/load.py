@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xpc.compiler.registry.linear_layers import ATTENTION
 from xpc.compiler.registry.types import ModelFacts
+from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
 
 SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
@@ -37,7 +38,8 @@ class Load:
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
     row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
     what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
-    gave. `layers` are those that a gradient passes through, None for all.
+    gave. `layers` are those that a gradient passes through, None for all. `stack` has the
+    libraries that run them.
     """
 
     facts: ModelFacts
@@ -66,6 +68,7 @@ class Load:
     reserved: float = 0.0
     layerwise: bool = False
     scored: int = 0
+    stack: str = DEFAULT
     selective: bool = False
     layers: int | None = None
 

@@ -4,7 +4,7 @@ Allocated bytes are predicted, as `torch.cuda.max_memory_allocated` counts them.
 no function of the configuration (1.25 to 1.5 times on public runs), and is left to the verdict's margin.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with what DeepSpeed 0.19.8 and torch 2.13 hold
-beside them. Saved activations: compiler/plan/coefficients.json, counted on real models.
+beside them. Saved activations: coefficients.json of each stack, counted on real models.
 """
 
 from __future__ import annotations
@@ -81,24 +81,24 @@ def _layer(load: Load, attention: str) -> float | str:
     """Bytes that a layer keeps of a token with this kind of attention, or what is not known."""
     rank = load.adapters.rank if load.adapters is not None else 0
     trained, precision = load.mode.split("/")
-    found = _row(load.family, load.mode, attention)
+    found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, rank)
+    if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
+        return _layer(load, "sdpa")  # not measured apart: it keeps what torch's fused kernel keeps without a mask
     # Adapters were measured with one kind of attention, which differs from the others as it does in full training.
     for measured in ("sdpa", "eager"):
-        tuned, before = row(load.family, f"{load.mode}/{measured}"), row(load.family, f"full/{precision}/{measured}")
-        after = _row(load.family, f"full/{precision}", attention)
+        tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
+        after = _row(load, f"full/{precision}", attention)
         if trained != "full" and tuned is not None and before is not None and after is not None:
             moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
             return saved(tuned, load.facts, load.length, rank) + moved
-    return f"no coefficients of `{load.family}` for {load.mode}/{attention}: `make coefficients` measures them"
+    asked = f"{load.mode}/{attention} with {load.stack}"
+    return f"no coefficients of `{load.family}` for {asked}: `make coefficients` measures them"
 
 
-def _row(family: str, mode: str, attention: str) -> Mapping[str, float] | None:
-    """The coefficients of a mode and an attention. Flash attention keeps what torch's fused kernel keeps without a
-    mask: q, k, v, the output and one number a head."""
-    found = row(family, f"{mode}/{attention}")
-    return row(family, f"{mode}/sdpa") if found is None and attention == "flash" else found
+def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
+    return row(load.family, f"{mode}/{attention}", load.stack)
 
 
 def _slides(load: Load) -> bool:

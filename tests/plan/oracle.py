@@ -4,7 +4,7 @@ A model of two periods of the family's layer pattern is built on the CPU, at sev
 `torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up, each once and without parameters:
 what a second period adds to the first. Its growth with the length has a linear and a quadratic part; across
 the widths these are whole combinations of hidden size, MLP width, heads and so on: the coefficients of
-compiler/plan/coefficients.json. `make coefficients` writes them anew.
+coefficients.json of the stack whose libraries run this. `make coefficients` writes them anew.
 
 Two things are not as on a GPU, and are put right: a dropout on the CPU saves noise of the input's dtype, where CUDA's
 kernel saves one byte an element (`torch.native_dropout` is put in its place), and attention with a dropout has no fused
@@ -13,7 +13,8 @@ kernel on the CPU, so that attention's own dropout is turned off (a fused kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -58,6 +59,12 @@ MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4, "gpt_oss": 2}
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
 """Families that transformers runs in eager attention only, or in flash attention: they cap logits, or have sinks."""
+
+EXACT = 1e-9
+"""Shares below it are those of floating point numbers, not of bytes."""
+
+OWN_ATTENTION = ("falcon", "gpt_bigcode")
+"""Families of which transformers 4.52 has a class for each kind of attention, so that none can be put in its place."""
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
@@ -188,19 +195,21 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
         layers[-1].register_forward_hook(lambda *_: after.append(total())),
     )
     ids = torch.randint(1, 127, (1, length))
+    # A collator always gives a mask: without one, transformers 4.57 looks for packed rows and makes one of its own.
     mask = torch.ones_like(ids)
-    mask[:, : length // 4] = 0
+    if padded:
+        mask[:, : length // 4] = 0
     half = torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext()
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), half, cuda_dropout():
-        model(input_ids=ids, attention_mask=mask if padded else None, use_cache=False)
+        model(input_ids=ids, attention_mask=mask, use_cache=False)
     for hook in hooks:
         hook.remove()
     return after[0] - before[0]
 
 
 def stack(model: Any) -> torch.nn.ModuleList:
-    """The decoder's layers: the longest list of modules."""
-    return max((one for one in model.modules() if isinstance(one, torch.nn.ModuleList)), key=len)
+    """The decoder's layers: the outermost list of modules, which may have lists of experts inside."""
+    return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
 
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -212,16 +221,26 @@ KINDS: dict[str, dict[str, Any]] = {
 """Attention: torch's own without a mask, with that of a padded batch, none of its kernels, flash attention."""
 
 
+def expands_keys() -> bool:
+    """Whether this transformers copies the keys of a group for each of its heads before torch's own attention, as
+    those before 4.54 do. Flash attention is given them as they are, and then keeps less."""
+    from transformers.integrations import sdpa_attention
+
+    return not hasattr(sdpa_attention, "use_gqa_in_sdpa")
+
+
 def modes(family: str) -> dict[str, dict[str, Any]]:
     """What is trained / in which precision / with which attention, as the family runs.
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base. Flash
-    attention is measured where torch's own is not to be had: it keeps the same. Adapters are measured with one kind of
+    attention is measured where torch's own is not to be had or keeps something else. Adapters are measured with one kind of
     attention: the others differ from it as they do in full training. On experts PEFT merges adapters into whole
     weights, which is no number of bytes a token: not measured.
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
+    if not capped and expands_keys() and family not in OWN_ATTENTION:
+        kinds = (*kinds, "flash")
     out: dict[str, dict[str, Any]] = {
         f"full/{name}/{kind}": {**precision, **KINDS[kind]} for name, precision in PRECISIONS.items() for kind in kinds
     }
@@ -253,6 +272,7 @@ def measure(
         out[mode] = [
             saved(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
+    gc.collect()  # hooks and graphs hold each other, and with them all that was kept
     return out
 
 
@@ -295,6 +315,27 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
         rounded = numpy.round(found, 3)  # no whole combination: the bound says how far it is off
     left = float(numpy.max(numpy.abs(chosen @ rounded - values) / numpy.maximum(numpy.abs(values), 1.0)))
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
+
+
+def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """By mode of the rows, how far what a period keeps of the longest row is from what they say, as a share of that."""
+    from xpc.compiler.plan.coefficients import saved as predicted
+
+    known, length, how = facts(family, shape), LENGTHS[-1], modes(family)
+    assert not isinstance(known, str), known
+    out = {}
+    for mode, measured in measure(family, shape, rank, {mode: how[mode] for mode in rows}).items():
+        linear, quadratic = growth(measured)
+        expected = predicted(rows[mode], known, length, rank if "lora" in mode else 0) * period(family)
+        out[mode] = (linear + quadratic * length) / expected - 1
+    return out
+
+
+def holds(family: str, rows: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether rows that were measured with other libraries hold for these, to the byte, at two shapes."""
+    return rows.keys() == modes(family).keys() and not any(
+        abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
+    )
 
 
 def coefficients(family: str) -> dict[str, tuple[dict[str, float], float]]:
