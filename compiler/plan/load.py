@@ -38,8 +38,7 @@ class Load:
     `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
     row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
     what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
-    gave. `layers` are those that a gradient passes through, None for all. `stack` has the
-    libraries that run them.
+    gave. `layers` are those that a gradient passes through, None for all. `stack` has the libraries that run them.
     """
 
     facts: ModelFacts

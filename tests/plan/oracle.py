@@ -233,8 +233,8 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     """What is trained / in which precision / with which attention, as the family runs.
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base. Flash
-    attention is measured where torch's own is not to be had or keeps something else. Adapters are measured with one kind of
-    attention: the others differ from it as they do in full training. On experts PEFT merges adapters into whole
+    attention is measured where torch's own is not to be had or keeps something else. Adapters are measured with one
+    kind of attention: the others differ from it as they do in full training. On experts PEFT merges adapters into whole
     weights, which is no number of bytes a token: not measured.
     """
     capped = family in WITHOUT_SDPA

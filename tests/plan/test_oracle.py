@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from interpreters import OTHERS, ROOT, interpreter
+
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import coefficients
