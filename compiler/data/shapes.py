@@ -102,7 +102,8 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
     more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)  # its prompt; columns that rewards read
-    if not need or len(need) <= len(given) <= len(need) + more:
+    less = source.shape == "unpaired"  # a conversation that ends with the judged answer
+    if not need or len(need) - less <= len(given) <= len(need) + more:
         return []
     listed = ", ".join(need)
     return [

@@ -229,6 +229,11 @@ def _pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[s
     return found, (first, _side(answer, "empty_answer", number, roles, found))
 
 
+def _judged(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    """A prompt and its answer, or a conversation that ends with it; the label is last."""
+    return (_pair if len(values) > 2 else _talk)(values, number, roles)
+
+
 def _asked(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found: set[str] = set()
     return found, _side(values[0], "empty_prompt", number, roles, found)
@@ -249,6 +254,6 @@ LOOKS: Mapping[str, Look] = {
     "text": _text,
     "prompt_completion": _pair,
     "preference": _preferred,
-    "unpaired": _pair,
+    "unpaired": _judged,
     "prompt": _asked,
 }

@@ -40,10 +40,10 @@ OWN = (
     "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
     "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
     "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
-    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "batch_size", "ray_num_workers",
+    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "ray_num_workers",
     "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
     "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
-    "tokens", "lora_model_dir",
+    "tokens", "lora_model_dir", "lr_quadratic_warmup",
     "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
     "loraplus_lr_embedding",
 )  # fmt: skip
@@ -58,11 +58,12 @@ BESIDE = {
 
 def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a file."""
-    rl, reward = entries.get("rl"), entries.get("reward_model")
+    given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
     draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
     trlyaml.given(draft, asked)
+    entries = axolotl_keys.known(draft, given)
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
     for one in (rl, reward):
@@ -111,16 +112,20 @@ def _model(draft: Draft, named: Entries) -> None:
     attention = named.get("attn_implementation")
     if attention is not None and not attention.empty:
         name = ATTENTION.get(str(attention.value))
-        if name is None:
+        if attention.value == "xformers":
+            _xformers(draft, attention)
+        elif name is None:
             draft.error(attention, "the language has no such attention")
         else:
             draft.put("model.attn", name, attention)
     elif attention is not None:
         draft.note(attention, "transformers chooses")
     for key, name in (("flash_attention", "flash2"), ("sdp_attention", "sdpa"), ("flex_attention", "flex"),
-                      ("eager_attention", "eager"), ("xformers_attention", "sdpa")):  # fmt: skip
+                      ("eager_attention", "eager"), ("xformers_attention", "")):  # fmt: skip
         one = named.get(key)
-        if one is not None and boolean(one):
+        if one is not None and boolean(one) and not name:
+            _xformers(draft, one)
+        elif one is not None and boolean(one):
             draft.put("model.attn", name, one)
         elif one is not None:
             draft.note(one, "it is off")
@@ -136,6 +141,11 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.setting(path, one)
         else:
             draft.reserve(one, f"special_tokens.{key}: {text(one)}", "a bundle keeps the tokenizer's other tokens")
+
+
+def _xformers(draft: Draft, entry: Entry) -> None:
+    draft.put("model.attn", "sdpa", entry)
+    draft.differs("attn_implementation", "axolotl computes attention by xformers, the spec the same by sdpa", entry)
 
 
 def _adapter(draft: Draft, named: Entries) -> None:
@@ -209,6 +219,11 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
         named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
     )
     config = named.get("fsdp_config")
+    again = draft.settings.get("memory.checkpointing")
+    inside = {} if config is None else config.mapping
+    theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
+    if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
+        del draft.settings["memory.checkpointing"]  # axolotl recomputes where either asks for it
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -323,16 +338,12 @@ def _packing(draft: Draft, named: Entries) -> None:
 
 def _defaults(draft: Draft, named: Entries) -> None:
     why = "not set: axolotl's own"
-    batch = named.get("batch_size")
-    if batch is not None and not batch.empty:
-        draft.setting("batch.gbs", batch)
     if not draft.has("train.steps"):
         draft.default("train.epochs", 1.0, why)
     for path, value in (("batch.seq", 512), ("batch.micro", 1), ("optimizer", "adamw_fused"), ("schedule", "cosine"),
                         ("save.keep", 4), ("optimizer.lr", 5e-5)):  # fmt: skip
         draft.default(path, value, why)
-    if not draft.has("batch.gbs"):
-        draft.default("batch.accum", 1, why)
+    draft.default("batch.accum", 1, why)
     if not draft.has("track.every"):
         draft.default("track.every", Amount("share", 0.005), why)
         draft.differs(
@@ -352,6 +363,13 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.put("schedule", "constant", floor, "a cosine that never falls")
     elif floor is not None:
         draft.error(floor, "it takes a share of the peak")
+    square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
+    if square is not None and not square.off and shape is not None and shape.text == "cosine":
+        draft.mark(square, "reserved", "# lr_quadratic_warmup")
+        draft.differs("lr_quadratic_warmup", "axolotl's rate rises with the square of the steps, the spec's with the "
+                      "steps", square)  # fmt: skip
+    elif square is not None:
+        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine alone")
     auto = named.get("auto_resume_from_checkpoints")
     if auto is not None:
         draft.put("save.resume", "auto" if boolean(auto) else "never", auto)

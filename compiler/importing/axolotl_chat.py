@@ -59,7 +59,8 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool:
     """The template; whether its marks are those of `marks`, where that is more than answers."""
-    entry, body, system = (named.get(key) for key in ("chat_template", "chat_template_jinja", "default_system_message"))
+    entry, body = _said(draft, named, "chat_template"), _said(draft, named, "chat_template_jinja")
+    system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
     shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
@@ -122,6 +123,25 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
             marks.entry,
         )
     return False
+
+
+def _said(draft: Draft, named: Entries, key: str) -> Entry | None:
+    """A key of the template: that of the data sets, where they have one, instead of the file's."""
+    listed, whole = named.get("datasets"), named.get(key)
+    parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
+    given = [one for one in parts if one is not None and not one.empty]
+    if not given:
+        return whole
+    said = {str(one.value) for one in given} | ({"" if whole is None else str(whole.value)} - {str(given[0].value)}
+                                                if len(given) < len(parts) else set())  # fmt: skip
+    for one in given:
+        if len(said) > 1:
+            draft.error(one, "a spec renders the rows of all its sources by one template")
+        else:
+            draft.mark(one, "mapped", "model.chat_template")
+    if whole is not None and whole is not given[0]:
+        draft.note(whole, "each data set names its own")
+    return given[0]
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:

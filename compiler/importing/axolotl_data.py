@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.data.shapes import SHAPES
-from xpc.compiler.importing import axolotl_chat, axolotl_templates, corpus
+from xpc.compiler.importing import axolotl_chat, axolotl_evaluation, axolotl_templates, corpus
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked
@@ -18,7 +18,7 @@ READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "data_seed", "curriculum_sampling", "excess_length_strategy",
+    "curriculum_sampling", "excess_length_strategy", "test_datasets", "pretrain_multipack_attn",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (
@@ -68,7 +68,7 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
                 _system_column(draft, one.mapping.get("path"), asked)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
-    _holdout(draft, named)
+    axolotl_evaluation.held(draft, named)
     _long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
@@ -95,8 +95,6 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
         draft.setting("data.min_tokens", least)
     elif least is not None:
         draft.note(least, f"{draft.method} keeps short rows")
-    if "data_seed" in named:
-        draft.setting("data.seed", named["data_seed"])
     if draft.has("seed") and not draft.has("data.seed"):
         return
     draft.default("seed", 42, "not set: axolotl's own")
@@ -305,7 +303,7 @@ def _rest(draft: Draft, table: Entries) -> None:
                 corpus.everything(draft, part, "the runtime knows the speakers of its shapes")
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
-        elif key in ("roles_to_train", "train_on_eos", "train_on_eot"):
+        elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
             continue  # see axolotl_chat
         elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards"):
             corpus.everything(draft, one, QUIET_SOURCE[key])
@@ -318,13 +316,6 @@ def _rest(draft: Draft, table: Entries) -> None:
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads role and content of a message")
         elif key != "path" and not one.mapping:
             draft.error(one, "the language has no such thing for a source")
-
-
-def _holdout(draft: Draft, named: Entries) -> None:
-    if "val_set_size" in named:
-        corpus.holdout(draft, named["val_set_size"])
-    if not draft.has("data.holdout") and not draft.has("eval.data"):
-        draft.settings.pop("eval.every", None)
 
 
 def _long(draft: Draft, named: Entries) -> None:

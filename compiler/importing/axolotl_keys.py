@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from xpc.compiler.importing.entries import Entry, boolean, text
 from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.suggest.nearest import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.importing.draft import Draft
 
 Entries = Mapping[str, Entry]
+VERSION = "0.18.0"
+
+
+def names() -> frozenset[str]:
+    """Every key that axolotl itself knows, with those of its plugins: its classes' own fields (`make oracles`)."""
+    with open(os.path.join(os.path.dirname(__file__), "axolotl_names.txt"), encoding="utf-8") as handle:
+        return frozenset(handle.read().split())
+
+
+def known(draft: Draft, entries: Entries) -> Entries:
+    """The keys that axolotl knows; it goes on without the others, and says nothing of them."""
+    all_names = names()
+    for key, entry in entries.items():
+        if key not in all_names:
+            near = nearest(key, sorted(all_names))
+            draft.note(entry, f"axolotl {VERSION} knows no such key")
+            draft.warn(
+                entry,
+                f"axolotl {VERSION} knows no such key and goes on without it",
+                f"did you mean `{near}`?" if near else "",
+            )
+    return {key: entry for key, entry in entries.items() if key in all_names}
+
 
 SAME = {
     "base_model": "model_name_or_path",
@@ -48,19 +73,10 @@ QUIET = {
             "flex_attn_compile_kwargs",
             "gemma4_hybrid_attn_impl",
             "use_glm_dsa_kernels",
-            "flash_attn_fuse_qkv",
             "flash_attn_fuse_mlp",
             "flash_attn_cross_entropy",
-            "flash_attn_rms_norm",
             "flash_optimum",
-            "s2_attention",
             "cut_cross_entropy",
-            "unsloth_lora_mlp",
-            "unsloth_lora_qkv",
-            "unsloth_lora_o",
-            "unsloth_cross_entropy_loss",
-            "unsloth_rms_norm",
-            "unsloth_rope",
             "tiled_mlp",
             "liger_rms_norm_gated",
         ),
@@ -87,12 +103,9 @@ QUIET = {
     "wandb_log_model": "reporting only",
     "wandb_mode": "WANDB_MODE says it at the launch",
     "trackio_space_id": "where a tracker publishes",
-    "debug": "debugging aid",
     **dict.fromkeys(("tokenizer_use_fast", "tokenizer_legacy"), "the tokenizer's own"),
     **dict.fromkeys(("lora_on_cpu", "gpu_memory_limit", "embeddings_skip_upcast"), "how weights are read"),
-    **dict.fromkeys(
-        ("gptq", "gptq_disable_exllama", "gptq_groupsize", "gptq_model_v1"), "the checkpoint says so itself"
-    ),
+    "gptq": "the checkpoint says so itself",
     **dict.fromkeys(("heads_k_stride", "ring_attn_func"), "the target's own way of splitting a sequence"),
     "push_dataset_to_hub": "a bundle tokenizes its data itself",
     "low_cpu_mem_usage": "how weights are read, not what they are",
@@ -114,9 +127,10 @@ QUIET = {
         "reporting only",
     ),
     "eot_tokens": "the template marks the answers",
-    "device": "the hardware is `hardware`",
+    **dict.fromkeys(("device", "device_map", "ddp"), "the hardware is `hardware`"),
+    "batch_size": "axolotl accumulates by `gradient_accumulation_steps` alone, which is 1 where it is not set",
+    "freeze_mm_modules": "rows of text train no other part of the model",
     "resize_token_embeddings_to_32x": "rows of no token are not added",
-    "special_tokens_path": "the tokenizer's own",
     "fix_untrained_tokens": "the tokenizer's own",
     "world_size": "the launch's",
     "streaming_multipack_buffer_size": "how rows are held",
@@ -128,8 +142,26 @@ QUIET = {
     "vllm": "the server's own options: it is started apart",
     "dataloader_pin_memory": "follows the hardware",
 }
+TEXT = "the language trains on text"
 IMPOSSIBLE = {
-    "lr_quadratic_warmup": "the language's warm-up is linear",
+    **dict.fromkeys(("processor_type", "processor_kwargs", "image_size", "image_resize_algorithm"), TEXT),
+    "skip_prepare_dataset": f"axolotl hands rows with images to the trainer as they are, and {TEXT}",
+    **dict.fromkeys(
+        ("max_packed_sequence_len", "flash_attn_rms_norm", "s2_attention"), f"axolotl {VERSION} refuses it, too"
+    ),
+    "process_reward_model": "the stack has no trainer of process rewards",
+    "use_dsv4_kernels": "the stack trains no such weights",
+    **dict.fromkeys(("lisa_n_layers", "lisa_step_interval", "lisa_layers_attribute"), "the stack has no LISA"),
+    **dict.fromkeys(
+        (
+            "relora_prune_ratio",
+            "relora_prune_method",
+            "relora_cpu_offload",
+            "jagged_restart_warmup_steps",
+            "jagged_restart_anneal_steps",
+        ),
+        "the stack has no ReLoRA",
+    ),
     **dict.fromkeys(
         ("use_eaft", "eaft_alpha", "eaft_k", "ebft", "diffusion", "kd_trainer", "kd_alpha", "kd_temperature"),
         "the stack has no such trainer",
@@ -141,31 +173,23 @@ IMPOSSIBLE = {
     **dict.fromkeys(
         ("expert_parallel_num_nvl_bytes", "expert_parallel_token_capacity"), "the stack has no expert parallelism"
     ),
-    "lora_layers_to_transform": "the language puts adapters on every layer",
     "peft_layers_to_transform": "the language puts adapters on every layer",
-    "relora_steps": "the stack has no ReLoRA",
     "relora": "the stack has no ReLoRA",
     "jagged_restart_steps": "the stack has no ReLoRA",
-    "loftq": "the language starts adapters at zero",
     "peft": "the language starts adapters at zero",
     "added_tokens_overrides": "a bundle adds no tokens",
     "tokenizer_config": "the tokenizer is the model's own",
-    "test_datasets": "a spec evaluates on a split or a holdout of its data",
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",
-    "loraplus": "the language has one learning rate",
     "llama4_linearized_experts": "the stack has no such model",
     "use_mlflow": "the language has no such tracker",
     "use_comet": "the language has no such tracker",
-    "multiple_choice": "evaluation computes the loss",
 }
 KEPT = {
     **dict.fromkeys(
         ("loss_watchdog_threshold", "loss_watchdog_patience"),
         "axolotl ends a run whose loss stays above the threshold, and this run goes on",
     ),
-    "eta_min": "no key that is known of axolotl",
-    "test_value": "no key that is known of axolotl",
     "wandb_entity": "WANDB_ENTITY says it at the launch",
     "hf_use_auth_token": "HF_TOKEN is set at the launch",
     "quantize_moe_experts": "a bundle quantizes linear layers only: experts stay in 16 bits",

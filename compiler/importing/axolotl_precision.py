@@ -28,6 +28,10 @@ def precision(draft: Draft, named: Entries) -> None:
             draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
         else:
             draft.error(one, "it takes true, false, auto or full")
+        whole = named.get({"bfloat16": "bf16", "float16": "fp16"}.get(key, ""))
+        if key not in ("bf16", "fp16") and boolean(one) and whole is not None and whole.off:
+            draft.differs(name, f"axolotl holds weights in {key} and computes in it, with no loss scaled; the spec "
+                          f"computes in {name} as ever", one)  # fmt: skip
         if one.value == "full":
             draft.differs(
                 "bf16", "axolotl computes everything in bf16, and a bundle the loss and its norms in fp32", one
@@ -80,6 +84,13 @@ def memory(draft: Draft, named: Entries) -> None:
             draft.put("memory.checkpointing.reentrant", False, stated.entry, "as axolotl turns it off for Gemma 4")
     elif on and draft.method in ("sft", "reward") and "unfrozen_parameters" not in named:
         draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's own")
+    elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
+        draft.differs(
+            "use_reentrant",
+            "axolotl recomputes by torch's older implementation, which asks for a gradient of what goes in; the spec, "
+            "whose weights are frozen in part, by the newer: the numbers are the same",
+            entry,
+        )
     if away is not None and away.off:
         draft.note(away, "it is off")
     elif away is not None and on and draft.method == "sft":

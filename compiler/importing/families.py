@@ -8,9 +8,12 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
 from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
+STAY = ("paged_adamw", "paged_lion", "adagrad")
+"""Optimizers that offload does not swap for another kind, or cannot swap."""
 
 
 def kind_of(draft: Draft) -> str | None:
@@ -28,6 +31,8 @@ def nearest(draft: Draft, tool: str) -> None:
         _dropout(draft, family, tool)
         _remote_code(draft, family, tool)
     _context(draft, tool)
+    _offloaded(draft)
+    _judged(draft, tool)
     _packing(draft, family, tool)
     _weights(draft, tool)
 
@@ -42,6 +47,8 @@ def _instead(draft: Draft, path: str, value: object, why: str, name: str, differ
 
 def _attention(draft: Draft, family: Family, tool: str) -> None:
     said = draft.settings.get("model.attn")
+    if said is None and "sdpa" not in family.attention:
+        draft.put("model.attn", "eager", None, f"{family.model_type} has no sdpa, and transformers chooses eager")
     if said is None or said.text == "eager" or said.text in family.attention:
         return
     better = "flash2" if "flash2" in family.attention and said.text in FLASH else None
@@ -99,6 +106,42 @@ def _context(draft: Draft, tool: str) -> None:
             "ranks that share a sequence compute by sdpa",
             "attn_implementation",
             f"{tool} computes by {attn.text} on ranks that share a sequence, the spec the same by sdpa",
+        )
+
+
+def _judged(draft: Draft, tool: str) -> None:
+    """KTO needs two rows in a micro-batch here, for its KL term is of another row's answer."""
+    micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
+    if draft.method != "kto":
+        return
+    if tool == "LLaMA-Factory":
+        draft.differs(
+            "stage",
+            "LLaMA-Factory takes the answer for KTO's KL term from all its rows and shuffles them for each epoch; the "
+            "spec takes it from the micro-batch and shuffles once",
+        )
+    if micro is None or micro.text != "1" or accum is None or int(accum.text) % 2:
+        return
+    why = "KTO needs two rows in a micro-batch"
+    for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
+        _instead(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, and "
+                 "as many in a step")  # fmt: skip
+
+
+def _offloaded(draft: Draft) -> None:
+    """accelerate swaps an optimizer under ZeRO offload for DeepSpeed's Adam, in the source's tool as here."""
+    said, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
+    if said is None or strategy is None or where is None or where.text == "none":
+        return
+    if strategy.text.startswith("zero") and said.text not in (*CPU_OPTIMIZERS, *STAY):
+        _instead(
+            draft,
+            "optimizer",
+            "adamw",
+            "the optimizer that an offloaded one is replaced by",
+            "optimizer",
+            f"accelerate replaces {said.text} by DeepSpeed's Adam of the CPU, whose weight decay is part of the "
+            "gradient; the spec says adamw, whose is not",
         )
 
 

@@ -81,6 +81,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     _loss(draft, named, word, orpo)
     llamafactory_data.data(draft, named, asked, word)
     patience(draft, named.get("early_stopping_steps"))
+    _reference(draft, named)
     _defaults(draft, named, word)
     families.nearest(draft, "LLaMA-Factory")
     follow(draft)
@@ -128,7 +129,8 @@ def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
     if pure is not None and boolean(pure):
         draft.put("model.dtype", "bf16", pure)
     second = "train_dataset" in named
-    draft.default("precision", "bf16" if second else "fp32", "not set: LLaMA-Factory's own")
+    usual = "bf16" if second and half is None else "fp32"
+    draft.default("precision", usual, "not set: LLaMA-Factory's own")
     if second and asked_method is None:
         draft.warn(
             None, "the command says the method of such a file, and is not here: sft is written", "`--method` names it"
@@ -226,6 +228,17 @@ def _liger(draft: Draft, kernels: Entry) -> None:
         draft.differs(
             "kernel_config", "LLaMA-Factory applies the kernels that it lists, a bundle all of Liger's", inside
         )
+
+
+def _reference(draft: Draft, named: Entries) -> None:
+    """The model that a preference is measured against: the one that training begins with, or another."""
+    other, model = named.get("ref_model"), named.get("model_name_or_path")
+    if other is None or other.off:
+        draft.note(other, "the model itself") if other is not None else None
+    elif model is not None and other.value == model.value and "adapter_name_or_path" not in named:
+        draft.note(other, "it is the model that training begins with")
+    else:
+        draft.error(other, "the reference is the model that training begins with")
 
 
 def _megatron(draft: Draft, named: Entries) -> None:

@@ -230,23 +230,40 @@ def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About],
         draft.note(entry, "nothing is evaluated")
 
 
+ASKED = {"prompt": "instruction", "query": "input"}
+PAIRS: tuple[About, str] = (
+    {"ranking": True, "columns": {**ASKED, "chosen": "chosen", "rejected": "rejected"}},
+    ", with the answers `chosen` and `rejected`",
+)
+UNKNOWN: Mapping[str, tuple[About, str]] = {
+    "pt": ({"columns": {"prompt": "text"}}, ""),
+    "rm": PAIRS,
+    "dpo": PAIRS,
+    "kto": (
+        {"columns": {**ASKED, "response": "output", "kto_tag": "kto_tag"}},
+        ", judged by `kto_tag`",
+    ),
+}
+"""What a stage needs of rows that no dataset_info.json speaks of, and the words for it."""
+
+
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None, stage: str,
             shapes: list[Rows]) -> None:  # fmt: skip
     """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
-    if about is None and draft.method == "sft" and stage != "pt":
+    if about is None and stage != "pt":
         draft.warn(
             entry,
             f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as LLaMA-Factory "
-            "takes them",
+            f"takes them{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
         )
-    found = rows(draft, entry, name, about or {"columns": {"prompt": "text"}} if stage == "pt" else about or {}, stage)
+    found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
     if found is None:
         draft.sources.append(Source(ref, (), None, most))
         return
-    if shapes and (shapes[0].shape, shapes[0].chat) != (found.shape, found.chat):
+    if shapes and (shapes[0].shape, shapes[0].chat, shapes[0].context) != (found.shape, found.chat, found.context):
         draft.error(entry, f"`{name}` holds {found.shape}, and the set before it {shapes[0].shape}",
                     "a spec's sources are of one shape: bring the rows into one")  # fmt: skip
     shapes.append(found)
@@ -254,6 +271,8 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
         draft.put("data.format", found.shape, entry)
     if found.chat:
         draft.put("data.chat", True, entry)
+    if found.context is not None:
+        draft.put("data.context", found.context, entry)
     draft.sources.append(Source(ref, found.columns, None, most))
 
 

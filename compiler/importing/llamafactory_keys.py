@@ -41,6 +41,9 @@ QUIET = {
     "report_to_experiment": "reporting only",
     "preprocessing_batch_size": "when rows are tokenized, not what they become",
     "media_dir": TEXT,
+    **dict.fromkeys(
+        ("freeze_vision_tower", "freeze_multi_modal_projector"), "rows of text train no other part of the model"
+    ),
     "ray_init_kwargs": "launch.sh starts the run",
 }
 IMPOSSIBLE = {
@@ -55,8 +58,6 @@ IMPOSSIBLE = {
             "video_maxlen",
             "use_audio_in_video",
             "audio_sampling_rate",
-            "freeze_vision_tower",
-            "freeze_multi_modal_projector",
             "train_mm_proj_only",
             "freeze_language_model",
         ),
@@ -97,7 +98,6 @@ IMPOSSIBLE = {
     "mask_history": "the language has the loss on all answers",
     "interleave_probs": "the language concatenates its sources",
     "simpo_gamma": "neither target trains simpo",
-    "ref_model": "the reference is the model itself",
     "reward_model": "the language has no ppo",
     "quantization_device_map": "the runtime places the weights",
     "shift_attn": "the language has no shifted attention",
@@ -130,7 +130,7 @@ OURS = (
     "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
     "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
     "adapter_name_or_path", "early_stopping_steps", "ray_num_workers",
-    "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
+    "ref_model", "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
     "apollo_update_interval", "apollo_scale_type",
 )  # fmt: skip
 PROJECTED = (

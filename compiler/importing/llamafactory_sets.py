@@ -44,11 +44,13 @@ OWN: Mapping[str, About] = {
 
 @record
 class Rows:
-    """What a spec says of the rows of a set: `format`, whether texts become turns, and the columns."""
+    """What a spec says of the rows of a set: `format`, whether texts become turns, the columns, and the column whose
+    text follows the question."""
 
     shape: str
     chat: bool = False
     columns: tuple[str, ...] = ()
+    context: str | None = None
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
@@ -78,22 +80,19 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if ranking:
         return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
     if "kto_tag" in named:
-        draft.error(
-            entry,
-            f"`{name}` holds an answer among its messages, and KTO's rows here have it in a column apart",
-            "bring the rows into `prompt`, `completion` and `label`",
-        )
-        return None
+        return Rows("unpaired", False, (turns, named["kto_tag"]))
     shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     return Rows(shape, False, (turns,) if turns != shape else ())
 
 
 def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
     asked = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
+    context = named.get("query")
     if ranking:
-        return Rows("preference", True, (*asked[:1], named.get("chosen", "chosen"), named.get("rejected", "rejected")))
+        answers = (named.get("chosen", "chosen"), named.get("rejected", "rejected"))
+        return Rows("preference", True, (*asked[:1], *answers), context)
     if "kto_tag" in named:
-        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]))
+        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]), context)
     columns = (*asked, named.get("response", "output"))
     return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
 
@@ -114,8 +113,6 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
                 f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read beside rows of "
                 "this shape"
             )
-    if columns.get("query") is not None and columns.get("chosen") is not None:
-        whys.append(f"`{name}` has its question in two columns beside two answers")
     pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
     if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
         whys.append(

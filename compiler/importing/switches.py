@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, number, text, words
-from xpc.compiler.importing.values import ATTENTION, DTYPES, TRACKERS
+from xpc.compiler.importing.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.methods import METHODS
@@ -98,6 +98,15 @@ def trackers(draft: Draft, named: Entries) -> None:
         draft.warn(entry, "`all` is whatever happens to be installed, and a bundle says which: none is written")
     elif set(names) <= set(TRACKERS):
         draft.put("track", tuple(names), entry)
+    elif set(names) <= {*TRACKERS, *OTHER_TRACKERS}:
+        known = tuple(one for one in names if one in TRACKERS)
+        draft.put("track", known or ("none",), entry)
+        draft.differs(
+            "report_to",
+            f"the source reports to {', '.join(names)}, and the language has the trackers {', '.join(TRACKERS)}: what "
+            "a run measures stands in its metrics file in any case",
+            entry,
+        )
     else:
         draft.error(entry, "the language has the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
 

@@ -36,6 +36,10 @@ RENAMES = {
 """Names of other versions, to those of the schema."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard")
+OTHER_TRACKERS = (
+    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune", "swanlab",
+)  # fmt: skip
+"""Those of transformers that the language has not."""
 
 GONE_OPTIMIZERS = {
     "adamw_hf": "adamw_torch", "adamw_apex_fused": "adamw_fused", "adamw_8bit": "adamw8bit", "adafactor": "adafactor",

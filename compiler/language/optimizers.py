@@ -32,6 +32,8 @@ NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
+CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
+"""Optimizers that DeepSpeed has for the CPU, by the names that accelerate maps to them."""
 FUSED = ("adalomo", "lomo")
 """Optimizers that step inside the backward pass, so that there is never a whole gradient."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))

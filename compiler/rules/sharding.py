@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.optimizers import package
+from xpc.compiler.language.optimizers import CPU_OPTIMIZERS, package
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
@@ -19,8 +19,6 @@ ZERO_ONLY = (
     "contiguous_gradients",
 )
 FSDP_ONLY = ("reshard", "state_dict")
-CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
-"""Optimizers that DeepSpeed has for the CPU, by the names that accelerate maps to them."""
 TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
 """Optimizers that step wherever their parameters lie."""
 

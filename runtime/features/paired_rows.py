@@ -32,7 +32,8 @@ ALPACA_WITH_INPUT = (
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
     """The dataset's own column for each part of the shape; ``present`` is what the dataset has.
 
-    A preference may have a prompt of its own: named first of three, or found when no columns are named. Of ``prompt``
+    A preference may have a prompt of its own: named first of three, or found when no columns are named. A judged
+    answer may be the last turn of a conversation: the first of two names, before the label. Of ``prompt``
     the first name is the prompt, and the others are columns that the reward functions read (all, when none is named).
     Raises RunError when the names do not fit the shape.
     """
@@ -46,6 +47,8 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
         return {one: one for one in (*prompt, *wanted)}
     if shape == "preference" and len(given) == 3:
         wanted = ("prompt", *wanted)
+    if shape == "unpaired" and len(given) == 2:
+        wanted = wanted[1:]
     if shape == "prompt":
         given = given[:1]
     if len(given) != len(wanted):
@@ -192,7 +195,13 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
     label = values["label"]
     if label not in (True, False) or isinstance(label, float):
         raise RunError(f"{where}: the label is {label!r}, and should be true or false")
-    prompt, completion = values["prompt"], values["completion"]
+    completion = values["completion"]
+    if "prompt" not in values:
+        *asked, answer = _turns(completion, where)
+        if not asked or answer["role"] != "assistant":
+            raise RunError(f"{where}: the conversation does not end with an answer to a question")
+        return {"prompt": with_system(asked, system), "completion": [answer], "label": bool(label)}
+    prompt = values["prompt"]
     if isinstance(prompt, str) and isinstance(completion, str):
         return {"prompt": prompt, "completion": completion, "label": bool(label)}
     turns = with_system(_prompt(prompt, where), system)

@@ -133,7 +133,8 @@ def _second(model: Record, trainer: Record) -> Record:
         targets = made.get("target_modules", "all")
         out["adapter"] = {
             "rank": made.get("r", 8), "alpha": made.get("lora_alpha", 16), "dropout": made.get("lora_dropout", 0.05),
-            "bits": None, "targets": "all-linear" if targets == "all" else targets, "modules_to_save": None,
+            "bits": (model.get("quant_config") or {}).get("quantization_bit"), "modules_to_save": None,
+            "targets": "all-linear" if targets == "all" else targets,
         }  # fmt: skip
     return out
 
@@ -207,6 +208,9 @@ COVERS = {
     "lora_target_modules": ("adapter.targets",),
     "lora_dropout": ("adapter.dropout",),
     "torch_dtype": ("dtype",),
+    "optimizer": ("optim",),
+    "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
+    "stage": ("train_sampling_strategy",),
 }
 """What the import calls a difference, to the values that differ by it."""
 
@@ -226,6 +230,8 @@ def _flat(record: Record) -> Record:
 
 
 def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, str) and isinstance(other, float):  # YAML 1.1 reads 5e-6 as a text
+        return math.isclose(float(one), other, rel_tol=1e-9)
     if isinstance(one, str) and isinstance(other, list):  # a pattern, as peft matches it
         homes = ("model.layers.3", "model.language_model.layers.3")
         names = [f"{home}.{block}.{name}_proj" for home in homes for block in BLOCKS for name in NAMES]

@@ -68,7 +68,7 @@ def test_the_second_layouts_data_file_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     "more",
-    ["adapter: lora\nlora_model_dir: [./one, ./two]\n", "lr_quadratic_warmup: true\n", "early_stopping_patience: 3\n"],
+    ["adapter: lora\nlora_model_dir: [./one, ./two]\n", "early_stopping_patience: 3\n"],
 )  # fmt: skip
 def test_keys_that_decide_something_are_refused(more):
     assert any(one.startswith("error") for one in ax(more).messages)

@@ -199,7 +199,6 @@ def test_axolotl_ipo_and_the_hub():
 @pytest.mark.parametrize(
     ("more", "key"),
     [("rl: ebft\n", "rl"), ("unfrozen_parameters: ['lm_head[:9]']\n", "unfrozen_parameters"),
-     ("sequence_ln: 3\n", "sequence_ln"),
      ("plugins: [x.DiffusionPlugin]\n", "plugins"), ("tensor_parallel_size: 2\n", "tensor_parallel_size")],
 )  # fmt: skip
 def test_axolotl_keys_without_a_place(more, key):

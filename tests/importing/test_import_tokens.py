@@ -41,7 +41,7 @@ REFUSED = {
     },
     "llamafactory": {
         "alpaca by fewshot", "openai", "a column of system prompts", "earlier turns",
-        "a column of system prompts beside turns", "mask_history", "judged turns",
+        "a column of system prompts beside turns", "mask_history",
     },
 }  # fmt: skip
 """Cases that the import refuses."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import glob
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
 import torch
+from file_cases import CASES
+from file_cases import table as file_table
 
 
 def plain(value: Any) -> Any:
@@ -23,6 +28,17 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return plain(vars(value)) if hasattr(value, "__dict__") else str(value)
+
+
+def files(published: str, tool: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name and the keys of each published file of a tool, and of each case of file_cases.py."""
+    import yaml
+
+    for path in sorted(glob.glob(os.path.join(published, tool, "**", "*.y*ml"), recursive=True)):
+        with open(path, encoding="utf-8") as handle:
+            yield os.path.relpath(path, published), yaml.safe_load(handle)
+    for name in CASES[tool]:
+        yield f"own/{name}", copy.deepcopy(file_table(tool, name))
 
 
 def write(out: str, head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> None:

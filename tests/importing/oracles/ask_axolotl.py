@@ -10,7 +10,6 @@ differs from the class's own defaults; the first line holds these.
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 import tempfile
@@ -25,8 +24,7 @@ os.environ.update(
     WANDB_MODE="disabled",
     AXOLOTL_SKIP_TELEMETRY="1",
 )
-import yaml
-from answers import plain, write
+from answers import files, plain, write
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -89,8 +87,11 @@ def builder(cfg: Any) -> Any:
         def hook_post_create_training_args(self, training_arguments: Any) -> Any:
             raise Captured(training_arguments)
 
+    made = Causal(cfg, Model(), tokenizer())
+    if cfg.test_datasets:
+        made.eval_dataset = [{"input_ids": [0, 1], "labels": [0, 1]}]  # that there are rows to evaluate on is asked
     try:
-        Causal(cfg, Model(), tokenizer()).build(cfg.max_steps or STEPS)
+        made.build(cfg.max_steps or STEPS)
     except Captured as found:
         return found.arguments
     raise RuntimeError("no arguments were made")
@@ -127,16 +128,15 @@ READ = (
 """Keys of the file, as they stand after axolotl's defaults, which no argument of the trainer shows."""
 
 
-def ask(path: str, kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What axolotl would do with one file."""
+def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What axolotl would do with a file of these keys."""
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
     from axolotl.utils import config as configs
     from axolotl.utils.dict import DictDefault
     from axolotl.utils.trackio_ import setup_trackio_env_vars
     from axolotl.utils.wandb_ import setup_wandb_env_vars
 
-    with open(path, encoding="utf-8") as handle:
-        cfg = DictDefault(yaml.safe_load(handle))
+    cfg = DictDefault(table)
     name = str(cfg.base_model).lower()
     known = kinds.get(name, "gemma4" if "gemma-4" in name else "llama")
 
@@ -177,12 +177,11 @@ def main() -> None:
     published, out = sys.argv[1:3]
     only = sys.argv[3:]
     kinds, defaults, lines = types(), {}, []
-    for path in sorted(glob.glob(os.path.join(published, "axolotl", "**", "*.y*ml"), recursive=True)):
-        name = os.path.relpath(path, published)
+    for name, table in files(published, "axolotl"):
         if only and not any(one in name for one in only):
             continue
         try:
-            found = ask(path, kinds, defaults)
+            found = ask(table, kinds, defaults)
         except Exception as error:
             found = {"refused": f"{type(error).__name__}: {error}"[:400]}
         lines.append({"file": name, **found})

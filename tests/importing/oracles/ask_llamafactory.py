@@ -11,15 +11,13 @@ which the first line holds.
 from __future__ import annotations
 
 import dataclasses
-import glob
 import os
 import sys
 import tempfile
 from typing import Any
 
 os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_CHECK="1", WANDB_MODE="disabled")
-import yaml
-from answers import plain, write
+from answers import files, plain, write
 
 MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "accelerator_config", "hub_token",
@@ -56,10 +54,8 @@ def _bare(kind: type) -> Any:
     return kind(**given)
 
 
-def ask(path: str, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What LLaMA-Factory would do with one file."""
-    with open(path, encoding="utf-8") as handle:
-        table = yaml.safe_load(handle)
+def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What LLaMA-Factory would do with a file of these keys."""
     if "train_dataset" in table or "model_class" in table:
         from llamafactory.v1.config.arg_parser import get_args
 
@@ -93,10 +89,9 @@ def main() -> None:
     answers()
     defaults: dict[str, dict[str, Any]] = {}
     lines = []
-    for path in sorted(glob.glob(os.path.join(published, "llamafactory", "**", "*.yaml"), recursive=True)):
-        name = os.path.relpath(path, published)
+    for name, table in files(published, "llamafactory"):
         try:
-            found = ask(path, defaults)
+            found = ask(table, defaults)
         except Exception as error:
             found = {"refused": f"{type(error).__name__}: {error}"[:400]}
         lines.append({"file": name, **found})

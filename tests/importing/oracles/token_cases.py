@@ -278,6 +278,11 @@ ASKED_OF_LLAMAFACTORY = [
     factory("judged answers", JUDGED, about={"columns": {
         "prompt": "prompt", "response": "completion", "kto_tag": "label"}}, stage="kto",
             per_device_train_batch_size=2),
+    factory("pairs with an input", [{**PAIRS[0], "input": "a box, a toy"}], about={"ranking": True, "columns": {
+        "prompt": "instruction", "query": "input", "chosen": "chosen", "rejected": "rejected"}}, stage="dpo"),
+    factory("judged answers with an input", [{**row, "input": "a box"} for row in JUDGED], about={"columns": {
+        "prompt": "instruction", "query": "input", "response": "completion", "kto_tag": "label"}}, stage="kto",
+            per_device_train_batch_size=2),
     factory("judged turns", [{"messages": said("Name it.", "A car."), "label": True},
                              {"messages": said("Name it.", "A box."), "label": False}], about={
         **OF_OPENAI, "columns": {"messages": "messages", "kto_tag": "label"}}, stage="kto",

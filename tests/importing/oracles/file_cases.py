@@ -1,0 +1,84 @@
+"""Whole files of ours, one for each thing in which files of other people were once read otherwise than by their tool.
+
+A case is what it has over (None: without) the keys that all of a tool have. `ask_axolotl.py` and `ask_llamafactory.py`
+ask the tools for them as for the published files; their records are called `own/NAME`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Keys = dict[str, Any]
+
+AXOLOTL: Keys = {
+    "base_model": "Qwen/Qwen2.5-3B", "datasets": [{"path": "org/chat", "type": "chat_template"}], "sequence_len": 2048,
+    "micro_batch_size": 2, "gradient_accumulation_steps": 4, "num_epochs": 2, "learning_rate": 0.0002,
+    "output_dir": "./out", "bf16": True,
+}  # fmt: skip
+LLAMAFACTORY: Keys = {
+    "model_name_or_path": "Qwen/Qwen3-4B-Instruct-2507", "stage": "sft", "do_train": True, "finetuning_type": "lora",
+    "dataset": "identity", "template": "qwen3_nothink", "output_dir": "saves/x", "bf16": True,
+}  # fmt: skip
+SECOND: Keys = {
+    "model": "Qwen/Qwen3-4B", "train_dataset": "data/rows.yaml", "output_dir": "out", "max_steps": 10,
+    "learning_rate": 1e-4, "micro_batch_size": 1,
+}  # fmt: skip
+ROWS = {"path": "org/held", "type": "chat_template", "split": "train"}
+
+CASES: dict[str, dict[str, Keys]] = {
+    "axolotl": {
+        "keys that axolotl does not know": {"sequence_ln": 3, "adam_eps": 1e-5, "num_train_epochs": 9, "data_seed": 7},
+        "batch_size without gradient_accumulation_steps": {"batch_size": 8, "gradient_accumulation_steps": None},
+        "xformers": {"attn_implementation": "xformers"},
+        "a family without sdpa": {"base_model": "openai/gpt-oss-20b"},
+        "rows of their own to evaluate on": {
+            "datasets": [{**ROWS, "path": "org/chat"}], "test_datasets": [ROWS], "eval_strategy": "steps",
+            "eval_steps": 50,
+        },
+        "a template of the data set's own": {
+            "datasets": [{"path": "org/chat", "type": "chat_template", "chat_template": "chatml"}],
+        },
+        "recomputation by FSDP alone": {
+            "gradient_checkpointing": False,
+            "fsdp_config": {"fsdp_version": 2, "activation_checkpointing": True, "state_dict_type": "FULL_STATE_DICT",
+                            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                            "transformer_layer_cls_to_wrap": "Qwen2DecoderLayer"},
+        },
+        "an offloaded optimizer": {
+            "deepspeed": "deepspeed_configs/zero3_bf16_cpuoffload_all.json", "optimizer": "adamw_bnb_8bit",
+        },
+        "weights of float16 alone": {
+            "bf16": False, "fp16": False, "float16": True, "adapter": "lora", "lora_r": 8, "lora_alpha": 16,
+            "lora_target_linear": True,
+        },
+        "a rate that rises with the square": {"lr_quadratic_warmup": True, "lr_scheduler": "cosine"},
+        "other parts that are frozen": {"freeze_mm_modules": True},
+        "kto of single rows": {
+            "rl": "kto", "datasets": [{"path": "org/judged", "type": "chatml.intel"}], "chat_template": "chatml",
+            "micro_batch_size": 1, "remove_unused_columns": False,
+        },
+    },
+    "llamafactory": {
+        "pairs of an unknown data set": {"stage": "dpo", "dataset": "pairs", "pref_beta": 0.2},
+        "its own judged answers, one at a time": {
+            "stage": "kto", "dataset": "kto_en_demo", "per_device_train_batch_size": 1,
+            "gradient_accumulation_steps": 8, "learning_rate": 5e-6,
+        },
+        "a reference that is the model": {
+            "stage": "dpo", "dataset": "dpo_en_demo", "ref_model": "Qwen/Qwen3-4B-Instruct-2507",
+        },
+        "other trackers": {"report_to": ["mlflow", "wandb"]},
+        "other parts that are frozen": {"freeze_vision_tower": True, "freeze_multi_modal_projector": True},
+        "the second layout in fp32": {**dict.fromkeys(LLAMAFACTORY), **SECOND, "bf16": False},
+        "the second layout's adapter over 4 bits": {
+            **dict.fromkeys(LLAMAFACTORY), **SECOND, "bf16": True, "peft_config": {"name": "lora", "r": 16},
+            "quant_config": {"name": "bnb", "quantization_bit": 4},
+        },
+    },
+}  # fmt: skip
+
+
+def table(tool: str, name: str) -> Keys:
+    """The keys of a case's file."""
+    made = {**{"axolotl": AXOLOTL, "llamafactory": LLAMAFACTORY}[tool], **CASES[tool][name]}
+    return {key: one for key, one in made.items() if one is not None}
