@@ -12,7 +12,6 @@ import logging
 import os
 import runpy
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     global _process
     _process = Process
     if read.run["distributed_type"] == "NO":
-        return _launched(lambda: _alone(read, words[-1]), read)
+        return _launched(lambda: read.step("launch", words[-1]), read)
     from torch.distributed.elastic.multiprocessing import api
 
     if not looked and (read.run["nodes"] > 1 or read.uses("all_reduce")):
@@ -79,10 +78,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .library_internals import torch_distributed
 
     torch_distributed.end_outlived_processes_by(signals.DISMISSED, lambda: _over.append(True))
-    if read.uses("torch_exit_barrier") and "NODE_RANK" in os.environ:
-        from .library_internals.torch_exit_barrier import last_to_leave
-
-        last_to_leave(os.environ)
+    read.step("before_launch", os.environ)
     sys.argv = list(words)
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
 
@@ -106,13 +102,6 @@ def _machine(folder: str, read: Bundle) -> int:
         return signals.REQUEUE
     os.environ[preflight.DONE] = "passed" if read.run["nodes"] > 1 else "machine"
     return status if status >= 0 else _ended("the preflight", status, [])
-
-
-def _alone(read: Bundle, program: str) -> None:
-    """A run of one process, with what accelerate's launcher would tell it. Raises CalledProcessError."""
-    half = [name for name in ("bf16", "fp16") if read.arguments.get(name)]
-    told = {"ACCELERATE_USE_CPU": str(read.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
-    subprocess.run([sys.executable, program], env={**os.environ, **told}, check=True)
 
 
 def _launched(launch: Callable[[], object], read: Bundle) -> int:
@@ -141,14 +130,10 @@ def _launched(launch: Callable[[], object], read: Bundle) -> int:
             return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
         if isinstance(error, SignalException):
             return _ended("the launcher", -int(error.sigval), [])
-        told = None
-        if read.uses("node_rendezvous"):
-            from .features.node_rendezvous import missed
-
-            told = missed(error)
-        if told is None:
+        told = [one for one in read.step("missed_meeting", error) if one]
+        if not told:
             raise
-        print(f"error: {told}", file=sys.stderr, flush=True)
+        print(f"error: {told[0]}", file=sys.stderr, flush=True)
         return 1
     return 0
 

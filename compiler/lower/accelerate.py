@@ -102,9 +102,8 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
     }
-    strategy = spec.text("strategy")
-    if strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"):
-        names = FSDP1_STRATEGY if strategy == "fsdp1" else HYBRID_STRATEGY
+    if is_fsdp1(spec):
+        names = FSDP1_STRATEGY if spec.text("strategy") == "fsdp1" else HYBRID_STRATEGY
         out.update(
             {
                 "fsdp_backward_prefetch": "BACKWARD_PRE",
@@ -120,6 +119,12 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
         out["fsdp_reshard_after_forward"] = reshard
         out["fsdp_version"] = 2
     return dict(sorted(out.items()))
+
+
+def is_fsdp1(spec: Spec) -> bool:
+    """Whether the shards are those of FSDP's first version."""
+    strategy = spec.text("strategy")
+    return strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1")
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:

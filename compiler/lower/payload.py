@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
-from xpc.compiler.lower.accelerate import distributed_type
+from xpc.compiler.lower.accelerate import distributed_type, is_fsdp1
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_optimizer
 from xpc.compiler.lower.disk import disk
+from xpc.compiler.lower.division import division
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.resources import DataSource
@@ -18,7 +19,7 @@ from xpc.runtime.core.features import trainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.runtime.core.payload import Data, Evaluation, Hub, Model, Payload, Rows, Run, Source
+    from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source
     from xpc.runtime.core.payload import Stack as StackSection
 
 ATTENTION = {
@@ -32,13 +33,15 @@ ATTENTION = {
 
 def payload(spec: Spec) -> Payload:
     """The whole file. `format` counts changes of its shape."""
+    method, stated = method_section(spec), arguments(spec)
+    divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel)
     plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,
         "stack": stack_section(spec.stack),
         "config": spec.config,
-        "method": method_section(spec),
-        "arguments": arguments(spec),
+        "method": method,
+        "arguments": stated,
         "model": _model(spec),
         "tokenizer": {
             "chat_template": _text(spec, "model.chat_template"),
@@ -50,8 +53,8 @@ def payload(spec: Spec) -> Payload:
         "lora": lora_section(spec),
         "freeze": freeze_section(spec),
         "hub": _hub(spec),
-        "run": _run(spec),
-        "trainer": {"modules": [], "unused": []},
+        "run": _run(spec, divided),
+        "trainer": {"modules": [], "steps": {}, "unused": []},
     }
     plan["trainer"] = trainer(plan)
     return plan
@@ -89,7 +92,6 @@ def _model(spec: Spec) -> Model:
         "trust_remote_code": spec.flag("model.trust_remote_code"),
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
-        "config_overrides": {},
     }
     if spec.flag("model.compile"):
         out["compile_layers"] = True
@@ -165,7 +167,7 @@ def _hub(spec: Spec) -> Hub | None:
     }
 
 
-def _run(spec: Spec) -> Run:
+def _run(spec: Spec, divided: Division) -> Run:
     gpu, patience = spec.hardware.gpu, spec.get("eval.patience")
     run: Run = {
         "nodes": spec.hardware.nodes,
@@ -188,11 +190,11 @@ def _run(spec: Spec) -> Run:
             "capability": list(gpu.capability),
             "device_names": list(gpu.device_names),
         },
+        "division": divided,
         "resume": spec.text("save.resume"),
         "full_state": spec.flag("save.full_state"),
         "project": spec.get("track.project"),
         "nan": spec.text("precision.nan"),
-        "use_cache_after": True,
         "disk": disk(spec),
     }
     return {**run, "patience": patience} if isinstance(patience, int) else run

@@ -19,22 +19,10 @@ def prepare_environment(bundle: Bundle) -> None:
 
     A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
     """
-    if bundle.on_cpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        os.environ["DS_ACCELERATOR"] = "cpu"
-    elif bundle.run["world_size"] == 1:
-        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    bundle.step("environment", os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if bundle.uses("node_network"):
-        from ..features import node_network
-
-        node_network.choose(os.environ)
     # transformers 5 would ask a service to convert pickled weights of the hub, and load what that proposes.
     os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
-    # ORPO's class stands in trl.experimental since trl 1.0, which would tell each process that it may change.
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    if bundle.run.get("project"):  # the argument `project` is trackio's; wandb knows the variable only
-        os.environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
 
 def build_arguments(bundle: Bundle) -> Any:
@@ -42,25 +30,12 @@ def build_arguments(bundle: Bundle) -> Any:
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
-    if values.get("chat_template_path"):
-        values["chat_template_path"] = bundle.inside(values["chat_template_path"])
     values.setdefault("disable_tqdm", True)
-    if bundle.model.get("compile_layers"):  # of `torch_compile`: each layer on its own (accelerate, TorchDynamoPlugin)
-        os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"
-    if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):  # a host is the launch's, and not the bundle's
-        values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
     if bundle.run["world_size"] > 1:
         torch_distributed.one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
-    if bundle.uses("cpu_processes"):
-        from ..features import cpu_processes
-
-        cpu_processes.prepare(bundle, values)
-    elif bundle.run["world_size"] > 1:
-        no_peer_to_peer()
-    if bundle.uses("deepspeed_engine"):
-        from ..library_internals import deepspeed_engine
-
-        deepspeed_engine.prepare(bundle)
+        if not bundle.on_cpu:
+            no_peer_to_peer()
+    bundle.step("before_arguments", values)
     make = named(bundle.config)
     try:
         return make(**values)

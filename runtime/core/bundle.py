@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import FORMAT
@@ -37,7 +38,7 @@ class Bundle:
         self.scores = plan["method"]["scores"]
         self.rewards = plan["method"]["rewards"]
         self.lora = plan.get("lora")
-        self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.prepare)
+        self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.folder_taken)
         self.arguments = plan["arguments"]
         self.model = plan["model"]
         self.tokenizer = plan["tokenizer"]
@@ -57,11 +58,7 @@ class Bundle:
     @property
     def model_place(self) -> str:
         """The model that training begins from, as the libraries load it. Raises RunError where a folder is missing."""
-        if self.model["id"] is None and self.uses("local_files"):
-            from ..features.local_files import find
-
-            return find(self.folder, self.base)
-        return self.base
+        return str(self.changed("model_folder", self.base))
 
     def loading(self) -> dict[str, Any]:
         """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
@@ -76,6 +73,24 @@ class Bundle:
     def uses(self, name: str) -> bool:
         """Whether this run uses a module of features/ or library_internals/, by its name."""
         return name in self.plan["trainer"]["modules"]
+
+    def parts(self, step: str) -> list[Any]:
+        """The modules beside core/ that add something to a step of this run: each has a function of that name."""
+        return [import_module(f"..{one}", __package__) for one in self.plan["trainer"]["steps"].get(step, ())]
+
+    def step(self, name: str, *given: Any) -> list[Any]:
+        """Does what they add to a step, in order; what each of them gives."""
+        return [getattr(part, name)(self, *given) for part in self.parts(name)]
+
+    def found(self, name: str, *given: Any) -> list[str]:
+        """The findings of all of them at a step of the preflight."""
+        return [one for found in self.step(name, *given) for one in found]
+
+    def changed(self, name: str, value: Any, *given: Any) -> Any:
+        """The value after each of them had it."""
+        for part in self.parts(name):
+            value = getattr(part, name)(self, value, *given)
+        return value
 
     def sources(self) -> list[Source]:
         """Every source of the run: what is trained on, and the sets that are evaluated on."""

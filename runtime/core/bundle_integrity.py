@@ -27,14 +27,9 @@ def digest(path: str) -> str:
 
 def problems(bundle: Bundle) -> list[str]:
     """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
-    found: list[str] = []
-    wanted, run = stated(bundle.folder), list[str]()
-    if bundle.uses("executed_files"):
-        from ..features import executed_files
-
-        run = executed_files.names(bundle)
-        found = executed_files.problems(bundle, wanted)
-    others = [name for name in differing(bundle.folder, wanted) if name not in run]
+    wanted = stated(bundle.folder)
+    found, executed = bundle.found("changed_files", wanted), bundle.found("executed_files")
+    others = [name for name in differing(bundle.folder, wanted) if name not in executed]
     if others:
         shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")

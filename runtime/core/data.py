@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from . import data_sources, rows, template_check
@@ -19,20 +20,15 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     import datasets
 
     datasets.disable_progress_bars()
-    parts = [mapped(bundle, source, tokenizer) for source in bundle.data["sources"]]
-    train, evaluation = parts[0], None
-    if bundle.uses("arranged_rows"):
-        from ..features import arranged_rows
-
-        train, evaluation = arranged_rows.build(
-            bundle, parts, lambda one, *split: mapped(bundle, one, tokenizer, *split), tokenizer
-        )
+    rows_of = partial(mapped, bundle, tokenizer)
+    parts = [rows_of(source) for source in bundle.data["sources"]]
+    train, evaluation = bundle.changed("arranged", (parts[0], None), parts, rows_of, tokenizer)
     if len(train) == 0:
         raise RunError("the data has no rows to train on")
     return train, evaluation
 
 
-def mapped(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any, split: str | None = None) -> Any:
+def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
     """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
     part = _part(bundle, source, tokenizer is None or bool(tokenizer.chat_template), split)
     why = template_check.unheard(part, tokenizer, data_sources.name(source), shapes(bundle).conversations)
@@ -64,11 +60,7 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
 
 def shapes(bundle: Bundle) -> Any:
     """The module that knows the shapes of the run's rows: ``rows``, or that of rows with a prompt."""
-    if bundle.uses("paired_rows"):
-        from ..features import paired_rows
-
-        return paired_rows
-    return rows
+    return next(iter(bundle.parts("to_row")), rows)
 
 
 def _convert(row: Any, index: int, source: Any, how: Any, to_row: Callable[..., dict[str, Any]]) -> dict[str, Any]:

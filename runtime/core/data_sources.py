@@ -21,13 +21,9 @@ def name(source: Mapping[str, Any]) -> str:
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, streaming: bool = False) -> Any:
     """The rows of one source as they are stored; ``streaming`` reads only what is asked for. Raises RunError."""
-    part, read = split or source["split"], _of_hub
-    if source["id"] is None and bundle.uses("local_data"):
-        from ..features import local_data
-
-        read = local_data.read
+    part = split or source["split"]
     try:
-        return read(bundle, source, part, streaming)
+        return bundle.changed("reader", _of_hub, source)(bundle, source, part, streaming)
     except RunError:
         raise
     except Exception as error:  # the datasets library wraps what its readers raise in many classes
@@ -59,11 +55,7 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
     part, cause = split or source["split"], error.__cause__ or error
     lines = str(cause).strip().splitlines()
     why = lines[0] if lines else type(cause).__name__
-    if bundle.uses("local_data") and source["id"] is None:
-        from ..features import local_data
-
-        why = local_data.first_wrong(bundle, source, part) or why
-    return f"cannot read {name(source)} ({part}): {why}"
+    return f"cannot read {name(source)} ({part}): {bundle.changed('why_unreadable', why, source, part)}"
 
 
 def missing_columns(shapes: Any, source: Mapping[str, Any], present: Sequence[str]) -> str | None:

@@ -33,7 +33,6 @@ class FaultTolerant(TrainerHooks):
     windows: Sequence[float] = ()
     worst: Any = None
     told_of_nan = False
-    publisher: Any = None
     args: Any
     state: Any
     control: Any

@@ -1,7 +1,8 @@
 """Which modules of features/ and library_internals/ a run uses: a bundle has those of its run, and no others.
 
-The compiler asks when it writes trainer_args.json, where the answer stands; a bundle has no copy of this file. Such a
-module is imported below ``if bundle.uses(NAME)``; what it imports itself comes with it.
+The compiler asks when it writes trainer_args.json, where the answer stands; a bundle has no copy of this file. What a
+module adds to a step of the run is its function of the step's name (``Bundle.step``). Among themselves they are
+imported below ``if bundle.uses(NAME)``, and what a module imports at its top comes with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,60 @@ OF_TRAINER = (
     "optimizer_groups", "reference_model", "rewards", "sampling", "weight_dtypes",
 )  # fmt: skip
 """Features that add something to trl's trainer (trainer_parts)."""
+STEPS: dict[str, tuple[str, ...]] = {
+    # before anything is loaded
+    "messages": ("adapters",),
+    "environment": ("cpu_processes", "one_process", "node_network", "orpo_lengths", "packages"),
+    "held": ("node_rendezvous",),
+    "changed_files": ("executed_files",),
+    "executed_files": ("executed_files",),
+    "missing": ("packages",),
+    "problems": ("hub", "continued_adapter", "packages"),
+    "extensions": ("deepspeed",),
+    "between_gpus": ("all_reduce",),
+    "before_rows": ("method_checks", "liger"),
+    "of_columns": ("method_checks",),
+    "part_ways": ("paired_rows",),
+    "end": ("all_reduce",),
+    # the launch
+    "before_launch": ("library_internals.torch_exit_barrier",),
+    "launch": ("one_process",),
+    "missed_meeting": ("node_rendezvous",),
+    # arguments, the output folder
+    "before_arguments": (
+        "cpu_processes", "executed_files", "compiled_layers", "sampling", "library_internals.deepspeed_engine",
+    ),
+    "folder_taken": ("hub",),
+    "states": ("deepspeed", "fsdp", "plain_checkpoints"),
+    "without_checkpoint": ("plain_checkpoints",),
+    # tokenizer, rows, model, trainer
+    "tokenizer_loaded": ("executed_files", "added_tokens", "special_tokens"),
+    "reader": ("local_data",),
+    "why_unreadable": ("local_data",),
+    "to_row": ("paired_rows",),
+    "arranged": ("arranged_rows",),
+    "name_columns": ("pair_lengths",),
+    "measuring": ("orpo_lengths",),
+    "unlearned": ("masked_rows",),
+    "model_folder": ("local_files",),
+    "before_model": ("library_internals.hub_kernels",),
+    "model_loader": ("reward_model", "adapters"),
+    "model_loaded": ("weight_dtypes", "added_tokens", "liger"),
+    "bases": ("trainer_parts",),
+    "trainer_maker": ("trainer_parts",),
+    "trainer_built": ("library_internals.epoch_order", "tied_weights"),
+    # training
+    "missed": ("evaluation",),
+    "before_first_step": ("evaluation", "deepspeed"),
+    "line": ("evaluation",),
+    # the end
+    "stopped": ("hub",),
+    "before_final_save": ("fsdp",),
+    "final_saved": ("merged_weights",),
+    "last_told": ("evaluation",),
+    "finished": ("hub",),
+}  # fmt: skip
+"""The steps of a run to which modules add something, each with those that do, in order."""
 
 
 def sources(plan: Payload) -> list[Source]:
@@ -34,7 +89,17 @@ def trainer(plan: Payload) -> Trainer:
         name for name, used in uses(cast("Payload", _Read(cast("dict[str, Any]", plan), "", asked))).items() if used
     }
     settings = (path for path in dict.fromkeys(asked) if not path.startswith("stack."))
-    return {"modules": sorted(found), "unused": sorted(path for path in settings if _with(plan, path) - found)}
+    return {
+        "modules": sorted(found),
+        "steps": {step: places for step in STEPS if (places := _places(step, found))},
+        "unused": sorted(path for path in settings if _with(plan, path) - found),
+    }
+
+
+def _places(step: str, used: set[str]) -> list[str]:
+    """The modules of a run that add something to a step, as folder.module."""
+    places = (one if "." in one else f"features.{one}" for one in STEPS[step])
+    return [one for one in places if one.partition(".")[2] in used]
 
 
 def _with(plan: Payload, path: str) -> set[str]:
@@ -78,6 +143,7 @@ class _Read(dict[str, Any]):
 def uses(plan: Payload) -> dict[str, bool]:
     """By the name of each module, whether a run with this trainer_args.json uses it."""
     arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
+    tokens = plan["tokenizer"]
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
@@ -92,11 +158,12 @@ def uses(plan: Payload) -> dict[str, bool]:
     continued = plan["lora"] and plan["lora"].get("continued")
     asked: dict[str, object] = {
         "adapters": plan["lora"],
-        "added_tokens": plan["tokenizer"].get("added"),
+        "added_tokens": tokens.get("added"),
         "all_reduce": nodes or (not on_cpu and run["processes_per_node"] > 1),
         "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
         "checkpoint_rotation": arguments.get("save_total_limit"),
+        "compiled_layers": model.get("compile_layers"),
         "continued_adapter": continued,
         "cpu_processes": on_cpu,
         "deepspeed": zero,
@@ -105,7 +172,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "early_stopping": run.get("patience"),
         "epoch_order": plan["stack"]["epoch_forgotten"],
         "evaluation": held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start"),
-        "executed_files": plan["tokenizer"]["chat_template"] or arguments.get("chat_template_path"),
+        "executed_files": tokens["chat_template"] or arguments.get("chat_template_path"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),
@@ -118,9 +185,9 @@ def uses(plan: Payload) -> dict[str, bool]:
         "merged_weights": plan["lora"] and plan["lora"].get("merge"),
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
-        "model_parts": plan["lora"] or method["scores"] or no_bfloat16 or plan["tokenizer"].get("added"),
         "node_network": nodes,
         "node_rendezvous": nodes,
+        "one_process": run["world_size"] == 1,
         "optimizer_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
         "orpo_lengths": plan["config"].endswith("ORPOConfig"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
@@ -132,6 +199,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "rewards": method["rewarded"],
         "row_filters": filtered,
         "sampling": method["generates"],
+        "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
         "weight_dtypes": no_bfloat16,

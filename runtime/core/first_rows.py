@@ -29,20 +29,12 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         tokenizer = load_tokenizer(bundle)
     except RunError as error:
         found.append(str(error))
-    if bundle.uses("method_checks"):
-        from ..features import method_checks
-
-        found += method_checks.before_rows(bundle, tokenizer)
+    found += bundle.found("before_rows", tokenizer)
     for source in bundle.sources():
         try:
             found += _source(bundle, source, tokenizer)
         except RunError as error:
             found.append(str(error))
-    if bundle.uses("liger"):
-        from ..features import liger
-
-        problem = liger.problem(bundle)
-        found += [problem] if problem else []
     return found
 
 
@@ -67,13 +59,9 @@ def _source(bundle: Bundle, source: Source, tokenizer: Any) -> list[str]:
     read = [
         known.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)
     ]
-    told: list[str] = []
-    if bundle.uses("method_checks"):
-        from ..features import method_checks
-
-        drop = known.dropped(source, present, method)
-        kept = [*(one for one in present if one not in drop), *read[0]]
-        told = [f"{data_sources.name(source)}: {one}" for one in method_checks.of_columns(bundle, kept)]
+    drop = known.dropped(source, present, method)
+    kept = [*(one for one in present if one not in drop), *read[0]]
+    told = [f"{data_sources.name(source)}: {one}" for one in bundle.found("of_columns", kept)]
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
@@ -105,10 +93,7 @@ def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenize
             return [f"{name}, row {number}: {why}"]
     learnt = not asks and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
-    if bundle.uses("paired_rows"):
-        from ..features import paired_rows
-
-        note += paired_rows.part_ways(read, tokenizer)
+    note += "".join(bundle.step("part_ways", read, tokenizer))
     long = 0 if most is None or asks else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"

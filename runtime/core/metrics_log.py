@@ -42,11 +42,6 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.lr: float | None = None
         self.last_tokens: float | None = None
         self.checked = False
-        self.evaluations: Any = None
-        if bundle.uses("evaluation"):
-            from ..features.evaluation import Evaluations
-
-            self.evaluations = Evaluations(bundle, self.path)
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
@@ -83,14 +78,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
-        if self.evaluations is not None and self.trainer.evaluate_first:
-            self.trainer.catch_up()
+        if not self.checked:
+            self.bundle.step("before_first_step", self.trainer)
+            self.checked = True
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
-        if not self.checked and self.bundle.uses("deepspeed"):
-            from ..features import deepspeed
-
-            deepspeed.check_engine(self.bundle, self.trainer)
-        self.checked = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
@@ -108,7 +99,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
-        missed = self.evaluations is not None and state.is_world_process_zero and self.evaluations.missed(args, state)
+        missed = state.is_world_process_zero and any(self.bundle.step("missed", args, state, self.path))
         told = [sorted(steps), missed]
         broadcast_object_list(told)
         self.trainer.sound, self.trainer.evaluate_first = told
@@ -136,7 +127,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
         words = [f"step {event['step']}/{total}"]
-        evaluated = "" if self.evaluations is None else self.evaluations.line(event)
+        evaluated = "".join(self.bundle.step("line", event))
         if evaluated:
             return f"{words[0]}  {evaluated}"
         if "loss" in event:
@@ -172,17 +163,13 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
     state, folder = trainer.state, bundle.output_dir
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
     losses: list[float] = []
-    tokens, total, evaluation, held = None, seconds, None, ""
+    tokens, total = None, seconds
     with writing(SUMMARY, folder, trainer.sound):
         for event in events(path):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
-        if bundle.uses("evaluation"):
-            from ..features.evaluation import last, told
-
-            evaluation = last(path)
-            held = told(bundle, evaluation or {})
+        evaluation, held = next(iter(bundle.step("last_told", path)), (None, ""))
         facts = {
             "bundle": bundle.digest,
             "steps": state.global_step,

@@ -14,28 +14,11 @@ def load_tokenizer(bundle: Bundle) -> Any:
     """The tokenizer with the bundle's template, end and padding tokens. Raises RunError for an unknown token."""
     from transformers import AutoTokenizer
 
-    wanted = bundle.tokenizer
     try:
         tokenizer = AutoTokenizer.from_pretrained(bundle.model_place, **bundle.loading())
     except (OSError, ValueError) as error:
         raise RunError(f"cannot load the tokenizer of {bundle.model_place}: {first_line(error)}") from error
-    if bundle.uses("executed_files") and wanted["chat_template"]:
-        from ..features.executed_files import verified
-
-        template = verified(bundle, wanted["chat_template"]).decode("utf-8-sig")
-        tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
-    if bundle.uses("added_tokens"):
-        from ..features import added_tokens
-
-        added_tokens.add(bundle, tokenizer)
-    vocabulary = tokenizer.get_vocab()
-    for kind in ("eos_token", "pad_token"):
-        token = wanted[kind] or bundle.arguments.get(kind)
-        if token is None:
-            continue
-        if token not in vocabulary:
-            raise RunError(f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {bundle.model_place}")
-        setattr(tokenizer, kind, token)
+    bundle.step("tokenizer_loaded", tokenizer)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -46,27 +29,18 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     name. The arguments object exists by now, so ``zero.Init`` of ZeRO-3 is active here.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     plan = bundle.model
-    if bundle.uses("hub_kernels"):
-        from ..library_internals import hub_kernels
-
-        hub_kernels.load_at(plan["kernels"])
+    bundle.step("before_model")
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True
-    facts, kind = dict(plan.get("config_overrides") or {}), AutoModelForCausalLM
     try:
-        if bundle.uses("model_parts"):
-            from ..features import model_parts
-
-            kind = model_parts.loader(bundle, kind, facts, options)
-        if facts:
-            options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), **facts)
-        model = kind.from_pretrained(bundle.model_place, **options)
+        loader = bundle.changed("model_loader", AutoModelForCausalLM, options)
+        model = loader.from_pretrained(bundle.model_place, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
@@ -75,15 +49,8 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
-    if bundle.uses("model_parts"):
-        from ..features import model_parts
-
-        model_parts.settle(bundle, model, tokenizer)
+    bundle.step("model_loaded", model, tokenizer)
     align_tokens(model, tokenizer)
-    if bundle.uses("liger"):
-        from ..features import liger
-
-        liger.apply(bundle, model)
     return model
 
 
@@ -105,10 +72,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
 def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     """Leaves weights, configuration and tokenizer in output_dir. Raises RunError when no weights were left behind."""
     output_dir = trainer.args.output_dir
-    if bundle.uses("fsdp"):
-        from ..features import fsdp
-
-        fsdp.save_whole(trainer.accelerator.state.fsdp_plugin)
+    bundle.step("before_final_save", trainer)
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
@@ -116,7 +80,4 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
     trainer.create_model_card()
-    if bundle.uses("merged_weights"):
-        from ..features import merged_weights
-
-        merged_weights.save(bundle, trainer, tokenizer)
+    bundle.step("final_saved", trainer, tokenizer)

@@ -9,10 +9,10 @@ import os
 import time
 from typing import IO, Any
 
-from . import batch_division, same_run
+from . import same_run
 from .bundle import Bundle
 from .checkpoint_integrity import STAGING
-from .checkpoints import FOLDER, States, newest_complete
+from .checkpoints import FOLDER, newest_complete
 from .errors import RunError
 
 MARKER = "xpc_run.json"
@@ -52,30 +52,17 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if _in_use(folder):
         raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     unfinished(bundle)
-    checkpoint, notes = newest_complete(folder, run["world_size"], _states(bundle), digests)
+    states = bundle.parts("states")[0].states  # of this strategy's checkpoints
+    checkpoint, notes = newest_complete(folder, run["world_size"], states, digests)
     if checkpoint is not None:
         was = (_marker(bundle) or {}).get("settings") or {}
-        division = batch_division.told(was, same_run.settings(bundle)) if was else []
+        division = same_run.divided_otherwise(was, same_run.settings(bundle)) if was else []
         return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
-    if bundle.uses("plain_checkpoints") and run.get("full_state") is False:
-        from ..features.plain_checkpoints import refuse_weights_only
-
-        refuse_weights_only(folder)
+    bundle.step("without_checkpoint", folder)
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
     if foreign and not _was_finishing(folder):
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
     return None, [*notes, "no complete checkpoint to go on from: starting anew"]
-
-
-def _states(bundle: Bundle) -> States:
-    """What looks at the states of this strategy's checkpoints."""
-    if bundle.uses("deepspeed"):
-        from ..features.deepspeed import states
-    elif bundle.uses("fsdp"):
-        from ..features.fsdp import states
-    elif bundle.uses("plain_checkpoints"):
-        from ..features.plain_checkpoints import states
-    return states
 
 
 def take(bundle: Bundle) -> None:
@@ -157,7 +144,7 @@ def other(bundle: Bundle) -> str | None:
     was = marker.get("settings")
     if not isinstance(was, dict):
         return ", which does not say how it differs"
-    differs = same_run.differences(was, same_run.settings(bundle))
+    differs = same_run.differences(was, same_run.settings(bundle), bundle.run["division"])
     return differs and f": {differs}"
 
 

@@ -78,7 +78,6 @@ class Model(TypedDict):
     trust_remote_code: bool
     pickle: bool
     liger: bool
-    config_overrides: dict[str, Any]
     compile_layers: NotRequired[bool]
     kernels: NotRequired[dict[str, str]]
 
@@ -233,6 +232,17 @@ class Disk(TypedDict):
     checkpoints: int
 
 
+class Division(TypedDict):
+    """Why a run that goes on may not divide its steps otherwise than it began; None where it may."""
+
+    step: str | None
+    """In no way."""
+    processes: str | None
+    """Among another number of processes."""
+    micro: str | None
+    """In other micro-batches."""
+
+
 class Run(TypedDict):
     """The processes, the batch, and what a run does at its end and at its next start."""
 
@@ -250,11 +260,11 @@ class Run(TypedDict):
     """Whether deepspeed.json names the optimizer, which DeepSpeed then makes."""
     device: str
     gpu: Gpu | None
+    division: Division
     resume: str
     full_state: bool
     project: str | None
     nan: str
-    use_cache_after: bool
     disk: Disk | None
     patience: NotRequired[int]
     """Evaluations without a better value after which the run ends."""
@@ -265,6 +275,8 @@ class Trainer(TypedDict):
 
     modules: list[str]
     """Of features/ and library_internals/, those that the run uses."""
+    steps: dict[str, list[str]]
+    """The modules that add something to a step of the run, in order."""
     unused: list[str]
     """Paths of settings that this run does without, each of which would use another module."""
 

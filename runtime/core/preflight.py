@@ -57,11 +57,8 @@ def check(bundle: Bundle, rank: int, local_rank: int) -> None:
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
     output_folder.unfinished(bundle)
-    if bundle.uses("node_rendezvous"):
-        from ..features import node_rendezvous
-
-        if node_rendezvous.held(bundle, lambda rank: own(bundle, rank, 0, alone=True)):
-            return
+    if any(bundle.step("held", lambda rank: own(bundle, rank, 0, alone=True))):
+        return
     _raise(bundle, own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ), local_rank)
     if bundle.run["nodes"] > 1 and "WORLD_SIZE" not in os.environ:
         say("only this node was looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
@@ -72,10 +69,7 @@ def _raise(bundle: Bundle, found: list[str], local_rank: int) -> None:
         return
     error = findings(found)
     error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
-    if bundle.uses("all_reduce"):
-        from ..features import all_reduce
-
-        all_reduce.end(error)
+    bundle.step("end", error)
     raise error
 
 
@@ -99,39 +93,16 @@ def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
         found += versions(bundle)
         wrong = bool(found)
         found += bundle_integrity.problems(bundle)
-        if bundle.uses("packages") and not wrong:
-            from ..features import packages
-
-            found += packages.missing(bundle)
+        found += [] if wrong else bundle.found("missing")
     if rank == 0:
-        found += disk(bundle) + output_problems(bundle)
-        if bundle.uses("hub"):
-            from ..features import hub
-
-            found += hub.problems(bundle)
-        if bundle.uses("continued_adapter"):
-            from ..features import continued_adapter
-
-            found += continued_adapter.problems(bundle)
-        if bundle.uses("packages"):
-            from ..features import packages
-
-            found += packages.tracker(bundle)
+        found += disk(bundle) + output_problems(bundle) + bundle.found("problems")
     return found
 
 
 def gpus(bundle: Bundle, alone: bool) -> list[str]:
     """What torch tells of this node's GPUs."""
-    found = machine.devices(bundle)
-    if bundle.uses("deepspeed"):
-        from ..features import deepspeed
-
-        found += deepspeed.extensions(bundle)
-    if bundle.uses("all_reduce") and alone and not found:
-        from ..features import all_reduce
-
-        found += all_reduce.between_gpus(bundle.run["processes_per_node"])
-    return found
+    found = machine.devices(bundle) + bundle.found("extensions")
+    return found or (bundle.found("between_gpus") if alone else [])
 
 
 def versions(bundle: Bundle) -> list[str]:

@@ -29,10 +29,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     library_warnings.messages()
     try:
         bundle = bundles.read(folder)
-        if bundle.uses("adapters"):
-            from ..features import adapters
-
-            adapters.messages()
+        bundle.step("messages")
         only_preflight = bool(words)
         if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
             bundles.check_world(bundle.run, os.environ)
@@ -101,8 +98,7 @@ def train(bundle: Bundle) -> int:
     if trainer.is_world_process_zero():
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
     _leave()
-    if trainer.publisher is not None:  # the other processes need not wait: an upload may take longer than ddp_timeout
-        trainer.publisher.finish()
+    bundle.step("finished", trainer)
     return 0
 
 
@@ -112,8 +108,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
     _leave()
-    if trainer.publisher is not None:  # an upload may take longer than the time that is left
-        trainer.publisher.leave()
+    bundle.step("stopped", trainer)
     return signals.REQUEUE if resumes else 1
 
 
@@ -122,10 +117,7 @@ def _begin(bundle: Bundle) -> str | None:
     checkpoint, notes = output_folder.begin(bundle, digests=True)
     output_folder.take(bundle)
     checkpoint_integrity.clear(bundle.output_dir)
-    if bundle.uses("hub"):
-        from ..features import hub
-
-        hub.prepare(bundle)
+    bundle.step("folder_taken")
     for note in notes:
         say(note)
     return checkpoint
@@ -186,18 +178,10 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
     truncation.settle(bundle, losses, len(rows), trainer.train_dataset)
     trainer.data_facts = losses.facts()
-    trainer.use_cache_saved = bool(bundle.run.get("use_cache_after", True))
     reporter.trainer = trainer
     trainer.card = bundle.inside("model_card.md")
     trainer.allow_nan = bundle.run.get("nan") == "allow"
-    if bundle.uses("epoch_order"):
-        from ..library_internals import epoch_order
-
-        epoch_order.keep()
-    if bundle.uses("tied_weights"):
-        from ..features import tied_weights
-
-        tied_weights.hush(trainer.model)
+    bundle.step("trainer_built", trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")

@@ -1,20 +1,21 @@
 """What makes two bundles the same run: every value that decides numbers. Standard library only.
 
 `keep`, `save every`, `track`, time-outs and the output folder decide none: they may change between two starts. Neither
-does which GPU it is, and how a step is divided where batch_division says so.
+does which GPU it is, nor how a step is divided among processes and micro-batches where trainer_args.json has no reason
+against it: accelerate hands out micro-batches in turn, so its rows are the same, in the same order. Those that fill the
+last step of an epoch may be others: whole micro-batches of all are filled.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-
-from .batch_division import DIVIDED, refusal
 
 if TYPE_CHECKING:
     from .bundle import Bundle
+    from .payload import Division
 
 FREE = {
     *(f"arguments.save_{name}" for name in ("strategy", "steps", "total_limit", "only_model")),
@@ -23,10 +24,23 @@ FREE = {
     *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
     "format",
     "trainer",
+    "trainer.steps",
     "lora.merge",
+    "run.division",
     "run.gpu",
 }
 """Of trainer_args.json, what decides no number."""
+DIVIDED = {
+    *(f"run.{name}" for name in ("accumulation", "distributed_type", "micro", "nodes")),
+    *(f"run.{name}" for name in ("processes_per_node", "world_size")),
+    *(f"arguments.per_device_{name}_batch_size" for name in ("train", "eval")),
+    *(f"arguments.{name}" for name in ("ddp_backend", "ddp_find_unused_parameters", "gradient_accumulation_steps")),
+    *(f"accelerate.yaml: {name}" for name in ("distributed_type", "num_machines", "num_processes")),
+    *(f"deepspeed.json: {name}" for name in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu")),
+}  # fmt: skip
+"""Settings that say how a step is divided."""
+PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
+"""Strategies whose checkpoints hold a whole optimizer."""
 MOST = 8
 """Differences that a sentence names."""
 
@@ -57,12 +71,12 @@ def _lines(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
+def differences(was: dict[str, Any], now: dict[str, Any], division: Division) -> str:
     """What differs, setting by setting, as the end of a sentence: "" where the run can go on."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     names = [name for name in names if not {name, name.rpartition(".")[0]} & FREE]  # an older bundle wrote more
     divided = DIVIDED.intersection(names)
-    why = refusal(was, now) if divided else None
+    why = _refusal(was, now, division) if divided else None
     if divided and not why:
         names = [name for name in names if name not in divided]
         if "run.gbs" in names:
@@ -70,3 +84,27 @@ def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
     told = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(told) + more + (f" ({why})" if names and why else "")
+
+
+def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: Division) -> str | None:
+    """Why a run cannot go on with its steps divided as they are now, or None."""
+    kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
+    if division["step"]:
+        return division["step"]
+    if len(kinds) > 1 and not kinds <= PLAIN:
+        return "a checkpoint of another strategy holds other files"
+    if division["processes"] and was.get("run.world_size") != now.get("run.world_size"):
+        return division["processes"]
+    if division["micro"] and was.get("run.micro") != now.get("run.micro"):
+        return f"{division['micro']}; write `micro = {was.get('run.micro')}` in batch"
+    return None
+
+
+def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A sentence where the steps are divided otherwise than when the run began, else none."""
+    names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
+    this, first = ([one.get(name) for name in names] for one in (now, was))
+    if first == this:
+        return []
+    words = ["{} process(es) x {} sequences x {} accumulation".format(*one) for one in (this, first)]
+    return [f"a step's {now.get('run.gbs')} sequences are {words[0]} now; the run began with {words[1]}"]

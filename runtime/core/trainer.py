@@ -14,13 +14,12 @@ from .fault_tolerance import FaultTolerant
 class RunTrainer(FaultTolerant):
     """Saves configurations with the key-value cache on, for those who load them; it is off in training."""
 
-    use_cache_saved = True
     data_facts: dict[str, int] | None = None
     model: Any
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves as trl does, and pushes nothing."""
-        self.model.config.use_cache = self.use_cache_saved
+        self.model.config.use_cache = True
         try:
             super().save_model(output_dir, True)  # type: ignore[misc]
         finally:
@@ -34,19 +33,11 @@ def library_class(bundle: Bundle) -> Any:
 
 def trainer_class(bundle: Bundle) -> Any:
     """trl's trainer of the bundle's method, with what this run adds to it."""
-    bases = [RunTrainer, library_class(bundle)]
-    if bundle.uses("trainer_parts"):
-        from ..features import trainer_parts
-
-        bases = trainer_parts.bases(bundle, *bases)
-    return type("Trainer", tuple(bases), {})
+    return type("Trainer", tuple(bundle.changed("bases", [RunTrainer, library_class(bundle)])), {})
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
     """The trainer over ``model``; ``load`` makes a frozen copy, for the methods that need one. Raises RunError."""
     kind, library = trainer_class(bundle), library_class(bundle)
-    if bundle.uses("trainer_parts"):
-        from ..features import trainer_parts
-
-        return trainer_parts.build(bundle, kind, sys.modules[library.__module__], args, model, load, parts)
-    return kind(model=model, args=args, **parts)
+    make = bundle.changed("trainer_maker", kind, sys.modules[library.__module__], load)
+    return make(model=model, args=args, **parts)

@@ -79,17 +79,10 @@ def lengths_of(made: Any, name: str) -> Any:
 def watching(bundle: Bundle) -> Iterator[Counted]:
     """While it lasts, the first rows that are mapped to tokens are counted."""
     counted = Counted(limit(bundle))
-    if bundle.uses("pair_lengths"):
-        from ..features import pair_lengths
-
-        counted.prompts, counted.answers = pair_lengths.PROMPTS, pair_lengths.ANSWERS
+    bundle.step("name_columns", counted)
 
     def mapped(real: Any, rows: Any, *given: Any, **named: Any) -> Any:
-        if bundle.uses("orpo_lengths"):
-            from ..features import orpo_lengths
-
-            real = orpo_lengths.measuring(real, counted, lengths_of)
-        made = real(rows, *given, **named)
+        made = bundle.changed("measuring", real, counted, lengths_of)(rows, *given, **named)
         counted.look(made)
         return made
 
@@ -106,10 +99,7 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
     packed = bool(bundle.arguments.get("packing"))
     if not packed and not bundle.generates:
         counted.left_out = max(0, given - left)
-        if bundle.uses("masked_rows"):
-            from ..features import masked_rows
-
-            counted.unlearned = masked_rows.unlearned(prepared)
+        counted.unlearned = sum(bundle.step("unlearned", prepared))
     if left == 0 or (left == counted.unlearned):
         raise RunError(_nothing(bundle, counted, given))
     if bundle.scores:  # too long a row is left out, and none is cut

@@ -18,7 +18,7 @@ LABELS = "No label_names provided for model class `PeftModel"
 """transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
 
 
-def messages() -> None:
+def messages(bundle: Bundle) -> None:
     """Leaves out what tells of nothing wrong."""
     # peft 0.18 takes a model for tied whose class can be: XP467 speaks of those that are, by their configuration.
     warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
@@ -157,10 +157,11 @@ def quantization(bundle: Bundle) -> Any:
     )
 
 
-def base_options(bundle: Bundle) -> dict[str, Any]:
-    """What the loader of the base is told beside."""
+def model_loader(bundle: Bundle, loader: Any, options: dict[str, Any]) -> Any:
+    """The loader of the base, which is told how to quantize it."""
     quantized = quantization(bundle)
-    return {} if quantized is None else {"quantization_config": quantized}
+    options |= {} if quantized is None else {"quantization_config": quantized}
+    return loader
 
 
 def keep_scores(model: Any, args: Any) -> None:

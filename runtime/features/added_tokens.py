@@ -7,14 +7,14 @@ from typing import Any
 from ..core.bundle import Bundle
 
 
-def add(bundle: Bundle, tokenizer: Any) -> None:
+def tokenizer_loaded(bundle: Bundle, tokenizer: Any) -> None:
     """Gives the tokenizer the bundle's tokens."""
     from transformers import AddedToken
 
     tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
 
-def grow(bundle: Bundle, model: Any, tokenizer: Any) -> None:
+def model_loaded(bundle: Bundle, model: Any, tokenizer: Any) -> None:
     """Gives the model a row for each token of the tokenizer; new rows are drawn with the seed of the run.
 
     A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary have

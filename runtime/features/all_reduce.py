@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.bundle import Bundle
 from ..core.errors import RunError, say, stop
 
 PATIENCE = 45.0
@@ -80,8 +81,9 @@ def speeds(out: Mapping[str, Any]) -> str:
     return ", ".join(told)
 
 
-def between_gpus(count: int) -> list[str]:
+def between_gpus(bundle: Bundle) -> list[str]:
     """A line on the all-reduce over this node's GPUs, and a finding where it hangs."""
+    count = bundle.run["processes_per_node"]
     if count < 2:
         return []
     out = bounded(lambda out: within(count, out))
@@ -95,7 +97,7 @@ def between_gpus(count: int) -> list[str]:
     return []
 
 
-def end(error: RunError) -> None:
+def end(bundle: Bundle, error: RunError) -> None:
     """Raises the error. A process with a thread that hangs in C++ tells it and leaves at once."""
     if left_behind:
         status = stop(error)

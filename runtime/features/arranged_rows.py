@@ -8,12 +8,15 @@ from typing import Any
 from ..core.bundle import Bundle
 
 
-def build(bundle: Bundle, parts: list[Any], mapped: Callable[..., Any], tokenizer: Any) -> tuple[Any, Any]:
+def arranged(
+    bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], mapped: Callable[..., Any], tokenizer: Any
+) -> tuple[Any, Any]:
     """The training set and the evaluation set out of the mapped rows of each source. Raises RunError.
 
-    ``mapped`` gives the rows of a source, of its own split or of the one that is named.
+    ``sets`` are the rows of the first source alone. ``mapped`` gives the rows of a source, of its own split or of the
+    one that is named.
     """
-    train, evaluation = parts[0], None
+    train, evaluation = sets
     if bundle.uses("mixture"):
         from . import mixture
 

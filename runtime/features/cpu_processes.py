@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from datetime import timedelta
 from typing import Any
 
 from ..core.bundle import Bundle
 
 
-def prepare(bundle: Bundle, values: dict[str, Any]) -> None:
+def environment(bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+    """A run on the CPU stays there on a machine that has GPUs."""
+    environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
+
+
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
     """Makes the group of several processes, and that of DeepSpeed on one, and has the arguments take it over.
 
     Without it (``use_configured_state``) transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15

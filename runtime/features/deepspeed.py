@@ -38,7 +38,7 @@ def states(path: str, world: int) -> str | None:
     return f"{short[0]} is cut off" if short else None
 
 
-def check_engine(bundle: Bundle, trainer: Any) -> None:
+def before_first_step(bundle: Bundle, trainer: Any) -> None:
     """Whether the model is wrapped in ZeRO of the planned stage, once training has begun. Raises RunError."""
     stage, engine = bundle.run["zero_stage"], trainer.model_wrapped
     if not hasattr(engine, "zero_optimization_stage") or engine.zero_optimization_stage() != stage:

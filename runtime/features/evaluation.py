@@ -168,22 +168,29 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
     return len(there) >= sets
 
 
-class Evaluations:
-    """What the log and the progress lines tell of evaluations."""
+def missed(bundle: Bundle, args: Any, state: Any, path: str) -> bool:
+    """Whether an evaluation is due at the step that the run goes on from, and some of its sets are missing."""
+    return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
 
-    def __init__(self, bundle: Bundle, path: str) -> None:
-        self.losses, self.path = losses_of(bundle), path
 
-    def missed(self, args: Any, state: Any) -> bool:
-        """Whether an evaluation is due at the step that the run goes on from, and some of its sets are missing."""
-        return due(args, state) and not evaluated(self.path, state.global_step, len(self.losses))
+def before_first_step(bundle: Bundle, trainer: Any) -> None:
+    """Does the evaluation that was missed."""
+    if trainer.evaluate_first:
+        trainer.catch_up()
 
-    def line(self, event: Mapping[str, Any]) -> str:
-        """The progress line of an evaluation, empty for another event."""
-        for key, name in self.losses.items():
-            if key in event:
-                return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
-        return ""
+
+def line(bundle: Bundle, event: Mapping[str, Any]) -> str:
+    """The progress line of an evaluation, empty for another event."""
+    for key, name in losses_of(bundle).items():
+        if key in event:
+            return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
+    return ""
+
+
+def last_told(bundle: Bundle, path: str) -> tuple[dict[str, Any] | None, str]:
+    """The last evaluation for summary.json, and its line for a reader. Raises OSError."""
+    evaluation = last(path)
+    return evaluation, told(bundle, evaluation or {})
 
 
 def last(path: str) -> dict[str, Any] | None:

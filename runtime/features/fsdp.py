@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..core.bundle import Bundle
 from ..core.checkpoints import schedule, whole
 from .plain_checkpoints import states as plain
 
@@ -33,6 +34,11 @@ def states(path: str, world: int) -> str | None:
 def _folder_whole(path: str) -> bool:
     sizes = {name: os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)}
     return ".metadata" in sizes and len(sizes) > 1 and all(sizes.values())
+
+
+def before_final_save(bundle: Bundle, trainer: Any) -> None:
+    """The final model is whole."""
+    save_whole(trainer.accelerator.state.fsdp_plugin)
 
 
 def save_whole(plugin: Any) -> None:

@@ -133,7 +133,7 @@ def _no_entry(api: Any, full: str) -> list[str]:
     return []
 
 
-def prepare(bundle: Bundle) -> None:
+def folder_taken(bundle: Bundle) -> None:
     """Makes the repository and the branch, on process 0, before anything is loaded. Raises RunError.
 
     ``bundle.repository`` is its full name from then on.
@@ -165,7 +165,7 @@ class Publishing(FaultTolerant):
     publisher: Publisher | None = None
 
     def init_hf_repo(self, *_: Any, **__: Any) -> None:
-        """Does nothing: the run made the repository before anything was loaded (``prepare``)."""
+        """Does nothing: the run made the repository before anything was loaded (``folder_taken``)."""
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
     def publish(self, folder: str) -> None:
@@ -185,6 +185,18 @@ def attach(bundle: Bundle, trainer: Any) -> None:
     trainer.args.push_to_hub = False
     if bundle.repository is not None:
         trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
+
+
+def finished(bundle: Bundle, trainer: Any) -> None:
+    """Process 0 ends its pushing; the others need not wait: an upload may take longer than ddp_timeout."""
+    if trainer.publisher is not None:
+        trainer.publisher.finish()
+
+
+def stopped(bundle: Bundle, trainer: Any) -> None:
+    """An upload may take longer than the time that is left."""
+    if trainer.publisher is not None:
+        trainer.publisher.leave()
 
 
 class Publisher:

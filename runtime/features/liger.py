@@ -9,13 +9,14 @@ from ..core.errors import RunError, first_line
 from ..library_internals import liger_kernels
 
 
-def problem(bundle: Bundle) -> str | None:
-    """Why this run cannot have them, before the model is loaded, or None."""
+def before_rows(bundle: Bundle, tokenizer: Any) -> list[str]:
+    """Why this run cannot have them, before the model is loaded."""
     import transformers
 
     if bundle.on_cpu:
-        return "Liger's kernels need a GPU; leave liger out on a CPU"
-    return liger_problem(transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type)
+        return ["Liger's kernels need a GPU; leave liger out on a CPU"]
+    config = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
+    return [one for one in (liger_problem(config.model_type),) if one]
 
 
 def liger_problem(model_type: str) -> str | None:
@@ -29,7 +30,7 @@ def liger_problem(model_type: str) -> str | None:
     return None
 
 
-def apply(bundle: Bundle, model: Any) -> None:
+def model_loaded(bundle: Bundle, model: Any, tokenizer: Any) -> None:
     """Liger's layer kernels (norm, rope, gated MLP) put into the loaded model; trl 1.16 has a fused loss of its own.
 
     Raises RunError, where Liger itself only logs, when it does not know the family.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import bundle_integrity
@@ -15,7 +15,12 @@ from . import data_folders, local_files
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
 
-def read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+def reader(bundle: Bundle, read: Callable[..., Any], source: Mapping[str, Any]) -> Callable[..., Any]:
+    """What reads the rows of a source: ``read`` is for those of the hub."""
+    return read if source["id"] is not None else _read
+
+
+def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     """The rows of a local source as they are stored. Raises RunError, and what the datasets library raises."""
     from datasets import load_dataset
 
@@ -78,9 +83,10 @@ def _check_digest(path: str, expected: str | None, named: str) -> None:
         raise bundle_integrity.changed(path)
 
 
-def first_wrong(bundle: Bundle, source: Mapping[str, Any], split: str) -> str:
-    """What is wrong with the first row that cannot be read, where the files are lines of JSON; else empty."""
-    why = ""
+def why_unreadable(bundle: Bundle, why: str, source: Mapping[str, Any], split: str) -> str:
+    """What is wrong with the first row that cannot be read, where the files are lines of JSON; else ``why``."""
+    if source["id"] is not None:
+        return why
     try:
         for path in files(bundle, source, split)[1]:
             why = _first_wrong(path) or why

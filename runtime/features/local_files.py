@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ..core.bundle import Bundle
 from ..core.errors import RunError
+
+
+def model_folder(bundle: Bundle, model: str) -> str:
+    """The model's folder; an id of the hub stays what it is. Raises RunError where it is not found."""
+    return find(bundle.folder, model) if bundle.model["id"] is None else model
 
 
 def find(folder: str, path: str) -> str:

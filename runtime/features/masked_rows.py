@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.bundle import Bundle
 from ..library_internals.datasets_rows import rearranged
 
 
-def unlearned(prepared: Any) -> int:
+def unlearned(bundle: Bundle, prepared: Any) -> int:
     """Rows whose every token is masked (trl 0.18 keeps them)."""
     import pyarrow.compute
 

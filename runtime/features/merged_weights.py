@@ -13,7 +13,7 @@ FOLDER = "merged"
 """Below the output folder, beside the adapters."""
 
 
-def save(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+def final_saved(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     """Merges, on process 0, and leaves the whole model with its tokenizer and card. The trained model is used up.
 
     Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). What an interrupted start left
@@ -24,7 +24,7 @@ def save(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     place = os.path.join(trainer.args.output_dir, FOLDER)
     shutil.rmtree(place, ignore_errors=True)
     model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload(safe_merge=True)
-    model.config.use_cache = trainer.use_cache_saved
+    model.config.use_cache = True
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
     shutil.copyfile(bundle.inside("model_card_merged.md"), os.path.join(place, "README.md"))

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import MutableMapping
 
+from ..core.bundle import Bundle
 from ..core.errors import RunError
 
 NOWHERE = ("192.0.2.1", 9)
@@ -49,6 +50,11 @@ def own_address(toward: str, port: int) -> str | None:
 def interface(address: str) -> str | None:
     """The name of the interface that holds an address of this machine."""
     return next((name for name, held in _interfaces().items() if address in held), None)
+
+
+def environment(bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+    """This machine's address among the nodes of the run."""
+    choose(environ)
 
 
 def choose(environ: MutableMapping[str, str]) -> None:

@@ -82,7 +82,7 @@ def _first(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     for note in notes:
         say(note)
     if said:
-        _end(findings(said))
+        _end(bundle, findings(said))
 
 
 def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]) -> None:
@@ -102,16 +102,16 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
     try:
         passed = node_messages.visit(here, mine, answers)
     except RunError as error:
-        _end(findings([str(error), *mine.found]))
+        _end(bundle, findings([str(error), *mine.found]))
     else:
         if not passed:
-            _end(RunError(f"{mine.name} stops with the others; node 0 says why"))
+            _end(bundle, RunError(f"{mine.name} stops with the others; node 0 says why"))
 
 
-def _end(error: RunError) -> None:
+def _end(bundle: Bundle, error: RunError) -> None:
     """Raises the error, which its node tells."""
     error.local = True  # type: ignore[attr-defined]
-    all_reduce.end(error)
+    all_reduce.end(bundle, error)
 
 
 def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
@@ -171,7 +171,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
     return out
 
 
-def missed(error: Exception) -> str | None:
+def missed_meeting(bundle: Bundle, error: Exception) -> str | None:
     """What it means that the launchers did not find each other; None for another error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
+
+from ..core.bundle import Bundle
 
 PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
@@ -34,7 +36,14 @@ class Measured:
             del trainer.build_tokenized_answer
 
 
-def measuring(real: Callable[..., Any], counted: Any, lengths_of: Callable[[Any, str], Any]) -> Callable[..., Any]:
+def environment(bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+    """The class stands in trl.experimental since trl 1.0, which would tell each process that it may change."""
+    environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+
+def measuring(
+    bundle: Bundle, real: Callable[..., Any], counted: Any, lengths_of: Callable[[Any, str], Any]
+) -> Callable[..., Any]:
     """``Dataset.map``, which counts the pairs where ORPO tokenizes them."""
 
     def mapped(rows: Any, *given: Any, **named: Any) -> Any:

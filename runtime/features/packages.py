@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from importlib.util import find_spec
 
 from ..core import EIGHT_BIT
@@ -58,7 +58,13 @@ def missing(bundle: Bundle) -> list[str]:
     return list(told.values())
 
 
-def tracker(bundle: Bundle) -> list[str]:
+def environment(bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+    """The project of wandb, which knows the variable only: the argument `project` is trackio's."""
+    if bundle.run.get("project"):
+        environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
+
+
+def problems(bundle: Bundle) -> list[str]:
     """wandb looks for its key once the model is loaded, and raises where nobody can type one (UsageError)."""
     known = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
     if "wandb" not in _reported_to(bundle) or known or not find_spec("wandb"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import CHATS, rows
+from ..core.bundle import Bundle
 from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
 from ..core.rows import from_value, messages, string, with_system
@@ -232,7 +233,7 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
     return messages(turns, where)
 
 
-def part_ways(read: list[dict[str, Any]], tokenizer: Any) -> str:
+def part_ways(bundle: Bundle, read: list[dict[str, Any]], tokenizer: Any) -> str:
     """A note where a prompt of these rows has other tokens alone than before its answer."""
     if any(_part_ways(row, tokenizer) for row in read):
         return "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"

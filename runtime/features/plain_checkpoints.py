@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from ..core.bundle import Bundle
 from ..core.checkpoints import UNREADABLE, schedule, steps, whole
 from ..core.errors import RunError
 
@@ -28,9 +29,9 @@ def weights_whole(path: str) -> bool:
         return False
 
 
-def refuse_weights_only(folder: str) -> None:
+def without_checkpoint(bundle: Bundle, folder: str) -> None:
     """Raises RunError where a folder holds checkpoints that training cannot go on from: they would be replaced."""
-    if any(weights_whole(path) for _, path in steps(folder)):
+    if bundle.run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
         raise RunError(
             f"{folder} holds checkpoints of weights only, which training cannot go on from; "
             "name another output folder, or empty it to train anew"

@@ -6,22 +6,24 @@ import logging
 import re
 from typing import Any
 
+from ..core.bundle import Bundle
+
 SCORES = {"score.weight", "lm_head.weight"}
 """A reward model has a new weight, its score, in the place of the old head; transformers warns of both."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
 """transformers 4.52, of the collator of trl's RewardTrainer, which pads what is tokenized already."""
 
 
-def scored(facts: dict[str, Any]) -> Any:
-    """The class that loads it, with what its configuration has beside; leaves out what transformers says of both."""
-    from transformers import AutoModelForSequenceClassification
+def model_loader(bundle: Bundle, loader: Any, options: dict[str, Any]) -> Any:
+    """The class that loads it, which is told of the one score; leaves out what transformers says of the new weight."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    messages()
-    facts["num_labels"] = 1
+    quiet()
+    options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
     return AutoModelForSequenceClassification
 
 
-def messages() -> None:
+def quiet() -> None:
     """Leaves out log lines that tell of nothing wrong."""
     tokenizing = logging.getLogger("transformers.tokenization_utils_base")
     tokenizing.addFilter(lambda record: PADDING not in record.getMessage())

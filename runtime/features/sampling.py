@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -21,6 +22,12 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
         return nullcontext()
     revision = bundle.loading()["revision"]
     return replaced(module, {"LLM": partial(made, revision=revision, tokenizer_revision=revision)})
+
+
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
+    """Where the vLLM server is: a host is the launch's, and not the bundle's."""
+    if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
+        values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
 
 def sample_as_stated(model: Any) -> None:

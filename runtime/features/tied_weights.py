@@ -6,11 +6,13 @@ import logging
 import re
 from typing import Any
 
+from ..core.bundle import Bundle
 
-def hush(model: Any) -> None:
+
+def trainer_built(bundle: Bundle, trainer: Any) -> None:
     """Leaves out transformers' warning that a checkpoint lacks weights which are one with a weight that it has."""
     places: dict[int, list[str]] = {}
-    for name, weight in model.state_dict().items():
+    for name, weight in trainer.model.state_dict().items():
         if weight.numel():  # a share of ZeRO-3 has none
             places.setdefault(weight.data_ptr(), []).append(name)
     tied = {name for names in places.values() if len(names) > 1 for name in names}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ..core.bundle import Bundle
 
 
-def bases(bundle: Bundle, ours: Any, library: Any) -> list[Any]:
+def bases(bundle: Bundle, before: list[Any]) -> list[Any]:
     """The classes of the trainer; every feature has its own before ours, and the library's comes last but one."""
+    ours, library = before
     added: list[Any] = [ours]
     below: list[Any] = []
     if bundle.uses("optimizer_groups"):
@@ -42,9 +44,12 @@ def bases(bundle: Bundle, ours: Any, library: Any) -> list[Any]:
     return [*added, library, *below]
 
 
-def build(
-    bundle: Bundle, kind: Any, module: Any, args: Any, model: Any, load: Callable[[], Any], parts: dict[str, Any]
-) -> Any:
+def trainer_maker(bundle: Bundle, kind: Any, module: Any, load: Callable[[], Any]) -> Callable[..., Any]:
+    """What makes the trainer of this class."""
+    return partial(_build, bundle, kind, module, load)
+
+
+def _build(bundle: Bundle, kind: Any, module: Any, load: Callable[[], Any], model: Any, args: Any, **parts: Any) -> Any:
     """The trainer of this class over ``model``, with adapters, rewards and a second model. Raises RunError.
 
     ``module`` is trl's of the trainer.

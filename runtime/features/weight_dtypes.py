@@ -59,7 +59,7 @@ def restore(model: Any, kept: dict[str, Any]) -> None:
             weight.data = before.to(weight.device)
 
 
-def settle(bundle: Bundle, model: Any) -> None:
+def model_loaded(bundle: Bundle, model: Any, tokenizer: Any) -> None:
     """Widens what was loaded as bfloat16 in a run that states none of it; no value changes.
 
     Packed weights stay packed, and are unpacked and multiplied in the type of the run's precision.

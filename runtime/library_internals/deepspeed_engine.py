@@ -7,7 +7,7 @@ from typing import Any
 from ..core.bundle import Bundle
 
 
-def prepare(bundle: Bundle) -> None:
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
     """Before the engine of ZeRO-3 is made."""
     if bundle.run["zero_stage"] != 3:
         return

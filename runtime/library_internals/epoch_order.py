@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.bundle import Bundle
 
-def keep() -> None:
+
+def trainer_built(bundle: Bundle, _: Any) -> None:
     """A run that goes on within an epoch gets the rows of that epoch's order.
 
     accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and shuffles

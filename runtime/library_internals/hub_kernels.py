@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.bundle import Bundle
+
+
+def before_model(bundle: Bundle) -> None:
+    """The commits of the bundle's lock."""
+    load_at(bundle.model["kernels"])
+
 
 def load_at(commits: Mapping[str, str]) -> None:
     """From here on `get_kernel` loads a repository that is named here at its commit; others as before."""

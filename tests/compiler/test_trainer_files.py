@@ -18,7 +18,7 @@ from tests.golden_bundles import ROOT, SPECS, compiled
 from xpc.compiler.lower.trainer_files import CHOSEN, imported, trainer_files
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.core.features import trainer, uses
+from xpc.runtime.core.features import STEPS, trainer, uses
 
 RUNTIME = Path(ROOT, "runtime")
 bundle = cache(compiled)
@@ -75,13 +75,47 @@ def test_every_import_is_in_the_bundle_or_asked_for(name: str) -> None:
     assert seen > 50
 
 
-def test_the_core_asks_before_it_imports_a_feature() -> None:
+def test_the_core_names_no_feature() -> None:
+    """What a feature adds to a run it adds at a step: the core imports those alone that every run has."""
     always = set.intersection(*({Path(one).stem for one in bundle(name)} for name in SPECS))
-    asking = [RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]
-    for path in asking:
-        for file, guards in imports(ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(RUNTIME))):
-            if file.split("/")[0] in CHOSEN:
-                assert Path(file).stem in guards | always, f"{path.name} imports {file} unasked"
+    for path in [RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for file, _ in imports(tree, str(path.relative_to(RUNTIME))):
+            assert file.split("/")[0] not in CHOSEN or Path(file).stem in always, f"{path.name} imports {file}"
+
+
+def parameters(module: str, name: str) -> list[str] | None:
+    """Those of a function of a module of features/ or library_internals/; None where it has none of that name."""
+    folder, _, file = module.rpartition(".")
+    tree = ast.parse((RUNTIME / (folder or "features") / f"{file}.py").read_text(encoding="utf-8"))
+    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
+    return [one.arg for one in found[0].args.args] if found else None
+
+
+def asked_steps() -> Iterator[tuple[str, int | None]]:
+    """The steps that the core does, with the number of values that their functions get; None where it is not told."""
+    methods = {"step": 0, "found": 0, "changed": 0, "parts": None}
+    for path in [RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
+                first = call.args[0] if call.args else None
+                if isinstance(first, ast.Constant):
+                    yield first.value, None if call.func.attr == "parts" else len(call.args)
+
+
+def test_steps_are_functions_of_the_modules_that_add_to_them() -> None:
+    steps = list(asked_steps())
+    assert {name for name, _ in steps} == set(STEPS)
+    for name, given in steps:
+        for module in STEPS[name]:
+            found = parameters(module, name)
+            assert found is not None, f"{module} has no function {name}"
+            assert given is None or len(found) == given, f"{module}.{name} takes {found}"
+    for path in (one for folder in CHOSEN for one in (RUNTIME / folder).glob("*.py")):
+        for step in STEPS:
+            module = path.stem if path.parent.name == "features" else f"{path.parent.name}.{path.stem}"
+            named = (parameters(module, step) or [""])[0] == "bundle"
+            assert not named or module in STEPS[step], f"{path.name}: {step}"
 
 
 def test_every_module_has_its_condition_and_is_in_a_golden() -> None:

@@ -28,11 +28,11 @@ def bundle(scene: Any) -> Any:
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
     from runtime.features.adapters import quantization
-    from runtime.features.weight_dtypes import settle
+    from runtime.features.weight_dtypes import model_loaded
 
     read = bundle(scene)
     made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))
-    settle(read, made)
+    model_loaded(read, made, None)
     return made
 
 

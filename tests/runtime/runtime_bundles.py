@@ -59,14 +59,15 @@ def plan(
         "format": 1, "target": stack, "stack": stack_section(stacks.load(stack)), "config": "trl.SFTConfig",
         "method": method_facts(METHODS["sft"]), "arguments": arguments,
         "model": {"id": None, "path": model, "revision": None, "dtype": "float32", "attn_implementation": "sdpa",
-                  "trust_remote_code": False, "liger": False, "config_overrides": {}},
+                  "trust_remote_code": False, "liger": False},
         "tokenizer": {"chat_template": None, "eos_token": None, "pad_token": None},
         "data": {"sources": sources, "seed": 42, "shuffle": True, "holdout": None, "workers": None, "system": None,
                  "eval_split": None},
         "lora": None,
         "run": {"nodes": 1, "processes_per_node": world, "world_size": world, "micro": 4, "accumulation": 2,
                 "gbs": 8 * world, "seq": 128, "distributed_type": kind, "zero_stage": zero, "device": "cpu",
-                "gpu": None, "resume": "auto", "full_state": True, "use_cache_after": True},
+                "gpu": None, "resume": "auto", "full_state": True,
+                "division": {"step": None, "processes": None, "micro": None}},
     }  # fmt: skip
 
 

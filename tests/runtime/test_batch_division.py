@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from xpc.runtime.core import batch_division, same_run
+from xpc.compiler.lower.division import division
+from xpc.runtime.core import same_run
 
 BEGAN: dict[str, Any] = {
     "method.name": "sft", "method.generates": False, "method.unpaired": False, "run.world_size": 2, "run.micro": 4,
@@ -29,19 +30,32 @@ FSDP = {"run.distributed_type": "FSDP", "accelerate.yaml: fsdp_version": "2"}
 PREFERENCES = {"method.name": "dpo", "arguments.loss_type": ["sigmoid"]}
 
 
+def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs, with the reasons that the compiler states for the run as it is now."""
+    sections: dict[str, Any] = {"method": {}, "arguments": {}, "run": {}}
+    for name, value in now.items():
+        section, _, key = name.partition(".")
+        sections.get(section, {})[key] = value
+    run, fsdp1 = sections["run"], now.get("accelerate.yaml: fsdp_version") == "1"
+    reasons = division(
+        sections["method"], sections["arguments"], run["distributed_type"], fsdp1, run.get("context_parallel", 1)
+    )
+    return same_run.differences(was, now, reasons)
+
+
 @pytest.mark.parametrize("now", [FOUR, ONE, SMALLER, {**FOUR, "run.nodes": 2}], ids=["four", "one", "smaller", "nodes"])
 @pytest.mark.parametrize("both", [{}, PREFERENCES], ids=["sft", "dpo"])
 def test_another_division_goes_on(both: dict[str, Any], now: dict[str, Any]) -> None:
-    assert same_run.differences({**BEGAN, **both}, {**BEGAN, **both, **now}) == ""
-    assert len(batch_division.told(BEGAN, {**BEGAN, **now})) == 1
+    assert differences({**BEGAN, **both}, {**BEGAN, **both, **now}) == ""
+    assert len(same_run.divided_otherwise(BEGAN, {**BEGAN, **now})) == 1
 
 
 def test_shards_of_fsdp2_go_on() -> None:
-    assert same_run.differences({**BEGAN, **FSDP}, {**BEGAN, **FSDP, **FOUR}) == ""
+    assert differences({**BEGAN, **FSDP}, {**BEGAN, **FSDP, **FOUR}) == ""
 
 
 def test_zero_goes_on_with_another_micro_batch() -> None:
-    assert same_run.differences({**BEGAN, **ZERO}, {**BEGAN, **ZERO, **SMALLER}) == ""
+    assert differences({**BEGAN, **ZERO}, {**BEGAN, **ZERO, **SMALLER}) == ""
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -54,7 +68,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "orpo": ({"method.name": "orpo"}, SMALLER, "write `micro = 4` in batch"),
     "dpo": ({**PREFERENCES, "arguments.loss_type": ["sigmoid", "sft"]}, SMALLER, "write `micro = 4` in batch"),
     "rpo": ({**PREFERENCES, "arguments.rpo_alpha": 1.0}, SMALLER, "write `micro = 4` in batch"),
-    "router": ({"model.config_overrides.output_router_logits": True}, SMALLER, "write `micro = 4` in batch"),
+    "router": ({"arguments.router_aux_loss_coef": 0.01}, SMALLER, "write `micro = 4` in batch"),
     "zero": (ZERO, FOUR, "DeepSpeed reads shards"),
     "fsdp1": ({**FSDP, "accelerate.yaml: fsdp_version": "1"}, FOUR, "FSDP1"),
     "context": ({**FSDP, "run.context_parallel": 2}, FOUR, "context_parallel"),
@@ -66,17 +80,17 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_go_on_says_why(name: str) -> None:
     both, change, why = REFUSED[name]
-    said = same_run.differences({**BEGAN, **both}, {**BEGAN, **both, **change})
+    said = differences({**BEGAN, **both}, {**BEGAN, **both, **change})
     assert why in said
     assert all(key in said for key in change if key.startswith("run.") and "write `gbs" not in said)
 
 
 def test_a_loss_of_micro_batches_goes_on_where_they_stay() -> None:
     both = {**BEGAN, "method.name": "orpo"}
-    assert same_run.differences(both, {**both, **FOUR}) == ""
+    assert differences(both, {**both, **FOUR}) == ""
 
 
 def test_the_gpu_decides_no_number() -> None:
     was = {**BEGAN, "run.gpu.name": "h100-80gb", "run.gpu.capability": [9, 0]}
-    assert same_run.differences(was, BEGAN) == ""
-    assert "arguments.bf16" in same_run.differences({**was, "arguments.bf16": True}, BEGAN)
+    assert differences(was, BEGAN) == ""
+    assert "arguments.bf16" in differences({**was, "arguments.bf16": True}, BEGAN)

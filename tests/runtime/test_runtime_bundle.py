@@ -264,7 +264,7 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert notes[-2].startswith(
         "a step's 8 sequences are 2 process(es) x 2 sequences x 2 accumulation now; the run began"
     )
-    more.arguments["dataloader_drop_last"] = True
+    more.run["division"]["step"] = "`dataloader_drop_last` leaves out rows"
     with pytest.raises(RunError, match=r"of another bundle: .*run.world_size was 1 and is 2 \(`dataloader_drop"):
         output_folder.begin(more)
     (out / "summary.json").write_text("{}")

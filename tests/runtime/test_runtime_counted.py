@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from runtime_bundles import bundle_of, plan, source
 
+from xpc.compiler.lower.method import method_facts
+from xpc.compiler.methods import METHODS
 from xpc.runtime.core import template_check, truncation
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import local_data, paired_rows
@@ -24,14 +26,13 @@ def stack() -> None:
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
     """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
-    used = {"orpo_lengths": method == "orpo", "masked_rows": True, "pair_lengths": True}
-    bundle: Any = SimpleNamespace(
-        method=method,
-        generates=method in ("grpo", "rloo"),
-        scores=method == "reward",
-        arguments={"max_length": most, **arguments},
-        uses=used.__getitem__,
-    )
+    facts = plan("tiny", [source("d.jsonl")])
+    facts["method"] = method_facts(METHODS[method])
+    facts["arguments"].update(max_length=most, **arguments)
+    bundle = bundle_of("/b", facts)
+    steps = {"name_columns": "pair_lengths", "unlearned": "masked_rows"}
+    steps |= {"measuring": "orpo_lengths"} if method == "orpo" else {}
+    bundle.plan["trainer"]["steps"] = {step: [f"features.{module}"] for step, module in steps.items()}
     rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
     with truncation.watching(bundle) as found:
         made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})

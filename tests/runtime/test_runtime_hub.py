@@ -58,7 +58,7 @@ def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monk
     at(server, monkeypatch)
     bundle = pushes(tmp_path, push_to_hub=False)
     assert pushing.problems(bundle) == []
-    pushing.prepare(bundle)
+    pushing.folder_taken(bundle)
     assert (bundle.repository, server.asked) == (None, [])
 
 
@@ -141,16 +141,16 @@ def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, mon
     at(server, monkeypatch)
     bundle = pushes(tmp_path, None, hub_private_repo=True, revision="v1.0")
     for _ in range(2):  # a run that goes on finds both there
-        pushing.prepare(bundle)
+        pushing.folder_taken(bundle)
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
     assert (made.private, list(made.branches)) == (True, ["main", "v1.0"])
     with pytest.raises(RunError, match="cannot make them/model on the hub"):
-        pushing.prepare(pushes(tmp_path / "other", "them/model"))
+        pushing.folder_taken(pushes(tmp_path / "other", "them/model"))
 
 
 def publisher(bundle: Bundle) -> pushing.Publisher:
-    pushing.prepare(bundle)
+    pushing.folder_taken(bundle)
     return pushing.Publisher(bundle)
 
 

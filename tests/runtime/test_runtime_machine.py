@@ -163,15 +163,16 @@ def test_the_gpus_of_one_node_are_tried(
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
-    assert all_reduce.between_gpus(1) == []
+    assert all_reduce.between_gpus(bundle_of("/b", facts)) == []
     assert capsys.readouterr().out == ""
     assert not bundle_of("/b", facts).uses("all_reduce")  # a CPU run
     facts["run"].update(device="cuda", processes_per_node=8)
-    assert bundle_of("/b", facts).uses("all_reduce")
-    assert all_reduce.between_gpus(8) == []
+    bundle = bundle_of("/b", facts)
+    assert bundle.uses("all_reduce")
+    assert all_reduce.between_gpus(bundle) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
     monkeypatch.setattr(all_reduce, "bounded", lambda work: {"error": "invalid usage"})
-    assert all_reduce.between_gpus(8) == []
+    assert all_reduce.between_gpus(bundle) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
     monkeypatch.setattr(all_reduce, "left_behind", True)
-    assert "NCCL hangs between the 8 GPUs of this node" in all_reduce.between_gpus(8)[0]
+    assert "NCCL hangs between the 8 GPUs of this node" in all_reduce.between_gpus(bundle)[0]

@@ -285,7 +285,7 @@ def test_wandb_without_a_key(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert [one[:29] for one in packages.tracker(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
+    assert [one[:29] for one in packages.problems(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
         ["this run reports to wandb, an"] if told else []
     )
 

@@ -83,8 +83,9 @@ def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bundle = made(tmp_path)
-    bundle.run["project"] = "apples"
+    facts = plan("tiny", [source("d.jsonl")])
+    facts["arguments"]["report_to"], facts["run"]["project"] = ["wandb"], "apples"
+    bundle = read(write(str(tmp_path), facts))
     # prepare_environment writes to the process's environment: undone by these.
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "WANDB_PROJECT"):
         monkeypatch.setenv(name, os.environ.get(name, ""))

@@ -1,0 +1,65 @@
+"""What of the way in which a run divides its steps may change between two starts of it, and the reason where not.
+
+accelerate hands out micro-batches in turn, so the rows of a step are the same, in the same order, for every division of
+the global batch. What else a step depends on decides here; `runtime/core/same_run.py` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.stacks import Json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.runtime.core.payload import Division, Method
+
+OF_A_MICRO_BATCH = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
+"""Losses of dpo that are no mean over pairs (trl 0.18 to 1.16, dpo_trainer.py)."""
+
+
+def division(
+    method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int
+) -> Division:
+    """The section of trainer_args.json."""
+    return {
+        "step": _of_any(method, arguments),
+        "processes": _of_processes(distributed_type, fsdp1, context_parallel),
+        "micro": "a part of its loss is a mean over each micro-batch" if _means(method, arguments) else None,
+    }
+
+
+def _of_any(method: Method, arguments: Mapping[str, Json]) -> str | None:
+    """Why a step is another one, however it is divided otherwise."""
+    grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
+    if method["generates"]:
+        return "each process draws its completions from a random state of its own"
+    if method["unpaired"]:
+        return "its KL term is an estimate from the rows that all processes have at once"
+    if grouped not in (None, False, "random", "sequential"):
+        return "rows are grouped by their length in a process's share of a step"
+    if arguments.get("dataloader_drop_last"):
+        return "`dataloader_drop_last` leaves out as many rows as do not fill the micro-batches of all processes"
+    if arguments.get("average_tokens_across_devices") is False and method["name"] == "sft":
+        return "`average_tokens_across_devices = false` weighs the tokens of each process by themselves"
+    return None
+
+
+def _of_processes(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
+    """Why another number of processes cannot read the checkpoints."""
+    if distributed_type == "DEEPSPEED":
+        return "DeepSpeed reads shards of as many processes as wrote them"
+    if distributed_type == "FSDP" and fsdp1:
+        return "FSDP1 was not seen to load what another number of processes has saved"
+    if distributed_type == "FSDP" and context_parallel > 1:
+        return "processes share each sequence (`context_parallel`)"
+    return None
+
+
+def _means(method: Method, arguments: Mapping[str, Json]) -> bool:
+    """Whether a part of the loss is a mean over a micro-batch, and not over the step."""
+    if method["name"] == "orpo" or arguments.get("rpo_alpha") or arguments.get("router_aux_loss_coef"):
+        return True
+    losses = arguments.get("loss_type")
+    named = set(losses) if isinstance(losses, list) else {losses}
+    return method["name"] == "dpo" and not named.isdisjoint(OF_A_MICRO_BATCH)

@@ -1,0 +1,13 @@
+"""`torch_compile` of each layer on its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..core.bundle import Bundle
+
+
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
+    """Tells accelerate so (accelerate 1.15, TorchDynamoPlugin)."""
+    os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"
