@@ -3,8 +3,6 @@
 Started as a file it makes its folder a package, as main.py does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@ of their own; the wish to stop, which the processes get and torch's agent does n
 seconds; and an end of the processes with their launcher, however that ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -31,7 +29,7 @@ _asked = False
 """Whether this launcher was asked to stop."""
 _over: list[bool] = []
 """Holds something once a process of the run has failed, and the others are ended."""
-_process: Callable[[], Any] | None = None
+_process: Any = None
 """psutil's class of this process, once it is loaded: a wish to stop may come before."""
 
 
@@ -83,7 +81,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
 
 
-def _machine(folder: str, read: Bundle) -> int:
+def _machine(folder: str, read: "Bundle") -> int:
     """What torch tells of the GPUs, or the preflight of several nodes, in a fork: it leaves no CUDA context here."""
     from .core import preflight, signals
 
@@ -104,7 +102,7 @@ def _machine(folder: str, read: Bundle) -> int:
     return status if status >= 0 else _ended("the preflight", status, [])
 
 
-def _launched(launch: Callable[[], object], read: Bundle) -> int:
+def _launched(launch: Callable[[], object], read: "Bundle") -> int:
     """Lets the launcher run, and gives its exit status."""
     from subprocess import CalledProcessError
 

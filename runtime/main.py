@@ -3,8 +3,6 @@
 Started as a file it makes its folder a package, so that the modules import each other the same way here and in tests.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -6,8 +6,6 @@ where they are asked for, and at the very end staged.json, which names what is t
 before, it is as if nothing had been fetched, but that the next call goes on where this one was.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import json

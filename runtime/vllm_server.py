@@ -5,8 +5,6 @@ ready. The program is ``vllm``, or ``trl`` of an older stack, beside this interp
 another, as that of an environment of its own. Standard library only.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The process group and the arguments object: made once, in this order, and checked against what was planned."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Reads the bundle that stands around the trainer/ folder. Standard library only: it runs before anything heavy."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -25,7 +23,7 @@ LARGEST = 16 * 2**20
 class Bundle:
     """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
 
-    def __init__(self, folder: str, plan: Payload, digest: str, pins: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, plan: "Payload", digest: str, pins: Mapping[str, str]) -> None:
         self.folder = folder
         self.plan = plan
         self.digest = digest
@@ -92,7 +90,7 @@ class Bundle:
             value = getattr(part, name)(self, value, *given)
         return value
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> "list[Source]":
         """Every source of the run: what is trained on, and the sets that are evaluated on."""
         sets = (self.data.get("evaluation") or {"sets": []})["sets"]
         return [*self.data["sources"], *(source for one in sets for source in one["sources"])]

@@ -4,8 +4,6 @@ What is executed or rendered has to be the file that was compiled. What else was
 and the run goes on: a bundle is its owner's to change. This finds mistakes and half-made copies, not an intruder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from hashlib import file_digest

@@ -1,7 +1,5 @@
 """Checkpoints appear whole or not at all: written aside, sealed with digests, then renamed. Standard library only."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -56,12 +54,12 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    old = _aside(target) if os.path.exists(target) else None  # it could not be gone on from: its step came again
+    old = take_name(target) if os.path.exists(target) else None  # it could not be gone on from: its step came again
     os.rename(folder, target)
     _flush(output_dir)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
-    _tidy(output_dir)
+    tidy(output_dir)
     return target
 
 
@@ -74,18 +72,13 @@ def as_other_files(folder: str, written: Iterable[str]) -> None:
             os.chmod(os.path.join(folder, name), 0o666 & ~mask)
 
 
-def remove(path: str) -> None:
-    """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
-    shutil.rmtree(_aside(path), ignore_errors=True)
-    _tidy(os.path.dirname(path))
-
-
-def _tidy(output_dir: str) -> None:
+def tidy(output_dir: str) -> None:
+    """Deletes the folder for what is being written, where it is empty."""
     with suppress(OSError):  # not empty: another file system's own leftovers
         os.rmdir(staging(output_dir))
 
 
-def _aside(path: str) -> str:
+def take_name(path: str) -> str:
     """Takes a checkpoint's name from it; gives where its files are."""
     aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
     os.makedirs(os.path.dirname(aside), exist_ok=True)

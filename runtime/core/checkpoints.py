@@ -1,7 +1,5 @@
 """Which checkpoint can be gone on from: the newest one that is whole. Standard library only."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

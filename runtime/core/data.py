@@ -1,7 +1,5 @@
 """The training and evaluation sets, from the sources to rows as trl reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """From a source of the bundle to its stored rows, and which of their columns are meant."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The one error of the runtime: a sentence for the person who started the run."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

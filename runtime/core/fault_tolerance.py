@@ -1,7 +1,5 @@
 """A trainer that survives what happens to it: whole checkpoints, an agreed stop, and losses that are numbers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +9,7 @@ from typing import Any
 
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
 from . import checkpoint_integrity, signals
-from .errors import RunError, first_line, rank, say
+from .errors import RunError, first_line, rank
 
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
@@ -22,9 +20,9 @@ WRITERS = (
 class FaultTolerant(TrainerHooks):
     """What every trainer of a run gets. Every method that agrees is called by all processes at once."""
 
-    allow_nan = False
     card = ""
     stopping = False
+    early = False
     epoch_ended = False
     held = False
     sound: Sequence[int] = ()
@@ -32,7 +30,6 @@ class FaultTolerant(TrainerHooks):
     carried: Any = None
     windows: Sequence[float] = ()
     worst: Any = None
-    told_of_nan = False
     args: Any
     state: Any
     control: Any
@@ -98,7 +95,7 @@ class FaultTolerant(TrainerHooks):
         stop, bad = self.largest(torch.stack((wish, worst.to(self.args.device))))
         step = self.state.global_step
         if bad:
-            self._no_number("nan" if bad > 1 else "infinite", step)
+            self.no_number("nan" if bad > 1 else "infinite", step)
         if stop and step < self.state.max_steps:
             self.stopping = True
             signals.agreed()
@@ -111,16 +108,13 @@ class FaultTolerant(TrainerHooks):
             torch.distributed.all_reduce(values, op=torch.distributed.ReduceOp.MAX)
         return [int(one) for one in values.tolist()]
 
-    def _no_number(self, word: str, step: int) -> None:
-        if not self.allow_nan:
-            good = f"checkpoint-{self.sound[-1]} is the newest one" if self.sound else "there is no checkpoint yet"
-            raise RunError(
-                f"the loss is {word} at step {step}; nothing is saved of it ({good}); lower the learning rate, look at "
-                "the rows of this step, or let it train on with `nan = allow`"
-            )
-        if not self.told_of_nan:
-            say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
-            self.told_of_nan = True
+    def no_number(self, word: str, step: int) -> None:
+        """The loss of a process is "nan" or "infinite". Raises RunError."""
+        good = f"checkpoint-{self.sound[-1]} is the newest one" if self.sound else "there is no checkpoint yet"
+        raise RunError(
+            f"the loss is {word} at step {step}; nothing is saved of it ({good}); lower the learning rate, look at "
+            "the rows of this step, or let it train on with `nan = allow`"
+        )
 
     # Saving
 
@@ -131,70 +125,46 @@ class FaultTolerant(TrainerHooks):
         Raises Stopped when all have agreed to stop.
         """
         control = self.control
-        early = not self.epoch_ended and float(self.state.epoch).is_integer()
-        if early:
+        self.early = not self.epoch_ended and float(self.state.epoch).is_integer()
+        if self.early:
             self.held, control.should_save = control.should_save, False
         elif self.epoch_ended:
             control.should_save, self.held = control.should_save or self.held, False
         if self.stopping:
-            control.should_evaluate, control.should_save = False, not early
-        if not self.followed(follow):
-            self.stopping = True
-            control.should_evaluate, control.should_save = False, not early
-            follow()
-        if self.stopping and not early:
-            raise signals.Stopped
-
-    def followed(self, follow: Callable[[], None]) -> bool:
-        """Logs, saves and evaluates; False where the wish to stop has ended the evaluation."""
+            control.should_evaluate, control.should_save = False, not self.early
         follow()
-        return True
+        if self.stopping and not self.early:
+            raise signals.Stopped
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Writes a checkpoint aside; it gets its name when every file of it is on the disk.
 
-        One that is saved because the run must stop holds all that training goes on from, whatever `full_state` is.
         Raises RunError when it cannot be written.
         """
         from accelerate.utils import gather_object
 
-        name, kept = f"checkpoint-{self.state.global_step}", self.args.save_only_model
+        name = f"checkpoint-{self.state.global_step}"
         self.windows = self._all_windows()
         with writing(name, self.args.output_dir, self.sound):
             if rank() == 0:
                 checkpoint_integrity.clear(self.args.output_dir)
             self.accelerator.wait_for_everyone()
             self.staging = written = checkpoint_integrity.staging(self.args.output_dir)
-            self.args.save_only_model = kept and not self.stopping
             try:
                 write()
             finally:
-                self.args.save_only_model = kept
                 self.staging = None
-            folder = os.path.join(written, name)
-            self.name_best(folder)
-            seals = gather_object([checkpoint_integrity.seal(folder, rank())])
+            seals = gather_object([checkpoint_integrity.seal(os.path.join(written, name), rank())])
             if rank() == 0:
                 sealed = {name: one for each in seals for name, one in each.items()}
                 checkpoint_integrity.finish(self.args.output_dir, name, sealed)
         if rank() == 0:
             self.sound = sorted({*self.sound, self.state.global_step})
-            self.rotate()
-        self.publish(os.path.join(self.args.output_dir, name))
 
     def create_model_card(self, *given: Any, **named: Any) -> None:
         """The bundle's in the place of trl's, which knows neither the spec nor the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
-
-    def name_best(self, folder: str) -> None:
-        """Says in a checkpoint which one is the best, in a run that evaluates."""
-
-    def rotate(self) -> None:
-        """Deletes checkpoints that are not kept, in a run that keeps only some."""
-
-    def publish(self, folder: str) -> None:
-        """Pushes a checkpoint that is whole, in a run that pushes."""
 
     def _all_windows(self) -> list[float]:
         """Of every process, the sum of the losses that are not logged yet."""

@@ -5,20 +5,20 @@ module adds to a step of the run is its function of the step's name (``Bundle.st
 imported below ``if bundle.uses(NAME)``, and what a module imports at its top comes with it.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, cast
 
-from . import CHATS, EIGHT_BIT
+from ..features.packages import EIGHT_BIT
 
 if TYPE_CHECKING:
     from .payload import Payload, Source, Trainer
 
+CHATS = ("text", "messages", "conversations")
+"""Shapes of rows without a prompt of their own."""
 OF_TRAINER = (
-    "adapters", "checkpoint_rotation", "distillation", "early_stopping", "evaluation", "frozen_weights", "hub",
-    "optimizer_groups", "reference_model", "rewards", "sampling", "weight_dtypes",
+    "adapters", "distillation", "early_stopping", "frozen_weights", "hub", "reference_model", "rewards", "sampling",
+    "weight_dtypes",
 )  # fmt: skip
-"""Features that add something to trl's trainer (trainer_parts)."""
+"""Features that add something to the making of trl's trainer (trainer_parts)."""
 STEPS: dict[str, tuple[str, ...]] = {
     # before anything is loaded
     "messages": ("adapters",),
@@ -44,7 +44,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "folder_taken": ("hub",),
     "states": ("deepspeed", "fsdp", "plain_checkpoints"),
-    "without_checkpoint": ("plain_checkpoints",),
+    "without_checkpoint": ("weights_only",),
     # tokenizer, rows, model, trainer
     "tokenizer_loaded": ("executed_files", "added_tokens", "special_tokens"),
     "reader": ("local_data",),
@@ -58,7 +58,10 @@ STEPS: dict[str, tuple[str, ...]] = {
     "before_model": ("library_internals.hub_kernels",),
     "model_loader": ("reward_model", "adapters"),
     "model_loaded": ("weight_dtypes", "added_tokens", "liger"),
-    "bases": ("trainer_parts",),
+    "bases": (
+        "nan_allowed", "weights_only", "library_internals.random_states", "optimizer_groups", "distillation",
+        "evaluation", "checkpoint_rotation", "hub", "adapters",
+    ),
     "trainer_maker": ("trainer_parts",),
     "trainer_built": ("library_internals.epoch_order", "tied_weights"),
     # training
@@ -75,14 +78,14 @@ STEPS: dict[str, tuple[str, ...]] = {
 """The steps of a run to which modules add something, each with those that do, in order."""
 
 
-def sources(plan: Payload) -> list[Source]:
+def sources(plan: "Payload") -> "list[Source]":
     """Every source of the run: what is trained on, and the sets that are evaluated on."""
     evaluation = plan["data"].get("evaluation")
     sets = evaluation["sets"] if evaluation else []
     return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
 
 
-def trainer(plan: Payload) -> Trainer:
+def trainer(plan: "Payload") -> "Trainer":
     """The section of trainer_args.json that says which modules the run uses, and which settings need another one."""
     asked: list[str] = []
     found = {
@@ -102,7 +105,7 @@ def _places(step: str, used: set[str]) -> list[str]:
     return [one for one in places if one.partition(".")[2] in used]
 
 
-def _with(plan: Payload, path: str) -> set[str]:
+def _with(plan: "Payload", path: str) -> set[str]:
     """The modules of a run that has something at this path."""
     *sections, name = path.split(".")
     place: Any = plan
@@ -140,7 +143,7 @@ class _Read(dict[str, Any]):
         return value
 
 
-def uses(plan: Payload) -> dict[str, bool]:
+def uses(plan: "Payload") -> dict[str, bool]:
     """By the name of each module, whether a run with this trainer_args.json uses it."""
     arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
     tokens = plan["tokenizer"]
@@ -185,6 +188,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "merged_weights": plan["lora"] and plan["lora"].get("merge"),
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
+        "nan_allowed": run.get("nan") == "allow",
         "node_network": nodes,
         "node_rendezvous": nodes,
         "one_process": run["world_size"] == 1,
@@ -193,7 +197,8 @@ def uses(plan: Payload) -> dict[str, bool]:
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "pair_lengths": method["name"] != "sft",
         "paired_rows": prompts,
-        "plain_checkpoints": not zero or run.get("full_state") is False,
+        "plain_checkpoints": not zero,
+        "random_states": run["division"]["step"] is None and run["division"]["processes"] is None,
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
@@ -203,6 +208,7 @@ def uses(plan: Payload) -> dict[str, bool]:
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
         "weight_dtypes": no_bfloat16,
+        "weights_only": run.get("full_state") is False,
     }
     asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))
     return {name: bool(one) for name, one in asked.items()}

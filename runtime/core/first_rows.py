@@ -1,7 +1,5 @@
 """The first rows of the data before the model is loaded: their columns, and what they become as tokens."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +36,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: Source, tokenizer: Any) -> list[str]:
+def _source(bundle: Bundle, source: "Source", tokenizer: Any) -> list[str]:
     evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
     try:
         first = list(islice(data_sources.load(bundle, source, streaming=True), ROWS))
@@ -65,7 +63,7 @@ def _source(bundle: Bundle, source: Source, tokenizer: Any) -> list[str]:
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
-def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(bundle: Bundle, source: "Source", read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = data_sources.name(source), [], 0, truncation.limit(bundle)
     asks = source["shape"] == "prompt"
     for row in read:

@@ -1,7 +1,5 @@
 """The messages of other libraries that are kept from the reader, each named exactly and with its reason; no others."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 

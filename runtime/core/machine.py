@@ -1,17 +1,12 @@
-"""This machine: its Python and packages, its GPUs and their driver, against the plan and the torch build."""
+"""This machine: its packages, its GPUs and their driver, against the plan and the torch build."""
 
-from __future__ import annotations
-
-import ctypes
 import os
-import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from .bundle import Bundle
+from .errors import first_line
 
-PYTHON = (3, 11)
-"""The oldest Python that the runtime is for."""
 FREE = 0.9
 """Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
 
@@ -74,46 +69,19 @@ def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
 
 
 def blind() -> str:
-    """Why torch sees no GPU, as the end of a sentence; empty where nothing can be said.
+    """Why torch sees no GPU, as the end of a sentence, in its own words: no driver, an old one, a build without CUDA.
 
-    torch falls silent on an old driver (its `is_available` warns and gives False), so the driver itself is asked.
+    `is_available` is silent on all of them; what makes CUDA ready says why it cannot.
     """
     import torch
 
-    if torch.version.cuda is None:
-        return f": torch {torch.__version__} is built without CUDA"
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return ": CUDA_VISIBLE_DEVICES hides them all"
-    able = driver()
-    if able is None:
-        return ": there is no NVIDIA driver (libcuda.so.1 cannot be loaded)"
-    built = tuple(map(int, torch.version.cuda.split(".")[:2]))
-    if able[0] < built[0]:
-        return (
-            f": torch {torch.__version__} is built for CUDA {torch.version.cuda}, and the NVIDIA driver knows CUDA"
-            f" {able[0]}.{able[1]} at most; install a newer driver, or a build of torch for CUDA {able[0]}"
-        )
-    return f": the NVIDIA driver knows CUDA {able[0]}.{able[1]}, and torch is built for {torch.version.cuda}"
-
-
-def driver() -> tuple[int, int] | None:
-    """The newest CUDA that the NVIDIA driver knows, as it says itself (cuDriverGetVersion); None without a driver.
-
-    A build of torch for an older minor version of the same CUDA, or an older CUDA, runs on it.
-    """
     try:
-        library = ctypes.CDLL("libcuda.so.1")
-        number = ctypes.c_int(0)
-        if library.cuDriverGetVersion(ctypes.byref(number)) != 0:
-            return None
-    except (OSError, AttributeError):
-        return None
-    return number.value // 1000, number.value % 1000 // 10
-
-
-def fits() -> bool:
-    """Whether this Python is new enough."""
-    return sys.version_info >= PYTHON
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return f": {first_line(error)} (torch {torch.__version__})"
+    return ""
 
 
 def installed(name: str) -> str | None:

@@ -1,7 +1,5 @@
 """metrics.jsonl on disk: one line of JSON a log event, whatever happened to the run that wrote it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a run tells while it goes: metrics.jsonl, one line a log event, and a summary at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

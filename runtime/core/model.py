@@ -1,7 +1,5 @@
 """The model and its tokenizer, loaded by what the bundle says and nothing else."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

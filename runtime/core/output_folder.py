@@ -1,7 +1,5 @@
 """The output folder: whose it is, and whether this run may begin or go on in it. Standard library only."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Seconds before hours: everything that can be looked at before the model is loaded, told in one go."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
@@ -24,7 +22,7 @@ def without_libraries(bundle: Bundle) -> bool:
     Raises Finished. Several nodes look when they have met.
     """
     output_folder.unfinished(bundle)
-    if bundle.run["nodes"] > 1:
+    if bundle.parts("held"):
         return True
     said = io.StringIO()
     with redirect_stdout(said):
@@ -106,10 +104,8 @@ def gpus(bundle: Bundle, alone: bool) -> list[str]:
 
 
 def versions(bundle: Bundle) -> list[str]:
-    """Python and the installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
+    """The installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
     found = []
-    if not machine.fits():
-        found.append(f"Python 3.11 or later is needed, and this is {sys.version.split()[0]}")
     for name, pinned in bundle.pins.items():
         there = machine.installed(name)
         if there is None:

@@ -1,7 +1,5 @@
 """From a stored row to one that trl reads: conversations and texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

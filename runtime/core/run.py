@@ -1,7 +1,5 @@
 """The run, from top to bottom: read, check, build, train, save, tell."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -180,7 +178,6 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.data_facts = losses.facts()
     reporter.trainer = trainer
     trainer.card = bundle.inside("model_card.md")
-    trainer.allow_nan = bundle.run.get("nan") == "allow"
     bundle.step("trainer_built", trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)

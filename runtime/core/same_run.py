@@ -6,8 +6,6 @@ against it: accelerate hands out micro-batches in turn, so its rows are the same
 last step of an epoch may be others: whole micro-batches of all are filled.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -45,7 +43,7 @@ MOST = 8
 """Differences that a sentence names."""
 
 
-def settings(bundle: Bundle) -> dict[str, Any]:
+def settings(bundle: "Bundle") -> dict[str, Any]:
     """Every value that decides numbers, by its dotted name in the files of the bundle."""
     found = {name: value for name, value in _flat("", bundle.plan) if not {name, name.rpartition(".")[0]} & FREE}
     for file in ("accelerate.yaml", "deepspeed.json"):
@@ -71,7 +69,7 @@ def _lines(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def differences(was: dict[str, Any], now: dict[str, Any], division: Division) -> str:
+def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """What differs, setting by setting, as the end of a sentence: "" where the run can go on."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     names = [name for name in names if not {name, name.rpartition(".")[0]} & FREE]  # an older bundle wrote more
@@ -86,7 +84,7 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: Division) ->
     return ", ".join(told) + more + (f" ({why})" if names and why else "")
 
 
-def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: Division) -> str | None:
+def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
     """Why a run cannot go on with its steps divided as they are now, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:

@@ -4,8 +4,6 @@ SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to sav
 then on the wish is noted, all processes agree on the step that they stop at (``fault_tolerance``), save, and end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

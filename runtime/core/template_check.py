@@ -1,7 +1,5 @@
 """Whether a chat template writes what each turn says: some know only certain roles, or only contents that are texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

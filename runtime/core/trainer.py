@@ -1,7 +1,5 @@
 """trl's trainer of the run's method with what every run adds to it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

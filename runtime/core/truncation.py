@@ -3,8 +3,6 @@
 trl's trainers tokenize in their constructors with ``Dataset.map``: what comes out of it first is looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
 
-from __future__ import annotations
-
 import logging
 import re
 import warnings
@@ -155,6 +153,11 @@ def quantization(bundle: Bundle) -> Any:
         bnb_4bit_compute_dtype=getattr(torch, plan["compute_dtype"]),
         bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]),
     )
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer."""
+    return [Adapting, *classes]
 
 
 def model_loader(bundle: Bundle, loader: Any, options: dict[str, Any]) -> Any:

@@ -1,7 +1,5 @@
 """New tokens in the vocabulary, and their rows in the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

@@ -1,7 +1,5 @@
 """A tiny all-reduce between the GPUs of a node, and how fast it was: one that hangs would hang the run, too."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

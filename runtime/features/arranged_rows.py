@@ -1,7 +1,5 @@
 """What becomes of the rows of the sources before training: mixed, shuffled, held out, taken apart, left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

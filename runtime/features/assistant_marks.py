@@ -1,7 +1,5 @@
 """Whether the assistant's tokens can be told from the others, for a run that learns from those alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

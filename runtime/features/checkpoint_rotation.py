@@ -1,24 +1,42 @@
 """Only so many checkpoints are kept."""
 
-from __future__ import annotations
-
 import os
+import shutil
+from collections.abc import Callable
+from typing import Any
 
-from ..core import checkpoint_integrity, checkpoints
+from ..core import checkpoints
+from ..core.bundle import Bundle
+from ..core.checkpoint_integrity import take_name, tidy
+from ..core.errors import rank
 from ..core.fault_tolerance import FaultTolerant
 
 
 class Rotating(FaultTolerant):
     """What the trainer of a run with `save.keep` gets."""
 
-    def rotate(self) -> None:
-        """Deletes all but the newest `save.keep` checkpoints that are whole, and the best; the new one is whole by now.
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Writes it; deletes all but the newest `save.keep` checkpoints that are whole, and the best.
 
         What could not be gone on from counts for nothing, and goes.
         """
+        super().save_checkpoint(write)
+        if rank() != 0:
+            return
         limit, best = self.args.save_total_limit, os.path.basename(self.state.best_model_checkpoint or "")
         stay = {f"checkpoint-{step}" for step in self.sound[-limit:]} | {best}
         for _, path in checkpoints.steps(os.path.abspath(self.args.output_dir)):
             if os.path.basename(path) not in stay:
-                checkpoint_integrity.remove(path)
+                remove(path)
         self.sound = [step for step in self.sound if f"checkpoint-{step}" in stay]
+
+
+def remove(path: str) -> None:
+    """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
+    shutil.rmtree(take_name(path), ignore_errors=True)
+    tidy(os.path.dirname(path))
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer."""
+    return [Rotating, *classes]

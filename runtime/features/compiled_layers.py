@@ -1,7 +1,5 @@
 """`torch_compile` of each layer on its own."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

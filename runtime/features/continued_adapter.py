@@ -1,7 +1,5 @@
 """The adapter of another run whose training continues here: its weights are read, and nothing else of that run."""
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from typing import Any

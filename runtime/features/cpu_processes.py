@@ -1,7 +1,5 @@
 """The process group of a run on CPUs, made before the libraries would make another one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import MutableMapping
 from datetime import timedelta

@@ -5,8 +5,6 @@ The library looks at names alone (datasets 5.2 and 5.0 `data_files.py`, `_get_da
 folder without any is one split, ``train``. What compiled the bundle does the same.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

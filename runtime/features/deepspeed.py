@@ -1,7 +1,5 @@
 """ZeRO: DeepSpeed's shards in a checkpoint, the engine around the model, and the optimizer that it compiles."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Both learn from completions that the student has just written, by the generalize
 student's and the teacher's probabilities, and the mean is over all tokens of an optimizer step.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -233,3 +231,9 @@ def learn_as_written(trainer: Any, tokenizer: Any) -> None:
 def lacks(trainer: Any) -> bool:
     """Whether trl's trainer is the one that ``OnPolicy`` completes."""
     return hasattr(trainer, "generate_on_policy_outputs")
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer; what trl's lacks comes right before it."""
+    *ours, library = classes
+    return [*ours, OnPolicy, library] if lacks(library) else classes

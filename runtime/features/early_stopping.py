@@ -1,7 +1,5 @@
 """The run ends once so many evaluations in a row were no better than the best before them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Evaluation while a run trains: of one set or of several, ended by the wish to stop, and done at the next start."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys
@@ -57,16 +55,30 @@ class Evaluating(FaultTolerant):
                 raise Interrupted
         return super().prediction_step(*given, **named)  # type: ignore[misc]
 
-    def followed(self, follow: Callable[[], None]) -> bool:
+    def log_save_evaluate(self, follow: Callable[[], None]) -> None:
         """Where the evaluation is interrupted, the next start does it, and draws from the same random states."""
-        drawn = random_states() if self.control.should_evaluate else None
-        try:
-            follow()
-        except Interrupted:
-            assert drawn is not None
-            draw_again(*drawn)
-            return False
-        return True
+
+        def followed() -> None:
+            drawn = random_states() if self.control.should_evaluate else None
+            try:
+                follow()
+            except Interrupted:
+                assert drawn is not None
+                draw_again(*drawn)
+                self.stopping = True
+                self.control.should_evaluate, self.control.should_save = False, not self.early
+                follow()
+
+        super().log_save_evaluate(followed)
+
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Says in the checkpoint which one is the best."""
+
+        def named() -> None:
+            write()
+            self.name_best(os.path.join(str(self.staging), f"checkpoint-{self.state.global_step}"))
+
+        super().save_checkpoint(named)
 
     def catch_up(self) -> None:
         """Evaluates what the last start had no time for, as if it had."""
@@ -109,6 +121,11 @@ def named_log() -> Any:
         Trainer.log(self, logs, *rest, **more)
 
     return type("NamedLog", (Trainer,), {"log": log})
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer; its log is named after all that trl adds."""
+    return [Evaluating, *classes, named_log()]
 
 
 def random_states() -> tuple[Any, Any, Any, Any]:

@@ -1,7 +1,5 @@
 """Files of the bundle that are rendered or executed: they have to be those that were compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any

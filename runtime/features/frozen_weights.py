@@ -1,7 +1,5 @@
 """Weights that are not trained: which layers and modules of the model are, as the bundle names them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FSDP: its files in a checkpoint, and whole weights at the end."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

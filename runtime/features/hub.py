@@ -10,11 +10,10 @@ in transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgre
 - 4.52 knows no ``hub_revision``, and 5.23 does not make the branch that it names.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from fnmatch import fnmatch
 from importlib import import_module
@@ -162,14 +161,15 @@ def branch(api: Any, repository: str, name: str) -> None:
 class Publishing(FaultTolerant):
     """What the trainer of a run that pushes gets."""
 
-    publisher: Publisher | None = None
+    publisher: "Publisher | None" = None
 
     def init_hf_repo(self, *_: Any, **__: Any) -> None:
         """Does nothing: the run made the repository before anything was loaded (``folder_taken``)."""
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
-    def publish(self, folder: str) -> None:
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        super().save_checkpoint(write)
         if self.publisher is None:
             return
         handler: Any = self.callback_handler  # type: ignore[attr-defined]
@@ -177,7 +177,13 @@ class Publishing(FaultTolerant):
             handler.on_push_begin(self.args, self.state, self.control)
         steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
         done = f"step {self.state.global_step}" if steps else f"epoch {int(self.state.epoch)}"
+        folder = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
         self.publisher.saved(folder, f"Training in progress, {done}")
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer."""
+    return [Publishing, *classes]
 
 
 def attach(bundle: Bundle, trainer: Any) -> None:

@@ -1,7 +1,5 @@
 """Rows for KTO, whose trainer keeps their order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

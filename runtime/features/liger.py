@@ -1,7 +1,5 @@
 """Liger's kernels in the layers of the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

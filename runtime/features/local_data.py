@@ -1,7 +1,5 @@
 """Data of this machine: the files of a source, whether they are those that were compiled, and what cannot be read."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

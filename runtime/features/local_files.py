@@ -1,7 +1,5 @@
 """Where the files and folders of the spec are looked for that the bundle has no copy of."""
 
-from __future__ import annotations
-
 import os
 
 from ..core.bundle import Bundle

@@ -1,7 +1,5 @@
 """Rows of which only some tokens are learned from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

@@ -1,7 +1,5 @@
 """The adapters of a run merged into their base: a model that plain transformers, and what serves models, can load."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from typing import Any

@@ -1,7 +1,5 @@
 """What the preflight looks at for some methods beside the rows: reward functions, a teacher, marks in the template."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of several sources: their shares, the holdout, and what is evaluated on, row for row as published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -120,11 +118,11 @@ class Sets(dict[str, Any]):
     """Several evaluation sets by name, with what the trainers of trl ask of one: those that know of no dictionary map
     and filter all of them (orpo; kto and reward of trl 0.18)."""
 
-    def map(self, *given: Any, **named: Any) -> Sets:
+    def map(self, *given: Any, **named: Any) -> "Sets":
         """Each set, mapped."""
         return Sets({name: rows.map(*given, **named) for name, rows in self.items()})
 
-    def filter(self, *given: Any, **named: Any) -> Sets:
+    def filter(self, *given: Any, **named: Any) -> "Sets":
         """Each set, filtered."""
         return Sets({name: rows.filter(*given, **named) for name, rows in self.items()})
 

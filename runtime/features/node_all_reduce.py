@@ -1,7 +1,5 @@
 """A tiny all-reduce over the nodes: whether gloo and NCCL reach every one before the run does."""
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import timedelta

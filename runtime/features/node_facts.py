@@ -1,7 +1,5 @@
 """What a node says of itself to the others, and what may not differ between two of them."""
 
-from __future__ import annotations
-
 import os
 import platform
 import socket

@@ -5,8 +5,6 @@ clock, whether it sees a file, a tiny all-reduce), and is told whether the run m
 port is free again when the meeting is over: the others close their ends first, so that nothing of it lingers on node 0.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

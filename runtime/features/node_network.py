@@ -1,7 +1,5 @@
 """Addresses, interfaces and the one port that the nodes of a run meet at. Standard library, and psutil where it is."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """The preflight of several nodes: what each found, what they find together, and one answer for all, told by node 0."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """A run of one process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,9 +1,8 @@
 """An optimizer has no group without weights, as that of biases under adapters is, or in a model that has none."""
 
-from __future__ import annotations
-
 from typing import Any
 
+from ..core.bundle import Bundle
 from ..core.fault_tolerance import FaultTolerant
 
 
@@ -21,3 +20,8 @@ class WithoutEmptyGroups(FaultTolerant):
         if groups is not None:
             groups[:] = [group for group in groups if group["params"]]
         return optimizer
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer."""
+    return [WithoutEmptyGroups, *classes]

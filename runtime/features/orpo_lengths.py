@@ -1,7 +1,5 @@
 """ORPO's trainer cuts pairs while it tokenizes them: what they were before is measured on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, MutableMapping
 from typing import Any
 

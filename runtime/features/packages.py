@@ -1,12 +1,9 @@
 """Packages that only this run uses, and the key of its tracker. Nothing is loaded."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, MutableMapping
 from importlib.util import find_spec
 
-from ..core import EIGHT_BIT
 from ..core.bundle import Bundle
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {
@@ -20,6 +17,8 @@ FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
 """Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
+EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
+"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
 FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
 """What pip is told for flash-attn, whose build imports torch."""
 

@@ -1,7 +1,5 @@
 """Columns of tokens as the trainers of trl 0.18 to 1.16 name them that have answers to a prompt."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

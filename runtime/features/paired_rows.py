@@ -1,11 +1,9 @@
 """Rows that have a prompt: questions with answers, preferences, judged answers, and prompts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import CHATS, rows
+from ..core import rows
 from ..core.bundle import Bundle
 from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
@@ -39,7 +37,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
     Raises RunError when the names do not fit the shape.
     """
     shape = source["shape"]
-    if shape in CHATS:
+    if shape not in SHAPES:
         return rows.columns(source, present)
     wanted = SHAPES[shape]
     given = [one for one in source["columns"] or () if one not in KEPT]
@@ -103,7 +101,7 @@ def to_row(
     are those of core/rows.py.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
-    if shape in CHATS:
+    if shape not in SHAPES:
         return rows.to_row(source, row, index, system, text)
     values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if source.get("context") or (source.get("wording") and "prompt" in values):

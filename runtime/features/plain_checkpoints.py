@@ -1,13 +1,9 @@
 """Checkpoints as transformers writes them without a strategy of its own: whole weights, schedule and optimizer."""
 
-from __future__ import annotations
-
 import json
 import os
 
-from ..core.bundle import Bundle
-from ..core.checkpoints import UNREADABLE, schedule, steps, whole
-from ..core.errors import RunError
+from ..core.checkpoints import UNREADABLE, schedule, whole
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 INDEX = "model.safetensors.index.json"
@@ -27,15 +23,6 @@ def weights_whole(path: str) -> bool:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:
         return False
-
-
-def without_checkpoint(bundle: Bundle, folder: str) -> None:
-    """Raises RunError where a folder holds checkpoints that training cannot go on from: they would be replaced."""
-    if bundle.run.get("full_state") is False and any(weights_whole(path) for _, path in steps(folder)):
-        raise RunError(
-            f"{folder} holds checkpoints of weights only, which training cannot go on from; "
-            "name another output folder, or empty it to train anew"
-        )
 
 
 def _weights(path: str) -> str | None:

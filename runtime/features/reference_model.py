@@ -1,7 +1,5 @@
 """The frozen copy of the model beside the one that is trained, which preference and online methods compare with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A reward model: the same weights with one new output, its score, drawn with the seed of the run."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

@@ -5,8 +5,6 @@ is called with ``prompts``, ``completions`` and ``completion_ids``, and with eac
 it gives one number for each completion, or None where it has nothing to say.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """Rows that are left out before training: those with too long a prompt, those too short, too long or repeated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from hashlib import sha256

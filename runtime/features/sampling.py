@@ -1,7 +1,5 @@
 """Completions that the model writes while it trains are sampled as the bundle states."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext

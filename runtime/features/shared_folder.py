@@ -1,7 +1,5 @@
 """Whether the nodes see the folder of the run as one: node 0 puts a file there for a moment, the others look for it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import time
@@ -26,7 +24,7 @@ class Probe:
         self._path = os.path.join(folder, self.name)
         self.error = ""
 
-    def __enter__(self) -> Probe:
+    def __enter__(self) -> "Probe":
         try:
             with open(self._path, "x", encoding="utf-8"):
                 pass

@@ -1,7 +1,5 @@
 """The tokens that end a text and pad a batch, where the bundle names them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

@@ -1,7 +1,5 @@
 """transformers' warning of weights that a checkpoint need not hold; DeepSpeed loads its checkpoints by itself."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

@@ -1,6 +1,4 @@
-"""What features add to trl's trainer: classes around it, the parts that it is made of, and what it needs once made."""
-
-from __future__ import annotations
+"""What features add to the making of trl's trainer: the parts that it is made of, and what it needs once made."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -8,40 +6,6 @@ from functools import partial
 from typing import Any
 
 from ..core.bundle import Bundle
-
-
-def bases(bundle: Bundle, before: list[Any]) -> list[Any]:
-    """The classes of the trainer; every feature has its own before ours, and the library's comes last but one."""
-    ours, library = before
-    added: list[Any] = [ours]
-    below: list[Any] = []
-    if bundle.uses("optimizer_groups"):
-        from .optimizer_groups import WithoutEmptyGroups
-
-        added.insert(0, WithoutEmptyGroups)
-    if bundle.uses("evaluation"):
-        from . import evaluation
-
-        added.insert(0, evaluation.Evaluating)
-        below.append(evaluation.named_log())
-    if bundle.uses("checkpoint_rotation"):
-        from .checkpoint_rotation import Rotating
-
-        added.insert(0, Rotating)
-    if bundle.uses("hub"):
-        from .hub import Publishing
-
-        added.insert(0, Publishing)
-    if bundle.uses("adapters"):
-        from .adapters import Adapting
-
-        added.insert(0, Adapting)
-    if bundle.uses("distillation"):
-        from . import distillation
-
-        if distillation.lacks(library):
-            added.append(distillation.OnPolicy)
-    return [*added, library, *below]
 
 
 def trainer_maker(bundle: Bundle, kind: Any, module: Any, load: Callable[[], Any]) -> Callable[..., Any]:

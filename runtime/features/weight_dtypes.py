@@ -11,8 +11,6 @@ A base of 8 bits multiplies in float16 whatever it is told (bitsandbytes 0.50 `M
 kept. GPUs before Ampere have no bfloat16, and under fp16 the gradient scaler cannot take such gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The private method of transformers' Trainer that reads the weights of a checkpoint (4.52 to 5.23, trainer.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

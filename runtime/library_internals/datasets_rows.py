@@ -1,7 +1,5 @@
 """How datasets holds and maps rows (datasets 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

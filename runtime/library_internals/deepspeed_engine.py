@@ -1,7 +1,5 @@
 """DeepSpeed's ZeRO where it does not do by itself what a run needs (0.16 to 0.19)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

@@ -1,7 +1,5 @@
 """accelerate before 1.12 forgets the epoch that a run goes on in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..core.bundle import Bundle

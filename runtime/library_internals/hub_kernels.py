@@ -4,8 +4,6 @@ transformers asks the ``kernels`` package for a version, which is a branch and m
 whose attention it takes from the hub, and some families when their module is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Liger's function for a model that is loaded already; the public ones change the classes of a family."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """The harness's models and task files (lm-eval 0.4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """torch 2.13's process groups and the agent that starts a node's processes, where they have no setting for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

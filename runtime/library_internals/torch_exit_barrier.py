@@ -1,7 +1,5 @@
 """The end of a run on several nodes, where torchrun's agents wait for each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any

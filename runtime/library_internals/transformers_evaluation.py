@@ -1,7 +1,5 @@
 """Evaluating between two steps (transformers 4.52 to 5.23, trainer.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

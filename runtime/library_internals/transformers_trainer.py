@@ -3,13 +3,7 @@
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
 
-from __future__ import annotations
-
-import os
 from collections.abc import Callable
-from glob import escape as glob_escape
-from glob import glob
-from tempfile import TemporaryDirectory
 from typing import Any
 
 
@@ -35,18 +29,6 @@ class TrainerHooks:
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         write = super()._save_checkpoint  # type: ignore[misc]
         self.save_checkpoint(lambda: write(model, trial))
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        """A process that no file of random states is of, as the run began with others, has one of theirs."""
-        alone, rank = self.args.world_size == 1, self.args.process_index
-        name = "rng_state.pth" if alone else f"rng_state_{rank}.pth"
-        there = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []
-        if not there or os.path.join(str(checkpoint), name) in there:
-            super()._load_rng_state(checkpoint)  # type: ignore[misc]
-            return
-        with TemporaryDirectory() as aside:
-            os.symlink(os.path.abspath(there[rank % len(there)]), os.path.join(aside, name))
-            super()._load_rng_state(aside)  # type: ignore[misc]
 
     def _get_output_dir(self, trial: Any) -> str:
         return self.staging or super()._get_output_dir(trial)  # type: ignore[misc]

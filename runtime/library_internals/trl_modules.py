@@ -1,7 +1,5 @@
 """Names in trl's trainer modules that mean something else while a trainer is made (trl 0.18 to 1.16)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -14,6 +14,7 @@ from stacks import REPOSITORY
 
 from xpc.runtime.core import checkpoint_integrity, fault_tolerance, signals
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features import checkpoint_rotation
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def test_it_has_its_name_when_it_is_whole(tmp_path: object) -> None:
     path = finished(out)
     assert os.listdir(out) == ["checkpoint-2"]
     assert checkpoint_integrity.broken(path, digests=True) is None
-    checkpoint_integrity.remove(path)
+    checkpoint_rotation.remove(path)
     assert os.listdir(out) == []
 
 

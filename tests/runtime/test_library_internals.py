@@ -131,6 +131,7 @@ def test_no_other_private_method_is_overridden() -> None:
     trl = pytest.importorskip("trl")
     from xpc.runtime.core.trainer import RunTrainer
     from xpc.runtime.features import adapters, evaluation, hub
+    from xpc.runtime.library_internals import random_states
 
     meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
     meant |= {"_load_rng_state"}
@@ -138,7 +139,7 @@ def test_no_other_private_method_is_overridden() -> None:
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {
         name
-        for kind in (RunTrainer, evaluation.Evaluating, adapters.Adapting, hub.Publishing)
+        for kind in (RunTrainer, random_states.RandomStates, evaluation.Evaluating, adapters.Adapting, hub.Publishing)
         for base in kind.__mro__[:-1]
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__")

@@ -1,0 +1,32 @@
+"""transformers' random states of a process, for a run that goes on with other processes (4.52 to 5.23, trainer.py)."""
+
+import os
+from glob import escape as glob_escape
+from glob import glob
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..core.bundle import Bundle
+
+
+class RandomStates:
+    """Stands between our classes and trl's trainer."""
+
+    args: Any
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """A process that no file of random states is of, as the run began with others, has one of theirs."""
+        alone, rank = self.args.world_size == 1, self.args.process_index
+        name = "rng_state.pth" if alone else f"rng_state_{rank}.pth"
+        there = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []
+        if not there or os.path.join(str(checkpoint), name) in there:
+            super()._load_rng_state(checkpoint)  # type: ignore[misc]
+            return
+        with TemporaryDirectory() as aside:
+            os.symlink(os.path.abspath(there[rank % len(there)]), os.path.join(aside, name))
+            super()._load_rng_state(aside)  # type: ignore[misc]
+
+
+def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
+    """The classes of the trainer."""
+    return [RandomStates, *classes]
