@@ -11,7 +11,7 @@ import pytest
 from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder
+from xpc.runtime.core import checkpoint_integrity, checkpoints, features, output_folder
 from xpc.runtime.core.errors import RunError, findings
 from xpc.runtime.features import deepspeed, fsdp, local_data, local_files, plain_checkpoints
 
@@ -216,6 +216,7 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), save_only_model=True)
     bundle.run["full_state"] = False
+    bundle.plan["trainer"] = features.trainer(bundle.plan)
     folder = checkpoint(out, 4)
     (out / output_folder.MARKER).write_text(json.dumps({"bundle": bundle.digest}))
     for name in ("optimizer.pt", "scheduler.pt"):
