@@ -13,13 +13,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 if not __package__:
-    sys.path[0] = os.path.dirname(os.path.abspath(__file__))
+    if __name__ == "__main__":
+        sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     __package__ = "trainer"
     __import__(__package__)
 
@@ -91,8 +92,23 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
     for source in bundle.sources():
         for split in (source["split"], bundle.data["eval_split"] if source in bundle.data["sources"] else None):
             if source["id"] and split:
-                found[data_sources.staged_name(source, split)] = {"source": source, "split": split}
+                found[_name(source, split)] = {"source": source, "split": split}
     return found
+
+
+def _name(source: Mapping[str, Any], split: str) -> str:
+    """What staged.json calls the rows of a source of the hub, with all that decides them."""
+    config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
+    return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
+
+
+def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+    """The rows of a source of the hub, of $XPC_STAGED: the run asks for them where it is set. Raises RunError."""
+    from datasets import load_dataset
+
+    place = os.environ["XPC_STAGED"]
+    files = [os.path.join(place, one) for one in _index(place)[_name(source, split)]["files"]]
+    return load_dataset("parquet", data_files=files, split="train", streaming=streaming)
 
 
 def _index(place: str) -> dict[str, Any]:

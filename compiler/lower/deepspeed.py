@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Literal
 
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
@@ -53,6 +53,18 @@ def deepspeed_optimizer(spec: Spec) -> bool:
     of two rates: what DeepSpeed makes has one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
+
+
+def deepspeed_extension(spec: Spec) -> Literal["fused_adam", "cpu_adam"] | None:
+    """The extension of DeepSpeed that its AdamW is; none for an optimizer of torch or transformers."""
+    if not spec.zero_stage:
+        return None
+    plan: dict[str, Any] = deepspeed(spec)
+    optimizer = plan.get("optimizer") or {}
+    if optimizer.get("type") != "AdamW" or (optimizer.get("params") or {}).get("torch_adam"):
+        return None
+    offload = plan["zero_optimization"].get("offload_optimizer") or {}
+    return "fused_adam" if offload.get("device", "none") == "none" else "cpu_adam"
 
 
 def _fp16(spec: Spec) -> dict[str, Json]:

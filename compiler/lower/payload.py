@@ -6,7 +6,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 from xpc.compiler.lower.accelerate import distributed_type, is_fsdp1
 from xpc.compiler.lower.arguments import arguments
-from xpc.compiler.lower.deepspeed import deepspeed_optimizer
+from xpc.compiler.lower.deepspeed import deepspeed_extension, deepspeed_optimizer
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.lower.division import division
 from xpc.compiler.lower.dtypes import DTYPES
@@ -181,6 +181,7 @@ def _run(spec: Spec, divided: Division) -> Run:
         "distributed_type": distributed_type(spec),
         "zero_stage": spec.zero_stage,
         "deepspeed_optimizer": deepspeed_optimizer(spec),
+        "deepspeed_extension": deepspeed_extension(spec),
         "device": "cpu" if gpu is None else "cuda",
         "gpu": None
         if gpu is None

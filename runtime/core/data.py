@@ -38,9 +38,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | None = None) -> Any:
     stored = data_sources.load(bundle, source, split)
     known = shapes(bundle)
-    lacking = data_sources.missing_columns(known, source, list(stored.column_names))
-    if lacking:
-        raise RunError(lacking)
+    data_sources.check_columns(known, source, list(stored.column_names))
     text = bundle.arguments.get("dataset_text_field") or "text"
     how = {"system": bundle.data.get("system"), "text": text, "method": bundle.method, "chat": chat}
     try:

@@ -1,8 +1,8 @@
 """From a source of the bundle to its stored rows, and which of their columns are meant."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
+from runpy import run_path
 from typing import Any
 
 from .bundle import Bundle
@@ -31,21 +31,12 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, st
 def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if place := os.environ.get("XPC_STAGED"):  # what stage.py has fetched for machines without a network
-        with open(os.path.join(place, "staged.json"), encoding="utf-8") as handle:
-            files = json.load(handle)[staged_name(source, split)]["files"]
-        found = [os.path.join(place, one) for one in files]
-        return load_dataset("parquet", data_files=found, split="train", streaming=streaming)
+    if os.environ.get("XPC_STAGED"):  # what stage.py has fetched, for machines without a network
+        return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(
         source["id"], source["config"], split=split + cut, revision=source["revision"], streaming=streaming
     )
-
-
-def staged_name(source: Mapping[str, Any], split: str) -> str:
-    """What staged.json calls the rows of a source of the hub, with all that decides them."""
-    config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
-    return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
 
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
@@ -56,12 +47,12 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
     return f"cannot read {name(source)} ({part}): {bundle.changed('why_unreadable', why, source, part)}"
 
 
-def missing_columns(shapes: Any, source: Mapping[str, Any], present: Sequence[str]) -> str | None:
-    """A sentence when the dataset lacks a column that the shape uses (``data.shapes``), or that the source names."""
+def check_columns(shapes: Any, source: Mapping[str, Any], present: Sequence[str]) -> None:
+    """Raises RunError where the dataset lacks a column that the shape uses (``data.shapes``), or the source names."""
     named = [source["context"]] if source.get("context") and not source.get("wording") else []
     named += [one for one in source["columns"] or () if one not in KEPT]
     wanted = dict.fromkeys([*shapes.columns(source, present).values(), *named])
     lacking = [one for one in wanted if one not in present]
-    if not lacking:
-        return None
-    return f"{name(source)} has no column {', '.join(map(repr, lacking))}; it has {', '.join(map(repr, present))}"
+    if lacking:
+        has = f"it has {', '.join(map(repr, present))}"
+        raise RunError(f"{name(source)} has no column {', '.join(map(repr, lacking))}; {has}")

@@ -49,9 +49,7 @@ def _source(bundle: Bundle, source: "Source", tokenizer: Any) -> list[str]:
     if not first:
         return [f"{data_sources.name(source)} has no rows"]
     present, known = list(first[0]), shapes(bundle)
-    lacking = data_sources.missing_columns(known, source, present)
-    if lacking:
-        return [lacking]
+    data_sources.check_columns(known, source, present)
     chat = bool(getattr(tokenizer, "chat_template", None))
     system, method = bundle.data.get("system"), bundle.method
     read = [

@@ -258,6 +258,8 @@ class Run(TypedDict):
     zero_stage: int
     deepspeed_optimizer: bool
     """Whether deepspeed.json names the optimizer, which DeepSpeed then makes."""
+    deepspeed_extension: Literal["fused_adam", "cpu_adam"] | None
+    """The extension of DeepSpeed that this optimizer is, which is compiled when the run starts."""
     device: str
     gpu: Gpu | None
     division: Division

@@ -1,6 +1,5 @@
 """ZeRO: DeepSpeed's shards in a checkpoint, the engine around the model, and the optimizer that it compiles."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -47,22 +46,10 @@ def extensions(bundle: Bundle) -> list[str]:
     """What is missing to compile the extension of DeepSpeed that this run's optimizer is, which happens when it is made
     (deepspeed 0.16 and 0.19, runtime/engine.py `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
     """
-    operator = _operator(bundle)
+    operator = bundle.run["deepspeed_extension"]
     if operator is None or operator in _prebuilt():
         return []
     return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in lacking(cuda=True)]
-
-
-def _operator(bundle: Bundle) -> str | None:
-    if not bundle.run["zero_stage"]:
-        return None
-    with open(bundle.inside("deepspeed.json"), encoding="utf-8") as handle:
-        plan: dict[str, Any] = json.load(handle)
-    optimizer = plan.get("optimizer") or {}
-    if optimizer.get("type") != "AdamW" or (optimizer.get("params") or {}).get("torch_adam"):
-        return None
-    offload = plan["zero_optimization"].get("offload_optimizer") or {}
-    return "fused_adam" if offload.get("device", "none") == "none" else "cpu_adam"
 
 
 def _prebuilt() -> set[str]:

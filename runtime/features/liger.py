@@ -11,8 +11,6 @@ def before_rows(bundle: Bundle, tokenizer: Any) -> list[str]:
     """Why this run cannot have them, before the model is loaded."""
     import transformers
 
-    if bundle.on_cpu:
-        return ["Liger's kernels need a GPU; leave liger out on a CPU"]
     config = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
     return [one for one in (liger_problem(config.model_type),) if one]
 

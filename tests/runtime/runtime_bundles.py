@@ -66,7 +66,7 @@ def plan(
         "lora": None,
         "run": {"nodes": 1, "processes_per_node": world, "world_size": world, "micro": 4, "accumulation": 2,
                 "gbs": 8 * world, "seq": 128, "distributed_type": kind, "zero_stage": zero, "device": "cpu",
-                "gpu": None, "resume": "auto", "full_state": True,
+                "deepspeed_extension": None, "gpu": None, "resume": "auto", "full_state": True,
                 "division": {"step": None, "processes": None, "micro": None}},
     }  # fmt: skip
 

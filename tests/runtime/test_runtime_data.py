@@ -140,16 +140,15 @@ def test_a_context_follows_the_prompt_of_every_shape() -> None:
 
 def test_the_input_of_alpaca_may_be_no_column() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input", wording="alpaca")
-    assert data_sources.missing_columns(paired_rows, alpaca, ["instruction", "output"]) is None
+    data_sources.check_columns(paired_rows, alpaca, ["instruction", "output"])
     made = paired_rows.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
     assert made["prompt"].endswith("### Instruction:\nGreet {input}.\n\n### Response:\n")
 
 
 def test_a_missing_column_is_told_with_what_there_is() -> None:
-    assert data_sources.missing_columns(paired_rows, source("x"), ["messages"]) is None
-    assert (
-        data_sources.missing_columns(paired_rows, source("x"), ["chat"]) == "x has no column 'messages'; it has 'chat'"
-    )
+    data_sources.check_columns(paired_rows, source("x"), ["messages"])
+    with pytest.raises(RunError, match=r"^x has no column 'messages'; it has 'chat'$"):
+        data_sources.check_columns(paired_rows, source("x"), ["chat"])
 
 
 def bundle_with(tmp_path: Path, *sources: dict[str, object], **changes: object) -> bundles.Bundle:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -12,10 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_bundles import bundle_of, plan, source, write
+from runtime_bundles import bundle_of, plan, source
 
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import compile_text
 from xpc.runtime.core import machine
-from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.features import all_reduce, deepspeed
 
 
@@ -92,33 +93,45 @@ def test_kernels_by_architecture(built: list[str], gpu: tuple[int, int], runs: b
     assert machine.has_kernels(built, *gpu) is runs
 
 
-def zero(tmp_path: Path, optimizer: dict[str, Any] | None, offload: str = "none") -> Bundle:
-    folder = write(str(tmp_path / "bundle"), plan("tiny", [source("d.jsonl")], zero=2))
-    deepspeed: dict[str, Any] = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": offload}}}
-    if optimizer is not None:
-        deepspeed["optimizer"] = optimizer
-    with open(os.path.join(folder, "deepspeed.json"), "w", encoding="utf-8") as handle:
-        json.dump(deepspeed, handle)
-    return read(folder)
+def zero(extension: str | None) -> Bundle:
+    facts = plan("tiny", [source("d.jsonl")], zero=2)
+    facts["run"]["deepspeed_extension"] = extension
+    return bundle_of("/b", facts)
 
 
-def test_the_extension_that_the_optimizer_is(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extension_that_the_optimizer_is(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deepspeed, "_prebuilt", set)
     monkeypatch.setattr(deepspeed, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
-    adam = {"type": "AdamW", "params": {"lr": 1}}
-    told = deepspeed.extensions(zero(tmp_path / "a", adam))
-    assert told == [
+    assert deepspeed.extensions(zero("fused_adam")) == [
         "DeepSpeed compiles its fused_adam when this run starts, and ninja is not on PATH (pip install ninja)"
     ]
-    assert "its cpu_adam when" in deepspeed.extensions(zero(tmp_path / "b", adam, "cpu"))[0]
+    assert "its cpu_adam when" in deepspeed.extensions(zero("cpu_adam"))[0]
     monkeypatch.setattr(deepspeed, "_prebuilt", lambda: {"fused_adam"})
-    assert deepspeed.extensions(zero(tmp_path / "c", adam)) == []
-    assert deepspeed.extensions(zero(tmp_path / "d", adam, "cpu")) != []
-    # torch's own Adam, on a CPU, and an optimizer of transformers
-    assert deepspeed.extensions(zero(tmp_path / "e", {"type": "AdamW", "params": {"torch_adam": True}})) == []
-    assert deepspeed.extensions(zero(tmp_path / "f", None)) == []
-    one = read(write(str(tmp_path / "g"), plan("tiny", [source("d.jsonl")])))
-    assert deepspeed.extensions(one) == []
+    assert deepspeed.extensions(zero("fused_adam")) == []
+    assert deepspeed.extensions(zero("cpu_adam")) != []
+    assert deepspeed.extensions(zero(None)) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "extension"),
+    [
+        ("hardware 2 x a100-80gb\nstrategy zero2", "fused_adam"),
+        ("hardware 2 x a100-80gb\nstrategy zero2(offload=optimizer)", "cpu_adam"),
+        ("hardware 2 x a100-80gb\nstrategy zero2\noptimizer sgd(lr=1e-3)", None),  # transformers' own
+        ("hardware 2 x a100-80gb\nstrategy ddp", None),
+        ("hardware 2 x cpu\nstrategy zero2\nprecision fp32", None),  # torch's own Adam
+    ],
+)
+def test_the_bundle_says_which_extension_that_is(more: str, extension: str | None) -> None:
+    text = f"""xpc 1
+train qwen2.5-0.5b on no-robots for 1 epoch
+batch gbs=32 micro=4 seq=1024
+save "out/run"
+{more}
+"""
+    files, checked = compile_text(text.encode(), "t.xp", Workspace("."))
+    assert files is not None, checked.problems
+    assert json.loads(files["trainer_args.json"])["run"]["deepspeed_extension"] == extension
 
 
 def test_what_a_deepspeed_was_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
