@@ -55,10 +55,6 @@ number() {
   esac
 }
 
-# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
-export XPC_RETRIES="${XPC_RETRIES:-3}"
-number XPC_RETRIES "$XPC_RETRIES"
-
 port=${MASTER_PORT:-0}
 number MASTER_PORT "$port"
 
