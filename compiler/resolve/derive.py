@@ -70,10 +70,13 @@ class Derivation(OpenSpec):
         """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values
+        tuned = any(map(self.get, ADAPTERS))
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
-        elif facts.zero3_frozen_reentrant and self.get("freeze.layer_modules") and self.get("strategy") == "zero3":
-            if facts.reward_runs_twice and self._trains().name == "reward":
+        elif not (facts.zero3_frozen_reentrant and self.get("strategy") == "zero3"):
+            return
+        elif tuned or self.get("freeze.layer_modules"):
+            if facts.reward_runs_twice and self._trains().name == "reward" and not tuned:
                 if open_:
                     self.set("memory.checkpointing", False, "a frozen model runs twice under zero3", DEFAULT)
             elif "memory.checkpointing.reentrant" not in self.values:

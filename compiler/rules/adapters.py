@@ -1,4 +1,4 @@
-"""LoRA and quantized bases (XP453 to XP459)."""
+"""LoRA and quantized bases (XP438, XP453 to XP459)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ WHEN = adapters
 def _targets(spec: Spec) -> tuple[str, ...]:
     value = spec.get("lora.targets")
     return tuple(str(one) for one in value) if isinstance(value, tuple) else ()
+
+
+@rule("XP438", "packed-weights-cast")
+def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
+    """4 bits that are sharded lie in numbers of the type that the model is loaded in, and a cast makes others of them.
+
+    ZeRO-3 and FSDP cast what they shard to the precision of the run. Today: from bf16 or fp16 to the other the base is
+    noise, in silence; from fp32 half of its bytes are gone, RuntimeError in the first step. Source: deepspeed 0.19.8
+    and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13 `_fsdp_param.py` (`param_dtype`);
+    executed with ZeRO-3.
+    """
+    dtype, precision = spec.text("model.dtype"), spec.text("precision")
+    sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
+    if spec.bits == 4 and sharded and precision != "fp32" and dtype != precision:
+        yield Finding(
+            spec.place("model.dtype", f"4 bits lie in {dtype} numbers"),
+            f"{spec.text('strategy')} casts what it shards to {precision}, packed weights too",
+            write(f"dtype = {precision}"),
+            (spec.label("precision"), spec.label("strategy")),
+        )
 
 
 @rule("XP453", "eight-bits-sharded")

@@ -107,30 +107,6 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 )
 
 
-@rule("XP572", "frozen-layers-recomputed-under-zero3")
-def recomputed(spec: Spec) -> Iterator[Finding]:
-    """Before DeepSpeed 0.19 layers of which some modules are frozen recompute in the reentrant way alone under ZeRO-3.
-
-    The other way compares what it recomputes with what it saved, and finds weights gathered here and not there; layers
-    that are trained or frozen as a whole do not differ. Today: CheckpointError in the first step. The reward trainer of
-    trl 0.18 runs the model twice, which the reentrant way does not survive either. Source: torch `utils/checkpoint.py`;
-    executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
-    """
-    path: Final = "memory.checkpointing.reentrant"
-    facts = spec.stack.facts
-    partly = spec.names("freeze.layer_modules")
-    if not (partly and spec.zero_stage == 3 and facts.zero3_frozen_reentrant and spec.flag("memory.checkpointing")):
-        return
-    twice = facts.reward_runs_twice and spec.text("method") == "reward"
-    if twice or not spec.flag(path):
-        yield Finding(
-            spec.place("memory.checkpointing" if twice else path, "" if twice else "not the reentrant way"),
-            "partly frozen layers cannot be recomputed like this under zero3",
-            "write `memory(checkpointing=false)`" if twice else "write `memory(checkpointing(reentrant=true))`",
-            (spec.label("strategy", "the strategy"), spec.label("freeze", "the frozen layers")),
-        )
-
-
 @rule("XP474", "pattern-that-cannot-be-read")
 def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     """`except_parameters` holds regular expressions, as Python reads them.

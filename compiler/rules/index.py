@@ -79,7 +79,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.preference", preferences),
     ("rules.publishing", on("save.hub")),
     ("rules.quantized", quantized),
-    ("rules.recomputation", on("memory.checkpointing.selective")),
+    ("rules.recomputation", either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))),
     ("rules.sampling", generates),
     ("rules.saving", always),
     ("rules.schedule", either(chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"), written("schedule.max_lr", "schedule.warmup_lr", "schedule.decay_type", "schedule.cycles", "schedule.power", "schedule.timescale", "schedule.factor", "schedule.patience"))),

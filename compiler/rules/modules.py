@@ -33,11 +33,24 @@ BLOCKS = {
     "opt": ("self_attn",),
 }
 """The blocks that a layer consists of, by family."""
+HOLDERS = {
+    **dict.fromkeys(MODULES, ("model", "layers")),
+    **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gptj"), ("transformer", "h")),
+    "gpt_neox": ("gpt_neox", "layers"),
+    "opt": ("model", "decoder", "layers"),
+}
+"""The modules that hold the layers, by family, from the outside."""
 
 
 def inside(family: str) -> frozenset[str]:
     """The linear modules and the blocks of a layer."""
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
+
+
+def holds_layers(family: str, path: str) -> bool:
+    """Whether each part of a dotted path is a module that holds others: the decoder, a layer by its number, a block."""
+    holders = (*HOLDERS[family], *BLOCKS[family])
+    return all(part in holders or part.isdecimal() for part in path.split("."))
 
 
 def names() -> frozenset[str]:

@@ -1,15 +1,16 @@
-"""`checkpointing(selective)`: what attention computed is kept, and the rest recomputed (XP48x)."""
+"""Recomputing: all but attention (XP481 to XP483), and layers of which some weights are frozen (XP572)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from xpc.compiler.rules.conditions import on
+from xpc.compiler.rules.conditions import chosen, either, on
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
-WHEN = on("memory.checkpointing.selective")
+WHEN = either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 
 
 @rule("XP481", "selective-cannot-be-reentrant")
@@ -61,4 +62,32 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
             f"`selective` does nothing with {attention} attention",
             "leave `selective` out, or write `attn = sdpa`",
             (spec.label("model.attn", "the attention"),),
+        )
+
+
+@rule("XP572", "frozen-layers-recomputed-under-zero3")
+def recomputed(spec: Spec) -> Iterator[Finding]:
+    """Before DeepSpeed 0.19 layers of which some weights are frozen recompute in the reentrant way alone under ZeRO-3.
+
+    Those are layers with adapters, and layers of which `freeze` trains some modules. The other way compares what it
+    recomputes with what it saved, and finds weights gathered here and not there; layers that are trained or frozen as a
+    whole do not differ. Today: CheckpointError in the first step. The reward trainer of trl 0.18 runs the model twice,
+    which the reentrant way does not survive either where `freeze` trains modules. Source: torch `utils/checkpoint.py`;
+    executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
+    """
+    path: Final = "memory.checkpointing.reentrant"
+    facts = spec.stack.facts
+    partly = spec.lora or spec.names("freeze.layer_modules")
+    if not (partly and spec.zero_stage == 3 and facts.zero3_frozen_reentrant and spec.flag("memory.checkpointing")):
+        return
+    twice = facts.reward_runs_twice and spec.text("method") == "reward" and not spec.lora
+    if twice or not spec.flag(path):
+        yield Finding(
+            spec.place("memory.checkpointing" if twice else path, "" if twice else "not the reentrant way"),
+            "partly frozen layers cannot be recomputed like this under zero3",
+            "write `memory(checkpointing=false)`" if twice else "write `memory(checkpointing(reentrant=true))`",
+            (
+                spec.label("strategy", "the strategy"),
+                spec.label(spec.adapter, "the adapters") if spec.lora else spec.label("freeze", "the frozen layers"),
+            ),
         )

@@ -11,7 +11,7 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES
 from xpc.compiler.rules.conditions import either, on, written
-from xpc.compiler.rules.modules import EMBEDDINGS, MODULES
+from xpc.compiler.rules.modules import EMBEDDINGS, MODULES, holds_layers
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -123,11 +123,11 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save` and `freeze` name modules of the model.
+    """`modules_to_save`, `within` and `freeze` name modules of the model.
 
-    Today, silently: PEFT leaves a name out that no module has, and trains the adapters alone. A frozen model has a
-    check of its own, once its weights are loaded. Known are the modules of dense families. Source: peft 0.21 and 0.17
-    `utils/other.py` (`_set_trainable`); executed.
+    Today, silently: PEFT leaves a name out that no module has, and trains the adapters alone; a part that is not there
+    is ValueError once the model is loaded. A frozen model has a check of its own, once its weights are loaded. Known
+    are the modules of dense families. Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); executed.
     """
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
         names = spec.names(path)
@@ -144,6 +144,14 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             spec.place(path),
             f"{spec.model.name} has no module `{missing[0][:60]}`",
             write(f"{name} = [{', '.join(better)}]"),
+            (spec.model.label,),
+        )
+    within, family = spec.get("lora.within"), spec.model.model_type
+    if isinstance(within, str) and _known(spec) is not None and family and not holds_layers(family, within):
+        yield Finding(
+            spec.place("lora.within"),
+            f"{spec.model.name} has no part `{within[:60]}`",
+            "leave `within` out: its one decoder is the whole model",
             (spec.model.label,),
         )
 

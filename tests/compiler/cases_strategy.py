@@ -309,6 +309,12 @@ EXPERTS: tuple[Case, ...] = (
     ),
     Case(
         "XP572",
+        spec("lora", "memory(checkpointing(reentrant=false))", "target trl-0.24", strategy="zero3"),
+        spec("lora", "target trl-0.24", strategy="zero3"),
+        variant="adapters",
+    ),
+    Case(
+        "XP572",
         spec(FROZEN, "method reward", "memory(checkpointing)", "target trl-0.18", strategy="zero3", train=PAIRS),
         spec(FROZEN, "method reward", "target trl-0.18", strategy="zero3", train=PAIRS),
         variant="twice",

@@ -21,6 +21,7 @@ TRAINS = {
     **dict.fromkeys(("method dpo", "method kto", "method reward"), PREFERENCES),
     **dict.fromkeys(("method grpo", "method distill"), PROMPTS),
     "lora(parameters": "qwen3-30b-a3b on infinity-instruct",
+    "within=": "google/gemma-3-12b-it on infinity-instruct",
 }
 """What goes along with an example; otherwise rows of conversations."""
 FILES = {

@@ -274,7 +274,9 @@ for family in sys.argv[2:]:
     }
     layers = [name.split(".") for name, _ in model.named_parameters()]
     inside = {part for name in layers if any(map(str.isdigit, name)) for part in name}
-    found[family] = sorted(names), sorted(inside)
+    numbers = [(name, list(map(str.isdigit, name))) for name in layers]
+    holders = {tuple(name[: digits.index(True)]) for name, digits in numbers if any(digits)}
+    found[family] = sorted(names), sorted(inside), sorted(holders)
 print(json.dumps(found))
 """
 
@@ -286,6 +288,7 @@ def test_modules_are_those_of_the_models():
     done = subprocess.run([sys.executable, "-c", PROGRAM, proofs, *modules.MODULES], capture_output=True, text=True,
                           check=False, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    for family, (names, inside) in json.loads(done.stdout.splitlines()[-1]).items():
+    for family, (names, inside, holders) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
         assert modules.inside(family) == modules.names() & set(inside), family
+        assert [tuple(one) for one in holders] == [modules.HOLDERS[family]], family

@@ -105,6 +105,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
+        # Without vLLM the model itself generates here.
+        "reentrant": spec.flag("method.vllm") and spec.stack.facts.generation_ends_reentrant,
         "bits": packs(spec), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 

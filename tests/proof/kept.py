@@ -46,6 +46,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
     if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact
         more.update(fp16_full_eval=False)
+    if job["reentrant"] and values.get("gradient_checkpointing"):
+        more.update(gradient_checkpointing_kwargs={"use_reentrant": True})
     if job["flash"] and plan["model"]["attn_implementation"] == FLASH:
         import flash
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tiny_models
@@ -40,6 +41,30 @@ def merged(scene: Any) -> dict[str, Any]:
     own = {"quant_method": "gptq", "bits": 4, "dataset": "c4"}
     AutoHfQuantizer.merge_quantization_configs(own, asked)
     return {"merged": True}
+
+
+def cast(scene: Any) -> dict[str, Any]:
+    """Whether a base of 4 bits is the same once DeepSpeed has cast it to the half precision of the run."""
+    import deepspeed
+    import torch
+    from bitsandbytes.functional import dequantize_4bit
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    plan = scene.plan["lora"]
+    asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]))
+    model = AutoModelForCausalLM.from_pretrained(
+        tiny_models.model(scene.family), quantization_config=asked, dtype=getattr(torch, scene.plan["model"]["dtype"])
+    )
+    weight = model.model.layers[0].self_attn.q_proj.weight
+    before = dequantize_4bit(weight.data, weight.quant_state)
+    os.environ["LOCAL_RANK"] = "0"
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    stated = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
+    deepspeed.initialize(model=model, config=stated)
+    weight = model.model.layers[0].self_attn.q_proj.weight
+    with deepspeed.zero.GatheredParameters([weight]):
+        after = dequantize_4bit(weight.data, weight.quant_state)
+    return {"same": torch.equal(before.float(), after.float())}
 
 
 def quantized(scene: Any) -> dict[str, Any]:

@@ -246,6 +246,21 @@ EXPERTS = (
         text=recomputed("memory(checkpointing(reentrant=false))", target="trl-0.18"),
         legal=recomputed(target="trl-0.18"),
     ),
+    *(
+        Proof(
+            "D98",
+            "XP572",
+            at="load",
+            case="XP572-adapters",
+            variant=target,
+            measure="adapters.trained",
+            raises="CheckpointError",
+            match="different metadata",
+            text=cpu("lora", "memory(checkpointing(reentrant=false))", f"target {target}", strategy="zero3"),
+            legal=cpu("lora", f"target {target}", strategy="zero3"),
+        )
+        for target in ("trl-0.18", "trl-0.24")
+    ),
     Proof(
         "D99",
         "XP574",
