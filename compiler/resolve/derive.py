@@ -70,7 +70,7 @@ class Derivation(OpenSpec):
         """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values
-        tuned = any(map(self.get, ADAPTERS))
+        tuned = any(self.get(adapter) for adapter in ADAPTERS)
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
         elif not (facts.zero3_frozen_reentrant and self.get("strategy") == "zero3"):
