@@ -42,6 +42,8 @@ LINES = {
     "data.system": 'data(system="You are brief.")',
     "data.columns": "data(columns=[messages])",
     "data.prompt": "data(prompt=question, columns=[answer])\nmethod grpo(rewards=accuracy)",
+    "data.system_column": "data(system_column=persona)",
+    "data.prompt_template": 'data(format=prompt_completion, prompt_template="Q: {{ prompt }}")',
     "data.context": "data(format=prompt_completion, prompt=instruction, context=input)",
     "method": "method dpo",
     "method.loss": "method dpo(loss=ipo)",

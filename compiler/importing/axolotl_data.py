@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.data.shapes import SHAPES
-from xpc.compiler.importing import axolotl_chat, axolotl_evaluation, axolotl_templates, corpus
+from xpc.compiler.importing import axolotl_chat, axolotl_evaluation, axolotl_templates, axolotl_words, corpus
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked
@@ -146,8 +146,13 @@ def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
         first = json.loads((data or b"{}").split(b"\n", 1)[0])
     except ValueError:
         return
-    if isinstance(first, dict) and "system" in first and {"messages", "conversations"} & set(first):
-        draft.differs("datasets.system", SYSTEM, path)
+    if (
+        path is not None
+        and isinstance(first, dict)
+        and "system" in first
+        and {"messages", "conversations"} & set(first)
+    ):
+        draft.put("data.system_column", "system", path)
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
@@ -182,10 +187,11 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
             "begins with the end of a line the first tokens may be others",
         )
         return "alpaca", ()
-    if not isinstance(place.value, str) and place.key.endswith("type"):
-        draft.error(place, "a prompt in words of one's own: no shape of a spec has any but Alpaca's",
-                    "write the words into the rows, as `prompt` and `completion`")  # fmt: skip
-        corpus.everything(draft, place, "the type is refused")
+    asked = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
+    if asked is not None:
+        return "prompt_completion", asked
+    if place.key.endswith("type") and place.empty:
+        draft.error(place, "rows that are tokens already: a bundle tokenizes its data itself")
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
             place,

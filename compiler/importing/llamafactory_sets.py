@@ -69,6 +69,8 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
         return None
     if wrong:
         return None
+    if "system" in columns and stage != "pt":
+        draft.put("data.system_column", columns["system"], entry)
     if stage == "pt":
         return Rows("text", False, (named.get("prompt", "text"),))
     if form == "alpaca":
@@ -107,7 +109,7 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             form: str) -> bool:  # fmt: skip
     """An error for each thing in the rows that the runtime does not read."""
     whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
-    for key, what in (("system", "system prompts"), ("history", "earlier turns"), ("tools", "tools")):
+    for key, what in (("history", "earlier turns"), ("tools", "tools")):
         if key in columns:
             whys.append(
                 f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read beside rows of "

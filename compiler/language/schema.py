@@ -122,6 +122,10 @@ TABLE: tuple[Setting, ...] = (
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
                      "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
+    Setting("data.system_column", k.NAME, "column that holds a row's own system prompt; `system` is that of the others",
+            inner=True),
+    Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that makes a row's prompt of its columns, each in "
+            "two braces", inner=True),
     Setting("data.columns", k.NAMES, "the rows' columns in the shape's order, in every source that has none of its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),

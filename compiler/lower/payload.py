@@ -19,7 +19,7 @@ from xpc.runtime.core.features import trainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source
+    from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source, Words
     from xpc.runtime.core.payload import Stack as StackSection
 
 ATTENTION = {
@@ -138,6 +138,7 @@ def _data(spec: Spec) -> Data:
         "holdout": _rows(spec.get("data.holdout")),
         "workers": spec.get("data.workers"),
         "system": _text(spec, "data.system"),
+        **_words(spec),
         "max_prompt": max_prompt(spec),
         "unique": spec.flag("data.unique"),
         "min_tokens": spec.get("data.min_tokens"),
@@ -145,6 +146,17 @@ def _data(spec: Spec) -> Data:
         "eval_split": spec.get("eval.split"),
         "evaluation": _evaluation(spec),
     }
+
+
+def _words(spec: Spec) -> Words:
+    """What makes a row's prompt of its columns, and where its system prompt stands, where the spec says so."""
+    out: Words = {}
+    template, column = _text(spec, "data.prompt_template"), _text(spec, "data.system_column")
+    if template is not None:
+        out["prompt_template"] = template
+    if column is not None:
+        out["system_column"] = column
+    return out
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:

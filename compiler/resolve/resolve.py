@@ -29,6 +29,8 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
+INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
+"""Texts that a spec may name a file for; the bundle's own spec holds them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.plan import Micro
@@ -200,7 +202,7 @@ class _Resolver:
 
     def _files(self) -> None:
         """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
-        for path in ("model.chat_template", "data.system", "launch.setup"):
+        for path in ("model.chat_template", *INLINE, "launch.setup"):
             value = self.values.get(path)
             if value is not None and path == "model.chat_template" and isinstance(value.value, str):
                 from xpc.compiler import templates
@@ -212,7 +214,7 @@ class _Resolver:
                 continue
             read = self._read(path, value.value)
             if read is None:
-                if path == "data.system":
+                if path in INLINE:
                     del self.values[path]
                 else:
                     self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
@@ -222,7 +224,7 @@ class _Resolver:
             except UnicodeDecodeError:
                 self.problems.report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label)
                 continue
-            if path == "data.system":  # it stands in the bundle's spec.xp, as if it had been written in the spec
+            if path in INLINE:  # it stands in the bundle's spec.xp, as if it had been written in the spec
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"

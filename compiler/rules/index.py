@@ -52,6 +52,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.data_rows", either(counted_rows, written("data.holdout"))),
     ("rules.data_survey", surveyed),
     ("rules.data_tokens", either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))),
+    ("rules.data_words", written("data.prompt_template", "data.system_column")),
     ("rules.distill", chosen("method", "distill")),
     ("rules.early_stopping", given("eval.patience")),
     ("rules.evaluation", written("eval.tasks", "eval.allow_code_execution")),

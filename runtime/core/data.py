@@ -46,7 +46,7 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
             _convert,
             with_indices=True,
             remove_columns=known.dropped(source, stored.column_names, bundle.method),
-            fn_kwargs={"source": dict(source), "how": how, "to_row": known.to_row},
+            fn_kwargs={"source": dict(source), "how": how, "to_row": row_maker(bundle)},
             num_proc=bundle.data.get("workers"),
             desc=None,
         )
@@ -57,6 +57,12 @@ def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | No
 def shapes(bundle: Bundle) -> Any:
     """The module that knows the shapes of the run's rows: ``rows``, or that of rows with a prompt."""
     return next(iter(bundle.parts("to_row")), rows)
+
+
+def row_maker(bundle: Bundle) -> Callable[..., dict[str, Any]]:
+    """What makes a row of trl's out of a stored one."""
+    made: Callable[..., dict[str, Any]] = bundle.changed("row_maker", shapes(bundle).to_row)
+    return made
 
 
 def _convert(row: Any, index: int, source: Any, how: Any, to_row: Callable[..., dict[str, Any]]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "reader": ("local_data",),
     "why_unreadable": ("local_data",),
     "to_row": ("paired_rows",),
+    "row_maker": ("worded_rows",),
     "arranged": ("arranged_rows",),
     "name_columns": ("pair_lengths",),
     "measuring": ("orpo_lengths",),
@@ -209,6 +210,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "torch_exit_barrier": nodes,
         "weight_dtypes": no_bfloat16,
         "weights_only": run.get("full_state") is False,
+        "worded_rows": data.get("prompt_template") or data.get("system_column"),
     }
     asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))
     return {name: bool(one) for name, one in asked.items()}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import data_sources, template_check, truncation
 from .bundle import Bundle
-from .data import shapes
+from .data import row_maker, shapes
 from .errors import RunError, say
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def _source(bundle: Bundle, source: "Source", tokenizer: Any) -> list[str]:
     data_sources.check_columns(known, source, present)
     chat = bool(getattr(tokenizer, "chat_template", None))
     system, method = bundle.data.get("system"), bundle.method
-    read = [
-        known.to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)
-    ]
+    to_row = row_maker(bundle)
+    read = [to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
     drop = known.dropped(source, present, method)
     kept = [*(one for one in present if one not in drop), *read[0]]
     told = [f"{data_sources.name(source)}: {one}" for one in bundle.found("of_columns", kept)]

@@ -141,7 +141,14 @@ class Evaluation(TypedDict):
     sets: list[EvaluationSet]
 
 
-class Data(TypedDict):
+class Words(TypedDict):
+    """A template that makes a row's prompt of its columns, and the column of its own system prompt."""
+
+    prompt_template: NotRequired[str]
+    system_column: NotRequired[str]
+
+
+class Data(Words):
     """What is trained on, and how its rows are read, left out, shuffled and divided."""
 
     sources: list[Source]

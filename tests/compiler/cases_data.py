@@ -269,6 +269,35 @@ DATA = (
         {"rows.jsonl": PAIR.replace("22", "4"), "good.jsonl": PAIR},
         variant="every",
     ),
+    Case(
+        "XP770",
+        on('"rows.jsonl"', 'data(prompt_template="Q: {{ messages }}")'),
+        on('"asked.jsonl"', 'data(format=prompt_completion, prompt_template="Q: {{ prompt }}")'),
+        {"rows.jsonl": ROW, "asked.jsonl": ASKED},
+    ),
+    Case(
+        "XP771",
+        on('"asked.jsonl"', 'data(format=prompt_completion, prompt_template="Q: {prompt}")'),
+        on('"asked.jsonl"', 'data(format=prompt_completion, prompt_template="Q: {{ prompt }}")'),
+        {"asked.jsonl": ASKED},
+    ),
+    Case(
+        "XP772",
+        on('"asked.jsonl"', 'data(format=prompt_completion, prompt_template="Q: {{ question }}")'),
+        on('"asked.jsonl"', 'data(format=prompt_completion, prompt_template="Q: {{ prompt }}")'),
+        {"asked.jsonl": ASKED},
+    ),
+    Case(
+        "XP773",
+        on('"rows.jsonl"', "data(system_column=persona)"),
+        on('"with.jsonl"', "data(system_column=persona)"),
+        {"rows.jsonl": ROW, "with.jsonl": json.dumps({**json.loads(ROW), "persona": "Be brief."}) + "\n"},
+    ),
+    Case(
+        "XP774",
+        on("oasst-guanaco", "data(system_column=persona)"),
+        spec("data(system_column=persona)"),
+    ),
     Case("XP557", on("oasst-guanaco", 'data(system="Be brief.")'), spec('data(system="Be brief.")')),
     Case(
         "XP558",

@@ -16,7 +16,6 @@ DIFFERENT = {
         "chatml over a base model's end": "eot_tokens",
         "alpaca, an answer that begins with the end of a line": "datasets.type",
         "completion of a longer text": "sequence_len",
-        "a column of system prompts": "datasets.system",
         "dpo chat_template.default (llama3)": "datasets.type",
         "drop_system_message": "drop_system_message",
         "reward": "datasets.system",
@@ -35,13 +34,12 @@ DIFFERENT = {
 REFUSED = {
     "axolotl": {
         "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message", "other speakers",
-        "message_field_training", "alpaca:chat", "alpaca_chat.load_qa",
-        "alpaca_w_system.load_open_orca", "context_qa.load_v2", "gpteacher", "words of one's own",
-        "columns of one's own", "input_output", "dpo with columns of its own",
+        "message_field_training",
+        "context_qa.load_v2",
+        "input_output", "dpo with columns of its own",
     },
     "llamafactory": {
-        "alpaca by fewshot", "openai", "a column of system prompts", "earlier turns",
-        "a column of system prompts beside turns", "mask_history",
+        "alpaca by fewshot", "openai", "earlier turns", "mask_history",
     },
 }  # fmt: skip
 """Cases that the import refuses."""
