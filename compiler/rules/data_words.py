@@ -42,8 +42,8 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
         why = _asked(source)
         if why is not None:
             yield Finding(
-                spec.place("data.prompt_template", "makes no prompt"), why, "write `format = prompt_completion`, or "
-                "leave `prompt_template` out", (source.label,),
+                spec.place("data.prompt_template", "makes no prompt"), why, "leave `prompt_template` out, or train on "
+                "rows that have a prompt and a completion", (source.label,),
             )  # fmt: skip
             return
 

@@ -231,7 +231,7 @@ def test_dataset_info_says_the_shape_and_the_columns(tmp_path, name, stage, shap
     assert (source["shape"], source["columns"], source["wording"]) == (shape, columns, wording)
 
 
-@pytest.mark.parametrize(("name", "stage"), [("told", "sft"), ("bots", "sft"), ("pairs", "sft"), ("mine", "dpo")])
+@pytest.mark.parametrize(("name", "stage"), [("bots", "sft"), ("pairs", "sft"), ("mine", "dpo")])
 def test_rows_that_no_shape_holds_are_refused(tmp_path, name, stage):
     os.makedirs(tmp_path / "data")
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
@@ -239,15 +239,23 @@ def test_rows_that_no_shape_holds_are_refused(tmp_path, name, stage):
     assert lf(text=text, root=str(tmp_path)).draft.wrong
 
 
+def test_a_column_of_system_prompts_is_named(tmp_path):
+    os.makedirs(tmp_path / "data")
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
+    found = lf(text=LF.replace("dataset: identity", "dataset: told"), root=str(tmp_path))
+    assert found.draft.settings["data.system_column"].text.strip("\"") == INFO["told"]["columns"]["system"]
+
+
 def test_max_samples_takes_what_is_there():
     (source,) = lf("max_samples: 1000\n").payload["data"]["sources"]
     assert (source["limit"], source["take"]) == (1000, None)
 
 
-def test_sharegpt_and_words_of_ones_own_are_refused():
-    assert ax(
-        rows="    type:\n      field_instruction: q\n      field_output: a\n      format: '{instruction}'\n"
-    ).draft.wrong
+def test_words_of_ones_own_are_a_template():
+    rows = "    type:\n      field_instruction: q\n      field_output: a\n      no_input_format: '<{instruction}>'\n"
+    assert "<{{ q }}>" in ax(rows=rows).payload["data"]["prompt_template"]
+    for wrong in ("      format: '{question}'\n", "      field_instruction: a column\n", "      odd_key: 1\n"):
+        assert ax(rows=rows + wrong.replace("field_instruction", "field_input")).draft.wrong
     assert ax(rows="    type: context_qa\n").draft.wrong
 
 
