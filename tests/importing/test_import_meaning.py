@@ -243,7 +243,7 @@ def test_a_column_of_system_prompts_is_named(tmp_path):
     os.makedirs(tmp_path / "data")
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
     found = lf(text=LF.replace("dataset: identity", "dataset: told"), root=str(tmp_path))
-    assert found.draft.settings["data.system_column"].text.strip("\"") == INFO["told"]["columns"]["system"]
+    assert found.draft.settings["data.system_column"].text.strip('"') == INFO["told"]["columns"]["system"]
 
 
 def test_max_samples_takes_what_is_there():
