@@ -33,8 +33,8 @@ class BundleWorkspace(Workspace):
         """The name that a file has in the spec, and the path of its copy."""
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        if copy is not None:
-            return name, os.path.join(self.root, copy)
+        if copy is not None or name == self.lock:  # a lock that came later is none of this bundle's
+            return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
         beside = os.path.join(os.path.dirname(self.root), name)
         return name, beside if not os.path.lexists(inside) and os.path.lexists(beside) else inside
@@ -83,8 +83,9 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWork
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
         if held:
             copies[name] = held[0]
-    lock, allowed = table["bundle"]["spec"] + ".lock", bool(table["bundle"].get("allow_oom"))
-    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed)
+    named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
+    lock = f"{named}.lock"
+    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed, named=named)
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:

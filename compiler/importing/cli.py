@@ -14,7 +14,7 @@ from xpc.compiler.importing import jsontext, report, yamltext
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
 from xpc.compiler.importing.entries import MAX_SIZE, Entry, Unreadable
-from xpc.compiler.importing.overrides import Asked, Machines, load, machines, wrong_hardware
+from xpc.compiler.importing.overrides import Asked, Machines, load, machine, machines
 from xpc.compiler.importing.trlyaml import given, trl
 from xpc.compiler.inputs import UsageError
 from xpc.compiler.streams import standard_input
@@ -86,9 +86,10 @@ def read(path: str) -> Read:
 
 
 def _asked(options: argparse.Namespace, source: Read) -> Asked:
-    wrong = None if options.hardware is None else wrong_hardware(options.hardware)
-    if wrong is not None:
-        raise UsageError(f"--hardware {options.hardware}: {wrong}")
+    try:
+        hardware = None if options.hardware is None else machine(options.hardware)
+    except ValueError as error:
+        raise UsageError(f"--hardware {options.hardware}: {error}") from error
     if options.target is not None and options.target not in stacks.names():
         raise UsageError(f"--target {options.target}: the targets are {', '.join(stacks.names())}")
     if options.nodes is not None and options.nodes < 1:
@@ -106,7 +107,7 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
                 return read_whole(path, 4 * MAX_SIZE)[0]
         return None
 
-    return Asked(stem, options.target, options.method, options.hardware, options.nodes, _reference(options.model),
+    return Asked(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
                  _reference(options.data), beside)  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from attrs import field
@@ -84,18 +85,21 @@ def _written(text: str) -> Written:
     return Written(text)
 
 
-def wrong_hardware(text: str) -> str | None:
-    """Why `--hardware` is nothing that a spec can say, or None."""
-    count, x, name = [*text.split(), "", "", ""][:3]
-    if len(text.split()) == 3 and x == "x" and count.isdigit() and 0 < int(count) <= 1024:
-        gpu = name
-    elif len(text.split()) == 1:
-        gpu = count
-    else:
-        return "it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`"
-    if gpu == "cpu" or registry.find_gpu(gpu) is not None:
-        return None
-    return f"`{gpu[:40]}` is no GPU of the registry, which has " + ", ".join(registry.gpu_names())
+def machine(text: str) -> str:
+    """`--hardware` as a spec writes it. Raises ValueError with what to write, where no spec can say it."""
+    found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
+    if found is None or not 0 < int(found[1] or 1) <= 1024:
+        raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
+    count, gpu = found.groups()
+    if gpu != "cpu" and registry.find_gpu(gpu) is None:
+        from xpc.compiler.suggest import registry_names  # only a name that is wrong pays for it
+
+        guess, why = registry_names.gpu(gpu)
+        meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
+        raise ValueError(
+            f"`{gpu[:40]}` is no GPU of the registry{meant.removeprefix('; it is no GPU of the registry')}"
+        )
+    return f"{count} x {gpu}" if count else gpu
 
 
 def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stack]:

@@ -98,7 +98,7 @@ class _Resolver:
         wrong = frozenset(path for path in {*loaded.items, *loaded.meant} if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
-        stem = loaded.file.source.name.rpartition("/")[2].removesuffix(".xp")
+        stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
 
         def derived(planned: Micro | None = None) -> Spec:

@@ -89,6 +89,8 @@ def test_the_report_lists_every_key(here, capsys):
         (["none.yaml"], "cannot be read"),
         (["r.yaml", "--hardware", "8 x gpu"], "no GPU of the registry"),
         (["r.yaml", "--hardware", "eight"], "no GPU of the registry"),
+        (["r.yaml", "--hardware", "8 x h100-80bg"], "did you mean `h100-80gb`?"),
+        (["r.yaml", "--hardware", "0 x t4"], "a count and a GPU"),
         (["r.yaml", "--nodes", "0"], "above 0"),
         (["r.yaml", "--accelerate", "none.yaml"], "cannot be read"),
         (["twice.yaml"], "stands twice, on line 1 and on line 2"),
@@ -109,6 +111,12 @@ def test_wrong_use_is_one_sentence_and_status_2(here, capsys, arguments, said):
     assert said in err
     assert err.startswith("xpc: ")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("typed", "stated"), [("8xh100-80gb", "8 x h100-80gb"), ("2x cpu", "2 x cpu"), ("cpu", "cpu")])
+def test_hardware_as_it_is_typed(here, capsys, typed, stated):
+    status, out, _ = run("r.yaml", "--hardware", typed, capsys=capsys)
+    assert (status, f"hardware {stated}\n" in out) == (0, True)
 
 
 def test_standard_input(here, capsys, monkeypatch):

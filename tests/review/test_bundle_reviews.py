@@ -9,7 +9,7 @@ import drawn
 import generator
 import pytest
 from case_support import MARKED, ROW, spec
-from compile_support import REPOSITORY, SEED, compiled, put, tree, xpc
+from compile_support import REPOSITORY, SEED, SENTENCE, compiled, put, tree, xpc
 
 from xpc.compiler.bundle import write
 from xpc.compiler.files import Workspace
@@ -136,9 +136,8 @@ def test_the_bundles_of_recipes_check_as_clean_where_they_lie(name, tmp_path):
     assert xpc("compile", path, "-o", out).returncode == 0
     before, after = (xpc("check", "--format", "concise", one) for one in (path, os.path.join(out, "spec.xp")))
     assert after.returncode == 0, after.stdout
-    codes = [Counter(line.split()[2] for line in one.stdout.decode().split("\n") if ": " in line)
-             for one in (before, after)]  # fmt: skip
-    assert not codes[1] - codes[0]
+    told = [Counter(line.partition(": ")[2] for line in one.stdout.decode().splitlines()) for one in (before, after)]
+    assert not told[1] - told[0]
 
 
 def test_a_bundle_that_was_moved_has_its_files_with_it(tmp_path):
@@ -157,6 +156,14 @@ def test_a_bundle_that_was_moved_has_its_files_with_it(tmp_path):
     assert b"not here" not in done.stdout
     os.remove(next((tmp_path / "second" / "t.bundle" / "files").iterdir()))
     assert xpc("check", "t.bundle/spec.xp", cwd=str(tmp_path / "second")).returncode == 1
+
+
+def test_what_is_assumed_from_the_name_of_the_spec_is_assumed_in_its_bundle(tmp_path):
+    root = put(tmp_path, {"mine.xp": SENTENCE})
+    assert xpc("compile", "mine.xp", cwd=root).returncode == 0
+    told = [xpc("explain", f"{one}:save", cwd=root).stdout for one in ("mine.xp", "mine.bundle/spec.xp")]
+    assert told[0] == told[1]
+    assert b"out/mine" in told[0]
 
 
 def test_silences_go_along(tmp_path):

@@ -43,6 +43,14 @@ def bundle(tmp_path):
     return tmp_path / "moved"
 
 
+def test_a_lock_that_came_later_is_none_of_the_bundle(tmp_path):
+    root = put(tmp_path, {"t.xp": spec()})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    xpc("lock", "t.xp", cwd=root)
+    assert os.path.exists(tmp_path / "t.xp.lock")
+    assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to\n")
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
     out = tmp_path / "x.bundle"
