@@ -61,8 +61,8 @@ class Workspace:
     `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
     to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
     same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
-    `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds; `named` is the file that the
-    spec of a bundle was compiled from. With `allow_oom` a run that does not fit its GPUs is noted, and is no error.
+    `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds; `named` is the file that
+    the spec of a bundle was compiled from. With `allow_oom` a run that does not fit its GPUs is noted, and is no error.
     """
 
     root: str

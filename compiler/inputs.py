@@ -38,6 +38,15 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         full = os.path.abspath(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    data, name, workspace = around(full, data)
+    workspace.saw(full, state)
+    return data, name, workspace
+
+
+def around(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
+    """What `read_spec` gives for a spec with these bytes at an absolute path, where nothing need lie yet."""
+    from xpc.compiler.files import Workspace
+
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
@@ -49,7 +58,6 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
             data = bundled.as_written(data, workspace.copies_of)
             workspace.read("bundle.toml")  # a check holds as long as it is that
             workspace.reads.clear()
-    workspace.saw(full, state)
     workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
     # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")

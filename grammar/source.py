@@ -49,6 +49,15 @@ class Source:
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
+    @property
+    def lines(self) -> int:
+        """How many lines the text has; one that ends with a newline has an empty last one."""
+        return len(self._starts)
+
+    def start(self, number: int) -> int:
+        """The offset at which line `number` (from 1) begins."""
+        return self._starts[number - 1]
+
     def line(self, number: int) -> str:
         """The text of line `number` (from 1), without its newline."""
         start = self._starts[number - 1]

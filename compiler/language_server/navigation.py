@@ -22,7 +22,7 @@ def definition(place: Place, text: str, path: str) -> Target | None:
     word = place.token.text
     if word.startswith('"'):
         found = os.path.join(os.path.dirname(path), word.strip('"'))
-        return Target(os.path.normpath(found)) if os.path.exists(found) else None
+        return Target(os.path.normpath(found)) if os.path.isfile(found) else None
     before = None
     for one in places(text):
         if before is not None and before.first and before.token.text == "data" and one.token.text == word:

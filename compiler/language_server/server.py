@@ -12,20 +12,22 @@ from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import TextDocument
 
 from xpc.compiler import __version__
-from xpc.compiler.files import Workspace
+from xpc.compiler.inputs import around
 from xpc.compiler.language_server.completion import complete
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition
 from xpc.compiler.language_server.place import Place, place_at
+from xpc.compiler.language_server.positions import UNITS, Units, as_bytes, as_source, offset, position
 from xpc.compiler.language_server.tokens import TYPES, coloured
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.format import format_file
-from xpc.grammar.parse import parse
+from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
 gc.enable()  # the command line turns it off, for processes that are short
-SERVER = LanguageServer("xpc", __version__)
+# Whole texts: pygls applies changes by lines of its own, which end at form feeds and U+2028, too.
+SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
 """Seconds without a key before a text is checked."""
 SORTS = {
@@ -44,18 +46,27 @@ def path_of(document: TextDocument) -> str:
 
 def checked(document: TextDocument) -> Checked:
     """The document as `xpc check` sees it, with what the editor has not saved."""
-    path = path_of(document)
-    return check_text(document.source.encode(), os.path.basename(path), Workspace(os.path.dirname(path)))
+    data, name, workspace = around(path_of(document), as_bytes(document.source))
+    workspace.remembers, workspace.copies = True, False
+    return check_text(data, name, workspace)
 
 
-def spanned(document: TextDocument, start: int, end: int) -> types.Range:
-    """A range in the editor's units of [start, end) in code points."""
-    return types.Range(document.client_position_at_offset(start), document.client_position_at_offset(end))
+def units_of(document: TextDocument) -> Units:
+    """How the editor counts."""
+    return UNITS[document.position_codec.encoding or "utf-16"]
 
 
-def here(document: TextDocument, position: types.Position) -> Place:
-    """What stands at a position."""
-    return place_at(document.source, document.offset_at_position(position))
+def spanned(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
+    """A range in the editor's units of [start, end) in a text."""
+    units = units_of(document)
+    return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
+
+
+def here(document: TextDocument, source: Source, at: types.Position) -> Place:
+    """What stands at a position; nothing in a text that is longer than a spec may be."""
+    if len(source.text) > MAX_SIZE:
+        return place_at("", 0)
+    return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
 
 
 def _own(document: TextDocument, one: Diagnostic) -> bool:
@@ -65,15 +76,16 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
     """A finding in the editor's terms. One of a base stands at the first line, with its own place in the text."""
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
-    span = spanned(document, 0, 0)
+    top = types.Position(0, 0)
+    span = types.Range(top, top)
     if one.primary is not None and _own(document, one):
-        span = spanned(document, one.primary.span.start, one.primary.span.end)
+        span = spanned(document, one.primary.source, one.primary.span.start, one.primary.span.end)
     elif one.primary is not None:
         line, column = one.primary.source.position(one.primary.span.start)
         text = f"{one.primary.source.name}:{line}:{column}: {text}"
     related = [
         types.DiagnosticRelatedInformation(
-            types.Location(document.uri, spanned(document, label.span.start, label.span.end)), label.text
+            types.Location(document.uri, spanned(document, label.source, label.span.start, label.span.end)), label.text
         )
         for label in one.related
         if label.source.name == os.path.basename(path_of(document))
@@ -120,21 +132,22 @@ def closed(server: LanguageServer, params: types.DidCloseTextDocumentParams) -> 
 def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | None:
     """What the word is, its default, its value here and what that becomes."""
     document = server.workspace.get_text_document(params.text_document.uri)
-    place = here(document, params.position)
+    source = as_source(document.source)
+    place = here(document, source, params.position)
     told = hover(place, checked(document)) if place.token.text else None
     if told is None:
         return None
-    return types.Hover(
-        types.MarkupContent(types.MarkupKind.Markdown, told), spanned(document, place.token.start, place.token.end)
-    )
+    span = spanned(document, source, place.token.start, place.token.end)
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, told), span)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["=", "(", "[", " "]))
 def completed(server: LanguageServer, params: types.CompletionParams) -> list[types.CompletionItem]:
     """What can be typed there."""
     document = server.workspace.get_text_document(params.text_document.uri)
-    place = here(document, params.position)
-    span = spanned(document, place.token.start, place.token.end)
+    source = as_source(document.source)
+    place = here(document, source, params.position)
+    span = spanned(document, source, place.token.start, place.token.end)
     return [
         types.CompletionItem(
             one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
@@ -148,23 +161,26 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
 def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Location | None:
     """The base, the file or the block of data that a name means."""
     document = server.workspace.get_text_document(params.text_document.uri)
-    found = definition(here(document, params.position), document.source, path_of(document))
+    source = as_source(document.source)
+    found = definition(here(document, source, params.position), source.text, path_of(document))
     if found is None:
         return None
     if found.path != path_of(document):
         top = types.Position(0, 0)
         return types.Location(from_fs_path(found.path) or "", types.Range(top, top))
-    return types.Location(document.uri, spanned(document, found.start, found.end))
+    return types.Location(document.uri, spanned(document, source, found.start, found.end))
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
     """The canonical form, as `xpc fmt` writes it; nothing where the text has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
-    tree, wrong = parse(Source("spec.xp", document.source))
-    if wrong:
+    source = as_source(document.source)
+    tree, wrong = parse(source)
+    if wrong or source.damage:
         return None
-    return [types.TextEdit(spanned(document, 0, len(document.source)), format_file(tree))]
+    end = "\r\n" if "\r\n" in document.source else "\n"
+    return [types.TextEdit(spanned(document, source, 0, len(source.text)), format_file(tree).replace("\n", end))]
 
 
 @SERVER.feature(
@@ -178,7 +194,11 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
         told = shown(document, one)
         touched = told.range.start <= params.range.end and params.range.start <= told.range.end
         if one.edits and touched and _own(document, one):
-            edits = [types.TextEdit(spanned(document, edit.span.start, edit.span.end), edit.text) for edit in one.edits]
+            source = one.primary.source if one.primary is not None else as_source(document.source)
+            edits = [
+                types.TextEdit(spanned(document, source, edit.span.start, edit.span.end), edit.text)
+                for edit in one.edits
+            ]
             change = types.WorkspaceEdit(changes={document.uri: edits})
             out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [told], edit=change))
     return out
@@ -188,14 +208,14 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
     """The sort of each token, as the protocol packs it: five numbers each, relative to the one before."""
     document = server.workspace.get_text_document(params.text_document.uri)
+    source, units = as_source(document.source), units_of(document)
     data: list[int] = []
-    line = column = 0
-    for one in coloured(document.source):
-        span = spanned(document, one.start, one.end)
-        start = span.start
-        data += [
-            start.line - line, start.character - (column if start.line == line else 0),
-            span.end.character - start.character, TYPES.index(one.sort), 0,
-        ]  # fmt: skip
-        line, column = start.line, start.character
+    line = read = 0
+    for one in coloured(source.text) if len(source.text) <= MAX_SIZE else ():
+        down = source.position(one.start)[0] - 1 - line
+        if down:
+            line, read = line + down, source.start(line + down + 1)
+        right = units(source.text[read : one.start])
+        data += [down, right, units(source.text[one.start : one.end]), TYPES.index(one.sort), 0]
+        read = one.start
     return types.SemanticTokens(data)

@@ -41,5 +41,6 @@ SFT = Method(
             methods=("sft",),
         ),
     ),
-    aliases="supervised; finetune; instruction; instruct; pt; pretrain; pretraining; supervised finetuning; full; none",
+    aliases="supervised; finetune; instruction; instruct; pt; cpt; pretrain; pretraining; continued pretraining; "
+    "supervised finetuning; full; none",
 )

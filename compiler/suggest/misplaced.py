@@ -28,6 +28,10 @@ PARTS = {
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
 """Parts of a row that somebody names one by one."""
+SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
+"""What other tools write before the name of a source."""
+NAMED = ("name", "type", "kind")
+"""What others write before the choice of a clause."""
 HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
@@ -112,6 +116,16 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is not a setting of `data`",
             help=f"write `columns = [{order}]`: the names of the rows' columns, in this order",
         )
+    if clause == "data" and name in SOURCES:
+        source = said.typed if said.typed and said.typed[:1] != "[" else '"rows.jsonl"'
+        return Misnamed(
+            "XP101",
+            f"`{shown}` is not a setting of `data`",
+            help=f"write `{source}` on a line of its own in the block: it is a source; without a block, `on {source}`",
+        )
+    chosen = _chosen(said, clause)
+    if chosen is not None:
+        return Misnamed("XP102", f"`{shown}` is not a setting of `{clause}`", help=f"write `{clause} {chosen}`")
     if clause == "data" and name in BEHIND:
         value = (said.typed or "...").strip('"')
         return Misnamed(
@@ -119,8 +133,14 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is no setting of `data`: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
         )
+    together = meaning(f"{clause} {name}", exact=True)  # `limit` in `save` is `save_limit`, and not that of a source
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
-        return _of_a_source(said)
+        if together is None or not _is_in(together.path, clause):
+            return _of_a_source(said)
+        return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", together)
+    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}")
+    if nothing is not None:
+        return nothing
     if said.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
         return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", Meaning(f"{clause}.{name}s", own=True))
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
@@ -149,6 +169,16 @@ def _inside(said: Said, clause: str) -> Misnamed:
         return _suggested(said, message, written(rows[0], said), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`")
+
+
+def _chosen(said: Said, clause: str) -> str | None:
+    """The choice of a clause's head that stands in its block: `track { wandb }`, `optimizer { name = adamw }`."""
+    head = schema.BY_PATH.get(clause)
+    if head is None or not head.choices or f"{clause}.{said.name}" in schema.BY_PATH:
+        return None
+    if said.name in head.choices:
+        return said.name
+    return choice(head, (said.typed or "").strip('"')) if said.name in NAMED else None
 
 
 def _of_a_source(said: Said) -> Misnamed:
@@ -256,6 +286,9 @@ def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misn
 
 def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
     row = schema.BY_PATH.get(meant.path)
+    if row is not None and row.kind is FLAG and "/" in (said.typed or "") and f"{row.path}.name" in schema.BY_PATH:
+        meant = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
+        row = schema.BY_PATH[meant.path]
     if row is None and meant.path in schema.CLAUSES:
         return _suggested(said, message, meant.path, meant.path, whole=False)
     if row is None or row.path.startswith("train."):

@@ -124,6 +124,32 @@ def test_the_first_suggestion_is_right(tuned):
     assert share >= SHARE, told
 
 
+NEWCOMERS = {
+    'save { push_to_hub = "me/x" }': "save.hub.name",
+    'push_to_hub = "me/x"': "save.hub.name",
+    'save { repo = "me/x" }': "save.hub.name",
+    "save { limit = 2 }": "save.keep",
+    "save { best }": "extra",
+    "track { wandb }": "track wandb",
+    "optimizer { name = adamw }": "optimizer adamw",
+    "optimizer { adamw8bit }": "optimizer adamw8bit",
+    'optimizer { type = "AdamW" }': "optimizer adamw",
+    "schedule { name = cosine }": "schedule cosine",
+    "strategy { zero3 }": "strategy zero3",
+    "precision { type = bf16 }": "precision bf16",
+    "method { dpo }": "method dpo",
+    "launch { type = slurm }": "launch slurm",
+    'data { path = "x.jsonl" }': '"x.jsonl"',
+    "data { dataset = alpaca }": "alpaca",
+    "method orpo { lambda = 0.1 }": "beta=0.1",
+}
+
+
+@pytest.mark.parametrize(("written", "right"), NEWCOMERS.items())
+def test_what_newcomers_type_is_answered(written, right):
+    assert missed(written, (right,)) == ""
+
+
 GONE = [
     "warmup_ratio",
     "group_by_length",

@@ -10,6 +10,10 @@ import pytest_lsp
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compiler"))
+
+from compile_support import xpc
+
 from xpc.compiler.explain.explain import explain
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -162,3 +166,57 @@ async def test_semantic_tokens_are_relative_and_whole(client: LanguageClient, tm
         words.append(units[2 * column : 2 * (column + length)].decode("utf-16-le"))
     assert words[:4] == ["xpc", "1", "# Zwölf: 🙂", "train"]
     assert "lerning_rate" in words
+
+
+HOSTILE = {
+    "empty": "", "NUL": "\0", "a half-typed emoji": RIGHT + 'save "out/\ud83d', "only half": "train ",
+    "brackets": RIGHT + "(" * 5000, "a list without an end": RIGHT + "save = [" + "1," * 5000,
+    "its own base": 'extends "spec.xp"\n' + RIGHT, "a base without an end": 'extends "/dev/zero"\n',
+    "too long": RIGHT + "lr = 1e-5\n" * 60000,
+}  # fmt: skip
+
+
+@pytest.mark.asyncio
+async def test_any_text_is_answered(client: LanguageClient, tmp_path):
+    """Every request is answered, at the beginning of each text, at its end and behind it."""
+    for name, text in HOSTILE.items():
+        uri = await opened(client, tmp_path, text)
+        document = types.TextDocumentIdentifier(uri)
+        lines = text.split("\n")
+        for at in (types.Position(0, 0), types.Position(len(lines) - 1, len(lines[-1])), types.Position(10**6, 10**6)):
+            await client.text_document_hover_async(types.HoverParams(document, at))
+            await client.text_document_completion_async(types.CompletionParams(document, at))
+            await client.text_document_definition_async(types.DefinitionParams(document, at))
+        await client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(document))
+        whole = types.Range(types.Position(0, 0), types.Position(10**6, 0))
+        fixes = types.CodeActionParams(document, whole, types.CodeActionContext([]))
+        await client.text_document_code_action_async(fixes)
+        assert client.diagnostics[uri], name
+
+
+@pytest.mark.asyncio
+async def test_a_file_of_windows_keeps_its_line_ends(client: LanguageClient, tmp_path):
+    text = (RIGHT + "\noptimizer adamw(lerning=1)\n").replace("\n", "\r\n")
+    uri = await opened(client, tmp_path, text)
+    assert told(client, uri)["XP101"].range.start == types.Position(6, len("optimizer adamw("))
+    options = types.FormattingOptions(tab_size=2, insert_spaces=True)
+    (edit,) = await client.text_document_formatting_async(
+        types.DocumentFormattingParams(types.TextDocumentIdentifier(uri), options)
+    )
+    assert edit.range.end == types.Position(7, 0)
+    assert edit.new_text.count("\r\n") == edit.new_text.count("\n")
+
+
+@pytest.mark.asyncio
+async def test_a_lock_and_the_spec_of_a_bundle_are_read_as_check_reads_them(client: LanguageClient, tmp_path):
+    (tmp_path / "mine.xp").write_text('train qwen2.5-3b on rows with gbs=528 bf16\ndata rows {\n  "rows.jsonl"\n}\n')
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    (tmp_path / "mine.xp.lock").write_text("broken")
+    uri = await opened(client, tmp_path, (tmp_path / "mine.xp").read_text(), "mine.xp")
+    assert "is no lock of xpc" in told(client, uri)["XP114"].message
+    (tmp_path / "mine.xp.lock").unlink()
+    assert xpc("compile", "mine.xp", cwd=str(tmp_path)).returncode == 0
+    inside = tmp_path / "mine.bundle"
+    uri = await opened(client, inside, (inside / "spec.xp").read_text())
+    assert not [one for one in client.diagnostics[uri] if one.severity == types.DiagnosticSeverity.Error]
+    assert any("out/mine" in one.message for one in client.diagnostics[uri])
