@@ -67,6 +67,8 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
         field = stack.fields(config).get(new)
         if not fits and field is not None:
             value, fits = (name, True) if name in field.choices else ("...", False)
+            if typed is None and field.type == "bool":
+                value, fits = "true", True
         return Passed(_form(header, "trl", new, value), "trl", new, fits and not method, method)
     for escape in ("accelerate", "deepspeed"):
         full = _of_file(escape, name)
