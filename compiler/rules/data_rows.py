@@ -70,6 +70,8 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
             continue  # XP553 speaks of the column
+        if source.shape not in spec.method.shapes:
+            continue  # XP503 speaks of the shape
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is no row of {source.shape}: {found.wrong[1]}",

@@ -29,7 +29,8 @@ ALIASES = {
     "emptycachesteps": "torch_empty_cache_steps", "staticgraph": "ddp_static_graph",
     "bucketcapmb": "ddp_bucket_cap_mb", "loadbestmodel": "load_best_model_at_end",
     "loadbestcheckpoint": "load_best_model_at_end", "best": "load_best_model_at_end",
-    "savebest": "load_best_model_at_end", "keepbest": "load_best_model_at_end", "bestmodel": "load_best_model_at_end", "metricforbest": "metric_for_best_model",
+    "savebest": "load_best_model_at_end", "keepbest": "load_best_model_at_end", "bestmodel": "load_best_model_at_end",
+    "metricforbest": "metric_for_best_model",
     "usedeterministicalgorithms": "full_determinism", "evalatstart": "eval_on_start",
     "evalbeforetraining": "eval_on_start",
 }  # fmt: skip

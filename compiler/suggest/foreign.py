@@ -179,7 +179,8 @@ MEANT: dict[str, str] = {
     "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; limit; "
     "keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save max",
     "save.hub": "push to hub; upload hub; upload; hub",
-    "save.hub.name": "push; push to; repo; repo id; repository; repository id; hub model id; hub id; hub repo; push to hub model id; hub model; hub repository",
+    "save.hub.name": "push; push to; repo; repo id; repository; repository id; hub model id; hub id; hub repo; push to "
+    "hub model id; hub model; hub repository",
     "save.hub.private": "hub private; private repo; hub private repo",
     "save.hub.revision": "hub revision; hub model revision; hub branch; push to hub revision",
     "save.hub.strategy": "hub strategy; push strategy",

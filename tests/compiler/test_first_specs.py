@@ -67,6 +67,11 @@ FILES = {
     "alpaca.jsonl": rows(lambda n: {"instruction": f"Double {n}", "input": "", "output": str(2 * n)}),
     "texts.jsonl": rows(lambda n: {"text": f"Twice {n} is {2 * n}. " * 20}),
     "rewards/exact.py": REWARDS,
+    "feedback.csv": "prompt,answer,thumbs_up\n" + "".join(f"Double {n}?,It is {2 * n}.,{n % 2}\n" for n in range(40)),
+    "books/first.txt": "".join(f"Chapter {n}. It rained.\n" for n in range(40)),
+    "books/second.txt": "".join(f"Chapter {n}. It snowed.\n" for n in range(40)),
+    "better.jsonl": rows(lambda n: {"prompt": f"Double {n}", "chosen": f" {2 * n}", "rejected": f" {2 * n + 1}"}),
+    "ours.jinja": "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}",
 }
 
 
