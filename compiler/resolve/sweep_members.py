@@ -69,6 +69,7 @@ def members(
             workspace.lock,
             workspace.pins,
             workspace.allow_oom,
+            workspace.named,
             answers,
         )
         spec, found = resolve(_one(loaded, grid, picks, name), view)
