@@ -124,6 +124,7 @@ LEFT_OUT = {
     "xpc new FILE --from RECIPE": "xpc new other.xp --from RECIPE",
     "xpc import FILE": "xpc import recipe.yaml --hardware '8 x h100-80gb'",
     "xpc import FILE -o SPEC": "xpc import recipe.yaml --hardware '8 x h100-80gb' -o out.xp",
+    "xpc import FILE --hardware 8xh100-80gb": "xpc import recipe.yaml --hardware 8xh100-80gb",
     "xpc import FILE --report text": "xpc import recipe.yaml --hardware '8 x h100-80gb' --report text",
 }
 """What a page names without all of its words, or with a name for two kinds of files."""

@@ -133,11 +133,13 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
         _ask(environment, "PATCH", f"{issue}/comments/{mine['id']}", {"body": text})
         return "changed"
     except HTTPError as error:
-        if error.code not in (401, 403, 404):
-            raise
+        refused = error.code in (401, 403, 404)
+        why = "the token may not write comments" if refused else f"GitHub answered {error.code}"
+    except OSError as error:  # no answer, or none within SECONDS
+        why = f"GitHub does not answer ({getattr(error, 'reason', error)})"
     with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as handle:
         handle.write(text)
-    return "in the summary of the job, since the token may not write comments"
+    return f"in the summary of the job, since {why}"
 
 
 def _mine(environment: Mapping[str, str], path: str) -> dict[str, str] | None:

@@ -138,8 +138,8 @@ def _inside(said: Said, clause: str) -> Misnamed:
         if together is None or not _is_in(together.path, clause):
             return _of_a_source(said)
         return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", together)
-    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}")
-    if nothing is not None:
+    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}") if clause == "save" else None
+    if nothing is not None:  # `format` is that of rows everywhere else
         return nothing
     if said.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
         return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", Meaning(f"{clause}.{name}s", own=True))

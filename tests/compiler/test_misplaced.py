@@ -31,6 +31,7 @@ MEANT = {
     "config in data": "SOURCE", "name in data": "SOURCE", "revision in data": "SOURCE", "split in data": "SOURCE",
     "iterations in eval": "every", "iterations in save": "every", "iterations in track": "every",
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
+    "format in save": "safetensors", "limit in save": "keep",
     "beta in optimizer": "betas", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Names that mean another setting: everywhere, or in a clause."""

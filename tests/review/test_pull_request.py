@@ -60,7 +60,7 @@ class GitHub(BaseHTTPRequestHandler):
     """The comments of one pull request."""
 
     comments: list[dict[str, object]]
-    allowed = True
+    refusal = 0
     asked: list[str]
 
     def do_GET(self):
@@ -69,9 +69,9 @@ class GitHub(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.body()
-        if self.allowed:
+        if not self.refusal:
             self.comments.append({"id": len(self.comments) + 1, "body": body})
-        self.answer(201 if self.allowed else 403, {})
+        self.answer(self.refusal or 201, {})
 
     def do_PATCH(self):
         number = int(self.path.rpartition("/")[2])
@@ -176,10 +176,19 @@ def test_nothing_is_written_where_nothing_changes(repository, api):
     assert kind.comments == []
 
 
-def test_the_summary_of_the_job_has_it_where_the_token_may_not_write(api):
+@pytest.mark.parametrize(("refusal", "why"), [(403, "the token may not write"), (503, "GitHub answered 503")])
+def test_the_summary_of_the_job_has_it_where_no_comment_can_be_written(api, refusal, why):
     kind, environment = api
-    kind.allowed = False
-    assert "summary" in publish("words\n", environment, True)
+    kind.refusal = refusal
+    assert why in publish("words\n", environment, True)
+    with open(environment["GITHUB_STEP_SUMMARY"], encoding="utf-8") as handle:
+        assert handle.read() == "words\n"
+
+
+def test_the_summary_of_the_job_has_it_where_nobody_answers(api):
+    _, environment = api
+    closed = {**environment, "GITHUB_API_URL": "http://127.0.0.1:1"}
+    assert "GitHub does not answer" in publish("words\n", closed, True)
     with open(environment["GITHUB_STEP_SUMMARY"], encoding="utf-8") as handle:
         assert handle.read() == "words\n"
 
