@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from emitted import put
-from interpreters import OTHERS
 from method_runs import Warm
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
@@ -56,19 +55,22 @@ def test_rows_that_are_cut_are_told_and_kept(warm: Warm, tmp_path: Path, target:
     assert "64 of 64 rows have more than seq = 16 tokens (the longest 28): 768 of 1,792 tokens are cut off" in run.said
 
 
-@pytest.mark.parametrize(
-    ("target", "method"), [(DEFAULT, "method sft(assistant_only=true)"), *((one, "method sft") for one in OTHERS)]
-)
-def test_a_run_with_no_answer_within_seq_ends_with_one_line(
-    warm: Warm, tmp_path: Path, target: str, method: str
-) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path: Path, target: str) -> None:
+    masks = load(target).facts.assistant_only_loss
     long = "What-colour-is-it?" * 12  # one word: XP603 counts words
     put(warm.place, {
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
-    data = '"long.jsonl"' if target == DEFAULT else '"long-pairs.jsonl"'  # trl-0.18 learns completions alone, by itself
-    text = spec(method, data=data, length="1 step", target=target, sizes="gbs=8 micro=4 seq=16")
+    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 learns completions alone, by itself
+    text = spec(
+        "method sft(assistant_only)" if masks else "method sft",
+        data=data,
+        length="1 step",
+        target=target,
+        sizes="gbs=8 micro=4 seq=16",
+    )
     status, said = ended(warm, text, f"long-{target}", str(tmp_path))
     assert status != 0
     assert said.count("nothing is left to train on: none of 8 rows has anything to learn within seq = 16 tokens") == 1

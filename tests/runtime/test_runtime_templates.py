@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,17 @@ class Words:
         return " ".join(message["content"] for message in messages)
 
 
-@pytest.mark.slow  # imports trl's trainers, as the next
 def test_marks_that_are_there():
     assert assistant_marks.missing(Words(MARKED)) == []
 
 
-@pytest.mark.slow
+def test_a_trl_that_puts_no_marks_in(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)  # as trl 0.18 and 0.24 have it
+    assert assistant_marks.missing(Words(MARKED)) == []
+    assert "no {% generation %} marks" in assistant_marks.missing(Words(PLAIN))[0]
+
+
+@pytest.mark.slow  # imports trl's trainers
 def test_marks_that_nobody_can_put_in():
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("trl.chat_template_utils")
