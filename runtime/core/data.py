@@ -15,9 +15,6 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     The tokenizer says whether there is a chat template, and how long a prompt is. Call it on the main process first:
     the others then find the mapped rows in the cache. Raises RunError.
     """
-    import datasets
-
-    datasets.disable_progress_bars()
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]
     train, evaluation = bundle.changed("arranged", (parts[0], None), parts, rows_of, tokenizer)

@@ -19,6 +19,9 @@ def name(source: Mapping[str, Any]) -> str:
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, streaming: bool = False) -> Any:
     """The rows of one source as they are stored; ``streaming`` reads only what is asked for. Raises RunError."""
+    import datasets
+
+    datasets.disable_progress_bars()
     part = split or source["split"]
     try:
         return bundle.changed("reader", _of_hub, source)(bundle, source, part, streaming)

@@ -17,11 +17,8 @@ ROWS = 4
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
     """The columns of every source, and what its first rows become as tokens."""
-    import datasets
-
     from .model import load_tokenizer
 
-    datasets.disable_progress_bars()
     found, tokenizer = [], None
     try:
         tokenizer = load_tokenizer(bundle)

@@ -1,4 +1,4 @@
-"""From a stored row to one that trl reads: conversations and texts."""
+"""From a stored row to one that trl reads: conversations that are spelled from and value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,20 +38,15 @@ def to_row(
     row: Mapping[str, Any],
     index: int,
     system: str | None = None,
-    text: str = "text",
     **_: object,
 ) -> dict[str, Any]:
-    """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
+    """One stored row as trl reads it: its ``messages``.
 
     The system prompt goes before every conversation that has none. A turn without content (null) is an empty one, which
     a template would write as "None". Raises RunError with the row's number (from 0) for a row of another shape.
     """
-    shape, where = source["shape"], f"{name(source)}, row {index}"
-    values = {role: row[column] for role, column in columns(source, list(row)).items()}
-    if shape == "text":
-        return {text: string(values["text"], where, "text")}
-    turns = from_value(values[shape], where) if shape == "conversations" else messages(values[shape], where)
-    return {"messages": with_system(turns, system)}
+    turns = row[columns(source, list(row))["conversations"]]
+    return {"messages": with_system(from_value(turns, f"{name(source)}, row {index}"), system)}
 
 
 def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -63,31 +58,13 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        out.append({"role": ROLES[speaker], "content": _content(turn.get("value"))})
+        out.append({"role": ROLES[speaker], "content": content(turn.get("value"))})
     return out
 
 
-def messages(turns: Any, where: str) -> list[dict[str, Any]]:
-    """Messages with a role and a content each."""
-    if not isinstance(turns, list) or not turns:
-        raise RunError(f"{where}: the list of messages is empty or no list")
-    for turn in turns:
-        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
-            raise RunError(f"{where}: a message needs a role and a content")
-    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
-    return [{"role": turn["role"], **turn, "content": _content(turn["content"])} for turn in turns]
-
-
-def _content(value: Any) -> Any:
+def content(value: Any) -> Any:
+    """What a turn says; one without it says nothing."""
     return "" if value is None else value
-
-
-def string(value: Any, where: str, what: str) -> str:
-    """A text, and nothing else."""
-    if not isinstance(value, str):
-        seen = "null" if value is None else type(value).__name__
-        raise RunError(f"{where}: the {what} is {seen}, and should be text")
-    return value
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:

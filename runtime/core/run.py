@@ -61,7 +61,6 @@ def train(bundle: Bundle) -> int:
     """Trains and saves. Gives the exit status: 0, or that of a run that was asked to stop. Raises RunError."""
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)
-    import datasets
     import torch
     import transformers
     from accelerate.utils import broadcast_object_list
@@ -72,7 +71,6 @@ def train(bundle: Bundle) -> int:
 
     library_warnings.deprecations()
     transformers.utils.logging.disable_progress_bar()
-    datasets.disable_progress_bars()
     told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(told)
     resumed: str | None = told[0]

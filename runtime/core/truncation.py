@@ -98,7 +98,7 @@ def settle(bundle: Bundle, counted: Counted, given: int, prepared: Any) -> None:
     if not packed and not bundle.generates:
         counted.left_out = max(0, given - left)
         counted.unlearned = sum(bundle.step("unlearned", prepared))
-    if left == 0 or (left == counted.unlearned):
+    if left == counted.unlearned:  # none, or none that teaches
         raise RunError(_nothing(bundle, counted, given))
     if bundle.scores:  # too long a row is left out, and none is cut
         counted.cut_rows = counted.cut_tokens = 0

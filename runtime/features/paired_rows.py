@@ -7,7 +7,9 @@ from ..core import rows
 from ..core.bundle import Bundle
 from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
-from ..core.rows import from_value, messages, string, with_system
+from ..core.rows import from_value, with_system
+from . import chat_rows
+from .chat_rows import messages, string
 
 SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
@@ -98,11 +100,11 @@ def to_row(
 
     With the wording "chat" texts are turns of a conversation, the prompt a user's and what answers it an assistant's.
     The text of the column ``context`` follows a prompt that is a text, where the row has any. Conversations and texts
-    are those of core/rows.py.
+    are those of chat_rows.py.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape not in SHAPES:
-        return rows.to_row(source, row, index, system, text)
+        return chat_rows.to_row(source, row, index, system, text)
     values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if source.get("context") or (source.get("wording") and "prompt" in values):
         values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)

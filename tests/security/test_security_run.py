@@ -23,7 +23,7 @@ from xpc.runtime.core import arguments, bundle_integrity, errors, rows
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import executed_files, paired_rows, rewards
+from xpc.runtime.features import chat_rows, executed_files, paired_rows, rewards
 
 pytestmark = pytest.mark.slow
 
@@ -178,9 +178,9 @@ def test_modules_of_the_folder_that_a_run_starts_in_are_not_imported(made: Bundl
 def test_rows_that_are_large_or_strange_stay_data() -> None:
     big = "x" * 10_000_000 + "\0"
     turns = [{"role": "user", "content": big}, {"role": "\x1b[2J", "content": "{{ 7*7 }} $(id) __import__('os')"}]
-    made = rows.to_row(source("d.jsonl"), {"messages": turns}, 0)
+    made = chat_rows.to_row(source("d.jsonl"), {"messages": turns}, 0)
     assert [one["content"] for one in made["messages"]] == [one["content"] for one in turns]
-    assert rows.to_row(source("d.jsonl", "text"), {"text": big}, 0) == {"text": big}
+    assert chat_rows.to_row(source("d.jsonl", "text"), {"text": big}, 0) == {"text": big}
     with pytest.raises(RunError) as caught:
         paired_rows.to_row(source("d.jsonl", "unpaired"), {"prompt": "a", "completion": "b", "label": big}, 0)
     assert len(errors.shown(str(caught.value))) < 3000

@@ -1,0 +1,51 @@
+"""Rows without a prompt of their own in every shape: messages with roles, conversations, and texts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core import rows
+from ..core.data_sources import name
+from ..core.errors import RunError
+from ..core.rows import columns, content, with_system
+from ..core.rows import conversations as conversations
+from ..core.rows import dropped as dropped
+
+
+def to_row(
+    source: Mapping[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+    system: str | None = None,
+    text: str = "text",
+    **_: object,
+) -> dict[str, Any]:
+    """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
+
+    Raises RunError with the row's number (from 0) for a row of another shape.
+    """
+    shape, where = source["shape"], f"{name(source)}, row {index}"
+    if shape == "conversations":
+        return rows.to_row(source, row, index, system)
+    value = row[columns(source, list(row))[shape]]
+    if shape == "text":
+        return {text: string(value, where, "text")}
+    return {"messages": with_system(messages(value, where), system)}
+
+
+def messages(turns: Any, where: str) -> list[dict[str, Any]]:
+    """Messages with a role and a content each."""
+    if not isinstance(turns, list) or not turns:
+        raise RunError(f"{where}: the list of messages is empty or no list")
+    for turn in turns:
+        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
+            raise RunError(f"{where}: a message needs a role and a content")
+    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
+    return [{"role": turn["role"], **turn, "content": content(turn["content"])} for turn in turns]
+
+
+def string(value: Any, where: str, what: str) -> str:
+    """A text, and nothing else."""
+    if not isinstance(value, str):
+        seen = "null" if value is None else type(value).__name__
+        raise RunError(f"{where}: the {what} is {seen}, and should be text")
+    return value
