@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from xpc.runtime.core import rows
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import paired_rows, worded_rows
+from xpc.runtime.features import chat_rows, paired_rows, worded_rows
 
 ASKED = {"shape": "prompt_completion", "columns": ["question", "answer"], "path": "rows.jsonl", "id": None}
 TALKS = {"shape": "messages", "columns": None, "path": "rows.jsonl", "id": None}
@@ -17,7 +16,7 @@ TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "He
 
 
 def read(source: dict[str, Any], row: dict[str, Any], system: str | None = None, **data: str) -> dict[str, Any]:
-    to_row = rows.to_row if source is TALKS else paired_rows.to_row
+    to_row = chat_rows.to_row if source is TALKS else paired_rows.to_row
     found = worded_rows.row_maker(SimpleNamespace(data=data), to_row)(source, row, 3, system=system)
     return dict(found)
 
