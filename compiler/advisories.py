@@ -7,14 +7,12 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 
-from attrs import field
-
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from attrs import field
-
 from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import Workspace, read_toml
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.written import lines, written
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 
 MANIFEST, SPEC = "bundle.toml", "spec.xp"
 

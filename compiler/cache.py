@@ -18,7 +18,8 @@ import stat
 import sys
 import time
 from collections.abc import Mapping
-from hashlib import sha256
+
+from xpc.compiler.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from xpc.compiler.commands import APART, COMMANDS, FORMATS, LATER
 from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             except SystemExit as left:  # the help, or what is wrong with the options
                 status = int(left.code or 0)
             sys.stdout.flush()
+            gc.freeze()  # nor is anything collected when the process ends
             return status
         except UsageError as error:
             _tell(f"xpc: {error}", sys.stderr)
@@ -81,7 +83,7 @@ def _cached_check(arguments: list[str]) -> int:
         sys.stdout.write(answer[0])
         return answer[1]
     seen: dict[str, cache.Seen] = {}
-    output, status = _check(_parser().parse_args(arguments), seen)
+    output, status = _check(_options(arguments), seen)
     if status != 2:
         cache.store(name, seen, output, status)
     sys.stdout.write(output)
@@ -99,7 +101,7 @@ def _run(arguments: list[str]) -> int:
         near = nearest(arguments[0], COMMANDS)
         meant = f": did you mean `xpc {near}`?" if near else ";"
         raise UsageError(f"there is no command `{arguments[0]}`{meant} the commands are {', '.join(COMMANDS)}")
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     if options.command in LATER:
         raise UsageError(
             f"`{options.command}` is reserved and comes with a later version; this one has {', '.join(COMMANDS)}"
@@ -124,30 +126,38 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
+    """The options of a command line. `check` and files alone, the most frequent one, needs no argparse."""
+    if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
+        return SimpleNamespace(command="check", files=arguments[1:], allow_oom=False, format="full", deny=None)
+    return _parser(arguments[0] if arguments else "").parse_args(arguments)
+
+
+def _parser(first: str) -> argparse.ArgumentParser:
+    """The parser of a command line whose first word this is; where that is no command, it knows all of them."""
     import argparse
 
     from xpc.compiler import __version__
 
     parser = argparse.ArgumentParser("xpc", description="Compile training experiments: check a spec, write its bundle.")
     parser.add_argument("--version", action="version", version=f"xpc {__version__}")
-    # With `prog`, which else is taken from the help's formatter: that imports shutil and four packers.
     commands = parser.add_subparsers(prog="xpc", dest="command", required=True, metavar="COMMAND")
-    check = commands.add_parser("check", help=COMMANDS["check"])
-    check.add_argument("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
-    compiled = commands.add_parser("compile", help=COMMANDS["compile"])
-    compiled.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
-    compiled.add_argument("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
-    compiled.add_argument("--force", action="store_true", help="move aside what stands in the way")
-    compiled.add_argument("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
-    for one in (check, compiled):
-        one.add_argument("--allow-oom", action="store_true", help="note that a run does not fit its GPUs, and go on")
-        one.add_argument("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
-        one.add_argument("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
-    told = commands.add_parser("explain", help=COMMANDS["explain"])
-    told.add_argument("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
-    for name in [one for one in COMMANDS if one not in commands.choices]:
-        commands.add_parser(name, help=COMMANDS[name], add_help=False)
+    for name in [first] if first in COMMANDS else COMMANDS:
+        one = commands.add_parser(name, help=COMMANDS[name], add_help=name in ("check", "compile", "explain"))
+        add = one.add_argument
+        if name == "check":
+            add("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
+        if name == "compile":
+            add("file", metavar="FILE", help="a spec, or - for standard input")
+            add("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
+            add("--force", action="store_true", help="move aside what stands in the way")
+            add("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
+        if name in ("check", "compile"):
+            add("--allow-oom", action="store_true", help="note that a run does not fit its GPUs, and go on")
+            add("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
+            add("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
+        if name == "explain":
+            add("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser
@@ -157,7 +167,7 @@ def _color() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int]:
+def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen]) -> tuple[str, int]:
     from xpc.compiler.cache import joined
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
@@ -187,7 +197,7 @@ def _check(options: argparse.Namespace, seen: dict[str, Seen]) -> tuple[str, int
     return output, 2 if unread else int(wrong or denied)
 
 
-def _compile(options: argparse.Namespace) -> int:
+def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     from xpc.compiler.bundle import BundleError, write
     from xpc.compiler.engines.engine import engine
     from xpc.compiler.pipeline import compile_text
@@ -248,7 +258,7 @@ def _apart(command: str, arguments: list[str]) -> int:
     return int(status)
 
 
-def is_denied(options: argparse.Namespace, problems: Sequence[Diagnostic]) -> bool:
+def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[Diagnostic]) -> bool:
     """Whether warnings stand that the command line takes for errors."""
     return options.deny is not None and any(one.severity == "warning" for one in problems)
 

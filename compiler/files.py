@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
-from hashlib import file_digest, sha256
-from typing import Any
-
-from attrs import field
 
 from xpc.compiler import cache
 from xpc.compiler.cache import ANY, FOLDER, GONE, OTHER, UNSURE, Seen
-from xpc.grammar.record import mutable, record
+from xpc.compiler.digest import sha256
+from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from xpc.compiler.data.survey_cache import Memory
     from xpc.compiler.pins import Lock
 
@@ -229,6 +228,8 @@ class Workspace:
         check need not wait for it."""
         if not self.hashes:
             return None
+        from hashlib import file_digest
+
         name, path = self.locate(written)
         try:
             with open(path, "rb", opener=_without_waiting) as handle:

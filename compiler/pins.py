@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field
-
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import field, mutable, record
 
 MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 

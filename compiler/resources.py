@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field
-
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,12 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
-from attrs import field
-
 from xpc.compiler.language.codes import report
 from xpc.compiler.silenced import Silenced
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 from xpc.grammar.scan import line_bounds, scan
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Comment, File

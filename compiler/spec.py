@@ -7,9 +7,6 @@ it through the typed getters, which fail loudly when a setting has another type 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-from attrs import field
 
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP
@@ -29,12 +26,12 @@ from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve, field, record
 from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import overload
+    from typing import Final, overload
 
     from xpc.compiler.silenced import Silenced
     from xpc.grammar.diagnostic import Diagnostic

@@ -1,24 +1,43 @@
-"""The house's attrs classes: frozen, compared by value, and cheap to define.
+"""Our value classes: frozen, compared by value, and defined almost for free.
 
-attrs writes and compiles methods for each class; at some fifty classes that was 40 ms of every command's start. Most
-of it went to `__repr__` and to slots, and a third of the rest to comparing: a record has one shared `__repr__`, no
-slots, and compares what `operator.attrgetter` reads. With attrs 26.1 on Python 3.11 that takes a third of the time.
+They are written as attrs classes are, and `attrs.fields` and `cattrs` read them as such. attrs itself is imported with
+the first of those that asks: its import and the methods that it compiles for some sixty classes were 40 % of a whole
+`xpc check`. Here a class gets its constructor when its first instance is made, and most classes of a start have none.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform
 
-import attrs
-from attrs import define, field, frozen
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar, dataclass_transform
 
-_T = TypeVar("_T")
+    _T = TypeVar("_T")
+else:
+
+    def dataclass_transform(**_):  # noqa: D103 - importing typing costs as much as all the records do
+        return lambda made: made
 
 
-def _repr(self: object) -> str:
-    shown = (a for a in self.__attrs_attrs__ if a.repr)  # type: ignore[attr-defined]
-    return f"{type(self).__name__}({', '.join(f'{a.name}={getattr(self, a.name)!r}' for a in shown)})"
+_REQUIRED = object()
+
+
+class Field:
+    """What is said of one attribute beside its name: its default, and whether `repr` shows it."""
+
+    __slots__ = ("default", "factory", "kw_only", "repr")
+
+    def __init__(self, default: Any, factory: Callable[[], Any] | None, kw_only: bool, repr: bool) -> None:
+        self.default, self.factory, self.kw_only, self.repr = default, factory, kw_only, repr
+
+
+def field(
+    *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
+) -> Any:
+    """An attribute whose default is made anew for each instance, or that is not shown."""
+    return Field(default, factory, kw_only, repr)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -30,24 +49,95 @@ def record(cls: type[_T]) -> type[_T]:
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def entity(cls: type[_T]) -> type[_T]:
     """A frozen value that is only equal to itself."""
-    return _finish(frozen(cls, slots=False, repr=False, match_args=False, eq=False))
+    cls.__setattr__ = cls.__delattr__ = _refuse  # type: ignore[method-assign]
+    return mutable(cls)
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def mutable(cls: type[_T]) -> type[_T]:
     """A class with a generated constructor, compared by identity."""
-    return _finish(define(cls, slots=False, repr=False, match_args=False, eq=False))
+    fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
+    for name in cls.__dict__.get("__annotations__", ()):  # noqa: RUF063 - inspect is not for a start
+        said = cls.__dict__.get(name, _REQUIRED)
+        fields[name] = said if isinstance(said, Field) else Field(said, None, False, True)
+        if said is not _REQUIRED:
+            delattr(cls, name)
+    cls.__fields__, cls.__attrs_attrs__ = fields, _AttrsFields()  # type: ignore[attr-defined]
+    cls.__repr__ = _repr  # type: ignore[method-assign]
+
+    def __init__(self: Any, *args: Any, **given: Any) -> None:  # noqa: N807
+        cls.__init__ = _constructor(fields)  # type: ignore[method-assign]
+        cls.__init__(self, *args, **given)
+
+    cls.__init__ = __init__  # type: ignore[method-assign]
+    return cls
 
 
 def evolve(value: _T, **changes: Any) -> _T:
     """A copy of a record with some fields replaced."""
-    copy: Any = attrs.evolve(value, **changes)  # type: ignore[misc]
-    return copy  # type: ignore[no-any-return]
+    fields = type(value).__fields__  # type: ignore[attr-defined]
+    if not fields.keys() >= changes.keys():
+        raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - fields.keys()))}")
+    copy = object.__new__(type(value))
+    of = value.__dict__
+    copy.__dict__.update({name: of[name] for name in fields}, **changes)  # what is computed from them is not copied
+    return copy
+
+
+class _AttrsFields:
+    """The fields of a class as attrs knows them, for whoever asks through it."""
+
+    def __get__(self, instance: object, cls: type) -> Any:
+        import attrs
+
+        given: Mapping[str, Field] = cls.__fields__  # type: ignore[attr-defined]
+        made = {
+            name: attrs.field(
+                default=attrs.Factory(one.factory)
+                if one.factory
+                else attrs.NOTHING
+                if one.default is _REQUIRED
+                else one.default,
+                kw_only=one.kw_only,
+                repr=one.repr,
+            )
+            for name, one in given.items()
+        }
+        return attrs.make_class(cls.__name__, made).__attrs_attrs__  # type: ignore[attr-defined]
+
+
+def _constructor(fields: Mapping[str, Field]) -> Any:
+    """`__init__` of a class with these fields."""
+    scope: dict[str, object] = {"_REQUIRED": _REQUIRED}
+    first, body = ["self"], ["    said = self.__dict__"]
+    named: list[str] = []
+    for name, one in fields.items():
+        taken = value = name
+        if one.factory is not None:
+            scope[f"make_{name}"] = one.factory
+            taken, value = f"{name}=_REQUIRED", f"make_{name}() if {name} is _REQUIRED else {name}"
+        elif one.default is not _REQUIRED:
+            scope[f"of_{name}"] = one.default
+            taken = f"{name}=of_{name}"
+        (named if one.kw_only else first).append(taken)
+        body.append(f"    said[{name!r}] = {value}")
+    parameters = ", ".join([*first, *(["*"] if named else []), *named])
+    exec("\n".join([f"def __init__({parameters}):", *body]), scope)
+    return scope["__init__"]
+
+
+def _refuse(self: object, name: str, value: object = None) -> None:
+    raise AttributeError(f"{type(self).__name__} is frozen, and `{name}` stays as it is")
+
+
+def _repr(self: object) -> str:
+    shown = (name for name, one in self.__fields__.items() if one.repr)  # type: ignore[attr-defined]
+    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def _compared(cls: type[_T]) -> type[_T]:
-    fields: Any = cls.__attrs_attrs__  # type: ignore[attr-defined]
-    values = attrgetter(*(one.name for one in fields)) if fields else type
+    fields = cls.__fields__  # type: ignore[attr-defined]
+    values: Any = attrgetter(*fields) if fields else type
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         return bool(values(self) == values(other)) if other.__class__ is self.__class__ else NotImplemented
@@ -56,9 +146,4 @@ def _compared(cls: type[_T]) -> type[_T]:
         return hash(values(self))
 
     cls.__eq__, cls.__hash__ = __eq__, __hash__  # type: ignore[method-assign]
-    return cls
-
-
-def _finish(cls: type[_T]) -> type[_T]:
-    cls.__repr__ = _repr  # type: ignore[method-assign]
     return cls

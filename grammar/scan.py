@@ -7,13 +7,16 @@ the parser still sees every other statement at its place.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Comment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_DEPTH = 64
 # More than is ever shown: a text of brackets alone should not cost a diagnostic each.

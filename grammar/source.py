@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 
-from attrs import field
-
-from xpc.grammar.record import entity, record
+from xpc.grammar.record import entity, field, record
 
 
 @record
@@ -39,10 +38,10 @@ class Source:
     name: str
     text: str = field(repr=False)
     damage: tuple[Span, ...] = field(default=(), kw_only=True, repr=False)
-    _starts: list[int] = field(init=False, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_starts", _line_starts(self.text))
+    @cached_property
+    def _starts(self) -> list[int]:
+        return _line_starts(self.text)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both counted from 1."""

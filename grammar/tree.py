@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import field
-
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 from xpc.grammar.source import Source, Span
 
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import field
-
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data.reader import Broken, Row, read
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import field, mutable, record
 
 MANY = 256
 """Columns and roles that are kept; a file with more of them is none that trains."""

@@ -15,12 +15,15 @@ import stat
 import time
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
 
 from xpc.compiler import cache
 from xpc.compiler.data.reader import Broken
 from xpc.compiler.data.survey import Survey, Tally
 from xpc.grammar.record import mutable, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST = 256
 """Entries kept."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from attrs import field
-
 from xpc.compiler.importing.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
 from xpc.compiler.language import kinds
 from xpc.compiler.language.kinds import Amount
@@ -16,7 +14,7 @@ from xpc.compiler.resolve import extras
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.read import hidden_characters
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import field, mutable, record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
 """A key is written as a setting; kept under `extra`; of no effect here; kept in a comment, because this version does

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attrs import field
-
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
 """Largest configuration that is read, characters; as large as a spec may be."""

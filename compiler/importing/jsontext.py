@@ -7,10 +7,8 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from attrs import field
-
 from xpc.compiler.importing.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, held, listed
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LITERAL = re.compile(r"-?\d[\d.eE+\-]*|true|false|null")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from attrs import field
-
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.entries import Entry, Unreadable
 from xpc.compiler.importing.values import RENAMES
 from xpc.compiler.stacks import Stack
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import field, mutable, record
 
 DEFAULT_GPU = "h100-80gb"
 DEFAULT_GPUS = 8

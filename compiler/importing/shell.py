@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from attrs import field
-
 from xpc.compiler.importing.entries import MAX_SIZE, Unreadable
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import field, mutable, record
 
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]{0,1024}))?\}|(\w+))")
 ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.S)

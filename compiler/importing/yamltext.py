@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field
-
 from xpc.compiler.importing.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable, held, listed
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 
 if TYPE_CHECKING:
     import yaml

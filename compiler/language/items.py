@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field
-
 from xpc.compiler.language.codes import Problems
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Edit, Label
-from xpc.grammar.record import evolve, mutable, record
+from xpc.grammar.record import evolve, field, mutable, record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 

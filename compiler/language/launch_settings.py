@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from xpc.compiler.engines import ENGINES
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.setting import Setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 LAUNCH: Final = (
     Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import field
-
 from xpc.compiler.files import BASES, Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
@@ -13,7 +11,7 @@ from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 from xpc.grammar.source import Source
 from xpc.grammar.tree import Call, Clause, File, List, Ref, Setting, Train
 

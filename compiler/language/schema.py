@@ -9,7 +9,6 @@ is derived, taken from the target's table, or simply absent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import LAUNCH
@@ -17,6 +16,10 @@ from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.setting import Setting as Setting
 from xpc.compiler.methods import DEFAULT, METHODS, readers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings have one home, `lora`."""

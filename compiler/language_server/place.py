@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from attrs import define
-
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, bare_choices, outer_names
-from xpc.grammar.record import record
+from xpc.grammar.record import mutable, record
 
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"?|#[^\n]*|[{}()\[\]=,\n]|[^\s{}()\[\]=,"#]+')
 
@@ -39,7 +37,7 @@ class Place:
     first: bool = False
 
 
-@define
+@mutable
 class Frame:
     """An open bracket, or the top of the text: whose it is, and the statement that is being read."""
 

@@ -7,8 +7,6 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
 
-from attrs import field
-
 from xpc.compiler import __version__
 from xpc.compiler.cache import digest as digest_of
 from xpc.compiler.language.optimizers import package
@@ -18,7 +16,7 @@ from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
 from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 digest = lru_cache(maxsize=256)(digest_of)
 """`sha256:` and the hex digest. The members of a sweep share the trainer and their data."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from attrs import field
-
 from xpc.compiler.language.setting import Path, Setting
 from xpc.compiler.stacks import Json
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 Get = Callable[["Path"], object]
 """Reads the value of a setting by its path; None where it has none."""

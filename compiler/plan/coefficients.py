@@ -10,10 +10,13 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import DEFAULT, HERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def table_of(stack: str) -> str:

@@ -5,13 +5,18 @@ them. Importing this package reads nothing: the first look-up loads the tables, 
 asked for.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from xpc.compiler.registry.tables import row as _row
 from xpc.compiler.registry.tables import table as _table
 from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "DatasetFacts",

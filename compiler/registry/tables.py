@@ -1,8 +1,13 @@
 """The tables of the registry as `build.py` wrote them; read once, at the first look-up."""
 
+from __future__ import annotations
+
 import json
 import os
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _tables: dict[str, Any] = {}
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import frozen
-
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
+from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 
 _RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
 
 
-@frozen(order=True)
+@record
 class Place:
     """Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
 

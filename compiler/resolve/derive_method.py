@@ -6,7 +6,6 @@ Loaded only for specs that train by another method than sft, or train an adapter
 from __future__ import annotations
 
 from math import gcd
-from typing import Final
 
 from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
@@ -19,6 +18,10 @@ from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
 from xpc.grammar.record import evolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import field
-
 from xpc.compiler import registry, stacks
 from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.data.shapes import as_chat
@@ -26,7 +24,7 @@ from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.read import hidden_characters
-from xpc.grammar.record import evolve, mutable
+from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from attrs import field
-
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
@@ -20,7 +18,7 @@ from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.lower.specfile import plain, show
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import entity, evolve, mutable
+from xpc.grammar.record import entity, evolve, field, mutable
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Block, Call, Clause, List, Name, Ref, Setting, String, Value
 

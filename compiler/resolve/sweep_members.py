@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from attrs import field
-
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
@@ -23,7 +21,7 @@ from xpc.compiler.rules import check
 from xpc.compiler.silence import apply as silence
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
-from xpc.grammar.record import evolve, mutable
+from xpc.grammar.record import evolve, field, mutable
 
 LONGEST = 120
 """Letters of a member's name; a longer one is cut, and told apart by a digest."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import field
-
 from xpc.compiler.review.compare import Change, Difference, changes, compare
 from xpc.compiler.review.sides import Run, Side
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
 """What stands for a member's own name in a folder or the name of a run."""

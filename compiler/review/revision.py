@@ -10,11 +10,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from attrs import field
-
 from xpc.compiler.files import Workspace
 from xpc.compiler.inputs import UsageError
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 
 
 @mutable

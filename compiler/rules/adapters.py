@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.registry.linear_layers import HEADS
@@ -11,6 +10,10 @@ from xpc.compiler.rules.conditions import adapters
 from xpc.compiler.rules.modules import MODULES
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = adapters
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.conditions import given
 from xpc.compiler.rules.rule import Finding, rule, typed, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = given("strategy.context_parallel")
 

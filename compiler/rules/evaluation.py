@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler import harness
 from xpc.compiler.resolve.tasks import executes
 from xpc.compiler.rules.conditions import written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.language.setting import IntegerPath
 from xpc.compiler.rules.conditions import on
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = on("freeze")
 

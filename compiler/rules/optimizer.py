@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
@@ -13,6 +12,10 @@ from xpc.compiler.rules.modules import MODULES
 from xpc.compiler.rules.rule import Finding, lacking, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = either(
     other("optimizer", "adamw"),

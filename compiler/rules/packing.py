@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import on
@@ -23,6 +22,10 @@ from xpc.compiler.rules.families import (
 from xpc.compiler.rules.rule import Finding, rule, typed, with_number, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Family
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
 

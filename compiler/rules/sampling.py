@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Final
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.conditions import generates
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = generates
 SAMPLING = "the same completion every time, and no reward stands out"

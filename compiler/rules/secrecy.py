@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.files import TASK_ROWS
 from xpc.compiler.language.setting import Path
@@ -13,6 +12,10 @@ from xpc.compiler.secrets import HEX, find, pinned
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = either(written("model.pickle", "data.system"), secrets)
 

@@ -5,14 +5,19 @@
 environment with those versions.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
-from typing import Literal, NamedTuple
 
 from xpc.compiler.stacks.facts import Facts
-from xpc.grammar.record import entity
+from xpc.grammar.record import entity, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
 
 DEFAULT = "trl-1.16"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,7 +48,8 @@ class Field:
     machine: bool
 
 
-class Family(NamedTuple):
+@record
+class Family:
     """What a stack can do with one `model_type`.
 
     `layers` are the classes that FSDP wraps, `attention` the implementations that work beside eager. `packing` says

@@ -8,7 +8,10 @@ differently on two stacks reads a fact that says why.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, NoReturn
 
 Names = tuple[str, ...]
 
