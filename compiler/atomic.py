@@ -14,7 +14,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import sha256
+
+from xpc.compiler.digest import sha256
 
 NEW, OLD = "new", "old"
 """Names in the hidden folder: what is being made, and what stood there where the two could not be exchanged."""

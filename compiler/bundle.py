@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from hashlib import sha256
 
 from xpc.compiler.atomic import recover, replace_folder
+from xpc.compiler.digest import sha256
 from xpc.compiler.files import read_toml
 from xpc.compiler.lower import EXECUTABLE
 from xpc.compiler.lower.manifest import sealed

@@ -15,4 +15,4 @@ else:
         try:
             from _sha256 import sha256  # 3.11
         except ImportError:  # an interpreter that was built without
-            from hashlib import sha256
+            from hashlib import sha256  # noqa: F401

@@ -84,6 +84,13 @@ def evolve(value: _T, **changes: Any) -> _T:
     return copy
 
 
+def stated(value: object) -> dict[str, object]:
+    """The fields of a record that have not their defaults, by name."""
+    fields: Mapping[str, Field] = type(value).__fields__  # type: ignore[attr-defined]
+    defaults = {name: one.default if one.factory is None else one.factory() for name, one in fields.items()}
+    return {name: value.__dict__[name] for name in fields if value.__dict__[name] != defaults[name]}
+
+
 class _AttrsFields:
     """The fields of a class as attrs knows them, for whoever asks through it."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from hashlib import sha256
+
+from xpc.compiler.digest import sha256
 
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")

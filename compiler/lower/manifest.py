@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
-from hashlib import sha256
-from typing import Any
+from functools import lru_cache
 
 from xpc.compiler import __version__
 from xpc.compiler.cache import digest as digest_of
+from xpc.compiler.digest import sha256
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
 from xpc.compiler.lower import toml_text
@@ -16,7 +15,7 @@ from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
 from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec
-from xpc.grammar.record import field, record
+from xpc.grammar.record import field, record, stated
 
 digest = lru_cache(maxsize=256)(digest_of)
 """`sha256:` and the hex digest. The members of a sweep share the trainer and their data."""
@@ -168,15 +167,15 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = _converter().unstructure(table)
+    plain = {  # TOML has no null: what is not known is left out
+        name: [stated(one) for one in held]
+        if isinstance(held, list)
+        else held
+        if isinstance(held, dict)
+        else stated(held)
+        for name, held in stated(table).items()
+    }
     return str(toml.dumps(plain, Encoder()))
-
-
-@cache  # writes code for each class that it meets
-def _converter() -> Any:
-    from cattrs import Converter
-
-    return Converter(omit_if_default=True)  # TOML has no null: what is not known is left out
 
 
 def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:

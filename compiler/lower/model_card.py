@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
 
 from xpc.compiler import __version__
+from xpc.compiler.digest import sha256
 from xpc.compiler.lower.manifest import requirements
 from xpc.compiler.spec import Spec
 

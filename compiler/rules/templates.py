@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
+from xpc.compiler.digest import sha256
 
 MARK = r"\{%-?\s*generation\s*-?%\}"
 """trl 1.16 `chat_template_utils.has_generation_markers`."""
