@@ -25,12 +25,13 @@ _REQUIRED = object()
 
 
 class Field:
-    """What is said of one attribute beside its name: its default, and whether `repr` shows it."""
+    """What is said of one attribute beside its name: its type as written, its default, and whether `repr` shows it."""
 
-    __slots__ = ("default", "factory", "kw_only", "repr")
+    __slots__ = ("default", "factory", "kind", "kw_only", "repr")
 
     def __init__(self, default: Any, factory: Callable[[], Any] | None, kw_only: bool, repr: bool) -> None:
         self.default, self.factory, self.kw_only, self.repr = default, factory, kw_only, repr
+        self.kind: object = None
 
 
 def field(
@@ -57,9 +58,10 @@ def entity(cls: type[_T]) -> type[_T]:
 def mutable(cls: type[_T]) -> type[_T]:
     """A class with a generated constructor, compared by identity."""
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
-    for name in cls.__dict__.get("__annotations__", ()):  # noqa: RUF063 - inspect is not for a start
+    for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is not for a start
         said = cls.__dict__.get(name, _REQUIRED)
         fields[name] = said if isinstance(said, Field) else Field(said, None, False, True)
+        fields[name].kind = kind
         if said is not _REQUIRED:
             delattr(cls, name)
     cls.__fields__, cls.__attrs_attrs__ = fields, _AttrsFields()  # type: ignore[attr-defined]
@@ -97,37 +99,30 @@ class _AttrsFields:
     def __get__(self, instance: object, cls: type) -> Any:
         import attrs
 
-        given: Mapping[str, Field] = cls.__fields__  # type: ignore[attr-defined]
-        made = {
-            name: attrs.field(
-                default=attrs.Factory(one.factory)
-                if one.factory
-                else attrs.NOTHING
-                if one.default is _REQUIRED
-                else one.default,
-                kw_only=one.kw_only,
-                repr=one.repr,
-            )
-            for name, one in given.items()
-        }
-        return attrs.make_class(cls.__name__, made).__attrs_attrs__  # type: ignore[attr-defined]
+        made: dict[str, Any] = {}
+        for name, one in cls.__fields__.items():  # type: ignore[attr-defined]
+            default: Any = attrs.NOTHING if one.default is _REQUIRED else one.default
+            default = default if one.factory is None else attrs.Factory(one.factory)
+            made[name] = attrs.field(default=default, kw_only=one.kw_only, repr=one.repr, type=one.kind)
+        cls.__attrs_attrs__ = attrs.make_class(cls.__name__, made).__attrs_attrs__  # type: ignore[attr-defined]
+        return cls.__attrs_attrs__  # type: ignore[attr-defined]
 
 
 def _constructor(fields: Mapping[str, Field]) -> Any:
     """`__init__` of a class with these fields."""
     scope: dict[str, object] = {"_REQUIRED": _REQUIRED}
-    first, body = ["self"], ["    said = self.__dict__"]
+    first, body = ["self"], ["    _held = self.__dict__"]
     named: list[str] = []
     for name, one in fields.items():
         taken = value = name
         if one.factory is not None:
-            scope[f"make_{name}"] = one.factory
-            taken, value = f"{name}=_REQUIRED", f"make_{name}() if {name} is _REQUIRED else {name}"
+            scope[f"_make_{name}"] = one.factory
+            taken, value = f"{name}=_REQUIRED", f"_make_{name}() if {name} is _REQUIRED else {name}"
         elif one.default is not _REQUIRED:
-            scope[f"of_{name}"] = one.default
-            taken = f"{name}=of_{name}"
+            scope[f"_default_{name}"] = one.default
+            taken = f"{name}=_default_{name}"
         (named if one.kw_only else first).append(taken)
-        body.append(f"    said[{name!r}] = {value}")
+        body.append(f"    _held[{name!r}] = {value}")
     parameters = ", ".join([*first, *(["*"] if named else []), *named])
     exec("\n".join([f"def __init__({parameters}):", *body]), scope)
     return scope["__init__"]
