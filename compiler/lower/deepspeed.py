@@ -8,6 +8,10 @@ from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 QUIET = 10**9
 """`steps_per_print`: DeepSpeed's own progress lines would repeat what the runtime prints."""

@@ -28,7 +28,9 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
     """
     found = [load(name) for name in STACKS if name != spec.stack.name]
     others = [other for other in found if other is not None and _config(spec, other) in other.configs]
-    named = [line for other in others for line in _names(spec, other, cell)]
+    written = tuple(dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args))
+    renamed = (_names(spec.stack, spec.config, other, _config(spec, other), written) for other in others)
+    named = ["| " + " | ".join(map(cell, row)) + " |" for rows in renamed for row in rows]
     moved = [line for other in others for line in _defaults(spec, stated, other, cell)]
     if not named and not moved:
         return []
@@ -42,21 +44,26 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
     return lines
 
 
-def _names(spec: Spec, other: Stack, cell: Callable[[str], str]) -> Iterator[str]:
-    """The names that another target has for the settings that are written, where this one has them no more."""
-    here, there = spec.fields(), other.fields(_config(spec, other))
-    omitted = spec.stack.omitted(spec.config)
-    written = dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args)
+@cache
+def _names(
+    stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """The names that another target has for the arguments that are written, where this one has them no more, and what
+    stands here instead of each."""
+    here, there = stack.fields(config), other.fields(theirs)
+    omitted = stack.omitted(config)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
+    found = []
     for name in dict.fromkeys(both):
         if (name in here and name not in omitted) or not (name in there or name == other.arguments["dtype"]):
             continue
-        new = spec.stack.rename(name)
-        gone = spec.stack.removed.get(name) or omitted.get(name)
+        new = stack.rename(name)
+        gone = stack.removed.get(name) or omitted.get(name)
         if new is not None and new != name:
-            yield f"| {cell(other.name)}: {cell(name)} | {cell(new)} |"
+            found.append((f"{other.name}: {name}", new))
         elif gone is not None and name in written:
-            yield f"| {cell(other.name)}: {cell(name)} | {cell(gone)} |"
+            found.append((f"{other.name}: {name}", gone))
+    return tuple(found)
 
 
 def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callable[[str], str]) -> Iterator[str]:

@@ -77,17 +77,17 @@ class Stack:
         """The stack in words."""
         return str(self.table["policy"]["title"])
 
-    @property
+    @cached_property
     def configs(self) -> tuple[str, ...]:
         """The configuration classes that the stack has."""
         return tuple(_mapping(self.table["library"]["configs"]))
 
-    @property
+    @cached_property
     def pins(self) -> Mapping[str, str]:
         """Package to exact version, for every package that a bundle of this stack can need."""
         return {package: str(version) for package, version in self._policy("pins").items()}
 
-    @property
+    @cached_property
     def extras(self) -> Mapping[str, tuple[str, ...]]:
         """What a bundle may need beside the rest (`zero`, `liger`, `wandb`, ...), with its packages."""
         return {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
@@ -109,12 +109,12 @@ class Stack:
         """What the stack can and cannot do."""
         return Facts(self._policy("facts"))
 
-    @property
+    @cached_property
     def arguments(self) -> Mapping[str, str]:
         """The argument that carries a meaning whose name moved between stacks (`checkpointing`, `warmup_ratio`)."""
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
-    @property
+    @cached_property
     def optimizers(self) -> Mapping[str, str]:
         """The value of `optim` for each optimizer of the language."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
@@ -137,17 +137,17 @@ class Stack:
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in _mapping(table).items()}
 
-    @property
+    @cached_property
     def packing(self) -> tuple[str, ...]:
         """The packing strategies that the stack's trainer has."""
         return tuple(self._policy("packing"))
 
-    @property
+    @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
         """For each schedule the `lr_scheduler_kwargs` that reach it: `required` names, `optional` name to default."""
         return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
 
-    @property
+    @cached_property
     def removed(self) -> Mapping[str, str]:
         """Names of other versions that this stack has no successor for, with what became of them."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
