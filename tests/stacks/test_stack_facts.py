@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from xpc.compiler import stacks
+from xpc.compiler.stacks import facts
 from xpc.compiler.stacks.facts import Facts
 
-KNOWN = get_type_hints(Facts)
+KNOWN = get_type_hints(Facts, {**vars(facts), "Literal": Literal})
 
 
 def fits(value: object, kind: Any) -> bool:
