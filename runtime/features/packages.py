@@ -32,7 +32,7 @@ def missing(bundle: Bundle) -> list[str]:
         if lora["bits"] is not None:
             wanted.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
     optimizer = str(arguments.get("optim", ""))
-    if any(part in optimizer for part in EIGHT_BIT):
+    if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):  # torchao's are
         wanted.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
     attention = str(bundle.model["attn_implementation"])
     if attention in FLASH:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from runtime_bundles import LORA, plan, source, write
 
+from xpc.compiler.language.optimizers import PACKAGES
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.methods import METHODS
+from xpc.compiler.stacks import STACKS, load
 from xpc.runtime.core import arguments
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
@@ -261,6 +263,18 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
     assert len(packages.missing(bundle)) == 1  # a pin is told by its own check; the GPU is not
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda _: None)
+    bundle = made(tmp_path, "dpo")
+    for name, argument in load(target).optimizers.items():
+        bundle.arguments["optim"] = argument  # torchao has optimizers of 8 bits, too
+        own = name in PACKAGES["bitsandbytes"] or name.startswith("galore_adamw8bit")
+        assert ["bitsandbytes" in one for one in packages.missing(bundle)] == [True] * own, name
 
 
 @pytest.mark.parametrize(
