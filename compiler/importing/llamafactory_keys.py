@@ -38,7 +38,6 @@ QUIET = {
     "print_param_status": "console only",
     "data_shared_file_system": "the launch's",
     "include_effective_tokens_per_second": "reporting only",
-    "report_to_experiment": "reporting only",
     "preprocessing_batch_size": "when rows are tokenized, not what they become",
     "media_dir": TEXT,
     **dict.fromkeys(

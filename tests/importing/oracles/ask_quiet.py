@@ -1,0 +1,62 @@
+"""What of a tool's answer depends on the keys of quiet_cases.py, each asked for beside a file without it.
+
+    python ask_quiet.py axolotl|llamafactory OUT.jsonl [KEYS ...]
+
+Run by the interpreter that has the tool. A line a key: the names of what is otherwise, or why the tool refuses it.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import ask_axolotl
+import file_cases
+from answers import write
+from quiet_cases import BESIDE, VALUES
+
+Answer = dict[str, Any]
+
+
+def of_axolotl(table: dict[str, Any]) -> Answer:
+    """The arguments, and what stands in the file after axolotl's defaults."""
+    found = ask_axolotl.ask(table, {"qwen/qwen2.5-3b": "qwen2"}, {})
+    return {**found["config"], **found["arguments"], "class": found["class"]}
+
+
+def of_llamafactory(table: dict[str, Any]) -> Answer:
+    """The arguments of every kind."""
+    import ask_llamafactory
+
+    found = ask_llamafactory.ask(table, {})["arguments"]
+    return {f"{kind}.{key}": one for kind, said in found.items() for key, one in said.items()}
+
+
+def main() -> None:
+    """Every key."""
+    tool, out = sys.argv[1:3]
+    if tool == "llamafactory":
+        import ask_llamafactory
+
+        ask_llamafactory.answers()
+    ask = of_axolotl if tool == "axolotl" else of_llamafactory
+    lines: list[dict[str, Any]] = []
+    for key, value in VALUES[tool].items():
+        if sys.argv[3:] and key not in sys.argv[3:]:
+            continue
+        base = {"axolotl": file_cases.AXOLOTL, "llamafactory": file_cases.LLAMAFACTORY}[tool]
+        table = {name: one for name, one in {**base, **BESIDE.get(key, {})}.items() if one is not None}
+        try:
+            without, beside = ask(copy.deepcopy(table)), ask({**copy.deepcopy(table), key: copy.deepcopy(value)})
+            names = {name for name in {*without, *beside} if without.get(name) != beside.get(name)}
+            found: dict[str, Any] = {"differs": sorted(name for name in names if name.rpartition(".")[2] != key)}
+        except (Exception, SystemExit) as error:
+            found = {"refused": f"{type(error).__name__}: {error}"[:200]}
+        lines.append({"key": key, **found})
+        print(key, found, file=sys.stderr, flush=True)
+    write(out, {"tool": tool}, lines)
+
+
+if __name__ == "__main__":
+    main()

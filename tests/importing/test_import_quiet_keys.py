@@ -1,0 +1,49 @@
+"""Every key that an import calls of no effect: the tool's own answer is the same with another value of it (records that
+`make oracles` makes), or what differs is named here with the reason why it changes no number."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import oracle_support
+import pytest
+
+from xpc.compiler.importing import axolotl_keys, llamafactory_keys
+
+sys.path.append(oracle_support.FOLDER)
+
+from quiet_cases import VALUES
+
+QUIET = {"axolotl": axolotl_keys.QUIET, "llamafactory": llamafactory_keys.QUIET}
+HARMLESS = {
+    "include_num_input_tokens_seen": "reporting: tokens are counted",
+    "ddp_find_unused_parameters": "the launch decides, and a gradient is the same",
+    "torch_empty_cache_steps": "when memory that is free is given back",
+    "dataloader_prefetch_factor": "how far workers read ahead",
+    "sample_packing_efficiency": "an estimate of the steps of an epoch, which the rows decide",
+}
+"""Arguments of axolotl that speak of the machine or of reports."""
+OF_A_KEY = {
+    "use_ray": {"batch_size", "fp16", "torch_dtype"},  # said later, on Ray's workers
+    "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
+    # kernels of attention, which compute the same
+}
+
+
+def records(tool: str) -> dict[str, dict[str, object]]:
+    with open(os.path.join(oracle_support.FOLDER, f"{tool}_quiet.jsonl"), encoding="utf-8") as handle:
+        _, *lines = [json.loads(line) for line in handle]
+    return {one["key"]: one for one in lines}
+
+
+@pytest.mark.parametrize("tool", QUIET)
+def test_the_tools_answer_does_not_depend_on_a_quiet_key(tool: str) -> None:
+    known = records(tool)
+    assert set(known) == set(QUIET[tool]) == set(VALUES[tool]), "make oracles"
+    for key, one in known.items():
+        assert "refused" not in one, one
+        differs = one["differs"]
+        assert isinstance(differs, list)
+        assert not set(differs) - set(HARMLESS) - OF_A_KEY.get(key, set()), one
