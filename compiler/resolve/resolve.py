@@ -364,6 +364,8 @@ class _Resolver:
         sources: list[DataSource] = []
         for row in rows:
             source, problems = find_source(row, shape, self.workspace, method or "sft", column, context, columns)
+            if "data.prompt_template" in self.values and context is None and source.wording is None:
+                source = evolve(source, context=None)  # the template says where it stands
             sources.append(as_chat(source) if self._flag("data.chat") else source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]

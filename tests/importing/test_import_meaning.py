@@ -23,8 +23,8 @@ SECOND = (
 )
 
 
-def ax(more: str = "", rows: str = "    type: chat_template\n", root: str | None = None):
-    text = AX.replace("    type: chat_template\n", rows) + more
+def ax(more: str = "", rows: str = "    type: chat_template\n", root: str | None = None, text: str = AX):
+    text = text.replace("    type: chat_template\n", rows) + more
     return imported(text, *HARDWARE, **({} if root is None else {"root": root}))
 
 
@@ -254,6 +254,8 @@ def test_max_samples_takes_what_is_there():
 def test_words_of_ones_own_are_a_template():
     rows = "    type:\n      field_instruction: q\n      field_output: a\n      no_input_format: '<{instruction}>'\n"
     assert "<{{ q }}>" in ax(rows=rows).payload["data"]["prompt_template"]
+    of_the_registry = ax(rows="    type: alpaca:chat\n", text=AX.replace("org/chat", "tatsu-lab/alpaca"))
+    assert of_the_registry.payload["data"]["sources"][0]["context"] is None
     for wrong in ("      format: '{question}'\n", "      field_instruction: a column\n", "      odd_key: 1\n"):
         assert ax(rows=rows + wrong.replace("field_instruction", "field_input")).draft.wrong
     assert ax(rows="    type: context_qa\n").draft.wrong
