@@ -22,6 +22,5 @@ KTO = Method(
         Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0,
                 args=("undesirable_weight",), methods=("kto",), inner=True),
     ),
-    sequences=2,
     references=references,
 )  # fmt: skip

@@ -165,6 +165,8 @@ def _loss(spec: Spec) -> str:
         return "fused"
     if method.head in ("fused", "weight") and not facts.liger_fused_loss and kind not in facts.fused_head_fails:
         return "trl_fused"
+    if spec.teacher is not None:
+        return "divergence" if spec.real("method.beta") in (0, 1) else "mixture"
     if method.generates or method.references is not no_reference or method.head == "model":
         return "half"
     fuses = facts.liger_fused_loss and spec.flag("memory.liger") and kind in facts.liger_models

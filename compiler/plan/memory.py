@@ -25,6 +25,8 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own type, chunk by chunk
     "half_in_place": (6, 12),  # logits, shifted copy and its gradient put back, in the logits' own type
     "in_place": (8, 8),  # a Triton cross entropy that writes the gradient over the fp32 logits
+    "divergence": (22, 44),  # both models' logits, scaled, their log-softmax, divergence and gradients (trl 0.24)
+    "mixture": (36, 72),  # the same of a mixture of the two, with a beta between 0 and 1
     "fused": (0, 0),  # a head that makes logits chunk by chunk: see `_fused`
     "trl_fused": (0, 0),
 }
@@ -218,7 +220,9 @@ def _logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    return float(tokens * facts.vocab * (half if load.element == 2 else full) + 4 * tokens * facts.hidden)
+    # What compares two models has the logits of both, and a gradient, of the prompts as well.
+    prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
+    return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 
 
 def _fused(load: Load) -> float:

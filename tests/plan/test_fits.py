@@ -46,7 +46,7 @@ SHORT = {
 
 def written(**parts: str) -> str:
     found = {"model": "qwen2.5-7b-instruct", "hardware": "8 x h100-80gb", "more": "", "batch": "", **parts}
-    if "dpo" in found["more"]:
+    if "dpo" in found["more"] or "kto" in found["more"]:
         return SPEC.format(**found).replace("infinity-instruct:0625", "ultrafeedback-binarized")
     return SPEC.format(**found)
 
@@ -136,6 +136,18 @@ def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: st
     assert held[2, 2] == pytest.approx(held[4, 2])
     assert held[2, 4] == pytest.approx(2 * held[2, 2])
     assert held[4, 4] == pytest.approx(2 * held[4, 2])
+
+
+def test_kto_keeps_one_sequence_of_a_sample() -> None:
+    """The other, whose divergence it estimates, is computed without gradients (trl 1.16 `_compute_kl_logps`)."""
+    more = "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)"
+    kept = {
+        method: plan(spec_of(written(more=f"{more}\n{method}", batch="gbs=64 micro=2 seq=2048"))).memory
+        for method in ("", "method kto", "method dpo")
+    }
+    activations = {method: held.phases["forward"]["activations"] for method, held in kept.items() if held is not None}
+    assert activations["method kto"] == activations[""]
+    assert activations["method dpo"] == 2 * activations[""]
 
 
 def test_verdicts_are_findings_of_check() -> None:
