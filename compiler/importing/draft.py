@@ -20,7 +20,7 @@ MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "r
 """A key is written as a setting; kept under `extra`; of no effect here; kept in a comment, because this version does
 not compile it; or cannot be said."""
 
-ASSUMED = ("optimizer", "strategy", "precision", "train.epochs")
+ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
 """Settings whose default is said all the same: a bundle chooses otherwise, or with a note."""
 
 NULL = "null: the tool's own default"

@@ -1,9 +1,9 @@
-"""What one process must hold, as far as an unstated micro-batch needs it.
+"""What one process must hold, as far as a first estimate of an unstated micro-batch needs it.
 
-The memory plan comes later and will answer behind `largest_micro`. Until then the rule is simple and on the safe side:
-the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations and logits stay
-within 80 % of the card. The closed forms are those of Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for
-model states and of autograd's saved tensors of a Llama block for activations, both in bytes.
+It is the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations and logits
+stay within 80 % of the card; where the plan knows the run, `choice.py` replaces it. The closed forms are those of
+Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for model states and of autograd's saved tensors of a Llama
+block for activations, both in bytes.
 """
 
 from __future__ import annotations

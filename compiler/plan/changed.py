@@ -1,13 +1,11 @@
-"""A spec with other values of some settings, and the micro-batch that a run fits with."""
+"""A spec with other values of some settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.setting import Path
-from xpc.compiler.plan import BUDGET, FITS, GIB, Micro, verdict
-from xpc.compiler.plan.from_spec import load_of
-from xpc.compiler.plan.memory import memory
+from xpc.compiler.plan.from_spec import WEIGHTLESS
 from xpc.compiler.spec import DERIVED, SPEC, Origin, Spec, Value
 from xpc.grammar.record import evolve
 
@@ -34,27 +32,7 @@ def changed(spec: Spec, settings: Settings) -> Spec:
     return out
 
 
-def fitting_micro(spec: Spec) -> Micro | None:
-    """The largest micro-batch that the run is planned to fit with, where that is less than the one it has; None where
-    it fits, or its memory is not known, or is counted as the most that it can be."""
-    gpu, share, now = spec.hardware.gpu, spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
-    if gpu is None or now == 1 or spec.flag("freeze") or spec.flag("memory.offload_activations"):
-        return None
-    room = gpu.memory_gib * GIB
-    peak = _peak(spec)
-    if peak is None or verdict(peak, room) == FITS:
-        return None
-    from xpc.compiler.resolve.divisors import divisors
-
-    for micro in reversed(divisors(now - 1, share)):
-        peak = _peak(changed(spec, {"batch.micro": micro}))
-        if peak is not None and verdict(peak, room) == FITS:
-            held = f"{peak / GIB:.1f} GiB stay within {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
-            return Micro(micro, f"the largest divisor of {share} whose planned {held}")
-    return Micro(1, f"the smallest: one sequence is planned to pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
-
-
-def _peak(spec: Spec) -> float | None:
-    load = load_of(spec)
-    held = load if isinstance(load, str) else memory(load)
-    return None if isinstance(held, str) else held.peak
+def weighing(spec: Spec) -> Iterator[object]:
+    """The values that memory, speed or legality of a change may follow from."""
+    yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
+    yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

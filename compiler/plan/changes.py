@@ -14,14 +14,12 @@ from itertools import islice
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changed import Settings, changed, weighing
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
-from xpc.compiler.plan.from_spec import WEIGHTLESS, load_of
+from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.legality import legality
 from xpc.compiler.resolve.divisors import divisors
-from xpc.compiler.rules import rules
-from xpc.compiler.rules.index import MODULES
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import record
 
 STRATEGIES = ("zero1", "zero2", "zero3")
@@ -31,8 +29,6 @@ LEAST_GAIN = 0.01
 """What is not faster by this share is not worth a line."""
 Search = Callable[[Spec, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
-OWN_MODULE = "rules.memory"
-"""The rules that ask for changes, and are not asked about them."""
 
 
 @record
@@ -68,7 +64,7 @@ def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Ch
 
 
 def _searched(search: Search, spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
-    key = (search, most, repr(assumed), spec.model.name, spec.stack.name, spec.hardware.nodes, *_weighing(spec))
+    key = (search, most, repr(assumed), *weighing(spec))
     if key not in _found:
         _found[key] = search(spec, most, assumed)
     return _found[key]
@@ -88,11 +84,6 @@ def effect(one: Change) -> str:
     elif pace is not None and abs(pace - 1) >= 0.005:
         told.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
     return ", ".join(told)
-
-
-def _weighing(spec: Spec) -> Iterator[object]:
-    """The values that memory, speed or legality of a change may follow from."""
-    return (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))
 
 
 def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
@@ -133,23 +124,6 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
         if frozenset(one.settings) not in seen and not simpler:
             seen[frozenset(one.settings)] = one
             yield one
-
-
-def legality(spec: Spec) -> Callable[[Settings], bool]:
-    """Tells of settings whether no rule has an error to say of the changed spec that it has not of this one."""
-    before = _errors(changed(spec, {}))
-    return lambda settings: _errors(changed(spec, settings)) <= before
-
-
-def _errors(spec: Spec) -> set[str]:
-    return {
-        found.code
-        for module, speaks in MODULES
-        if module != OWN_MODULE and speaks(spec)
-        for rule in rules(module)
-        for found in rule.run(spec)
-        if found.severity == ERROR
-    }
 
 
 def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:

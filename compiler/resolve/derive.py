@@ -7,10 +7,15 @@ from math import lcm
 from xpc.compiler import plan
 from xpc.compiler.language.kinds import EPOCH
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP, OLD_STRATEGIES, SPREADS, TABLE, path_of
+from xpc.compiler.language.setting import Path
 from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT, Origin, Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.plan.choice import Choice
 
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
@@ -21,10 +26,10 @@ UNCUT = ("wrapped", "bfd_split")
 class Derivation(OpenSpec):
     """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence.
 
-    `planned` is the micro-batch that the run fits with, where the plan of the whole spec asks for a smaller one.
+    `choice` is what the plan of the whole spec chose for settings that are not written, where it could.
     """
 
-    planned: plan.Micro | None = None
+    choice: Choice | None = None
 
     def run(self) -> None:
         """Every value that the spec leaves open."""
@@ -66,10 +71,23 @@ class Derivation(OpenSpec):
         if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
+    def _chosen(self, path: Path) -> bool:
+        """Takes what the plan chose for a setting, and tells it; false where it chose nothing."""
+        if self.choice is None or path not in self.choice.values:
+            return False
+        value, why = self.choice.values[path]
+        self.set(path, value, why)
+        if isinstance(value, bool):
+            state, written = ("on", "memory(checkpointing)") if value else ("off", "memory(checkpointing = false)")
+            self.note(f"no checkpointing is written: {state}, {why}", f"`{written}` states it")
+        else:
+            self.note(f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
+        return True
+
     def _checkpointing(self) -> None:
         """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
         name, facts = self.model.model_type, self.stack.facts
-        open_ = "memory.checkpointing" not in self.values
+        open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
         tuned = any(self.get(adapter) for adapter in ADAPTERS)
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
@@ -111,8 +129,8 @@ class Derivation(OpenSpec):
             for path, value in settings.items():
                 if path not in self.values:
                     self.values[path] = Value(value, Origin(old.origin.kind, old.origin.label, f"{written} means so"))
-        elif written is None:
-            self.set("strategy", "ddp", "nothing is sharded unless it is asked for", DEFAULT)
+        elif written is None and not self._chosen("strategy"):
+            self.set("strategy", "ddp", "nothing is sharded that fits without", DEFAULT)
             if self.hardware.world > 1:
                 self.note(
                     f"no strategy is written: ddp on {self.hardware.world} processes",
@@ -224,7 +242,9 @@ class Derivation(OpenSpec):
             self.stack.facts.liger_fused_loss is False or self.get("memory.liger") is True,
             self.get("strategy.offload") in ("cpu", "optimizer"),
         )
-        chosen = self.planned or plan.largest_micro(self._trained(need), gbs // world if gbs % world == 0 else 1)
+        chosen = (self.choice.micro if self.choice is not None else None) or plan.largest_micro(
+            self._trained(need), gbs // world if gbs % world == 0 else 1
+        )
         self.set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
             self.note(

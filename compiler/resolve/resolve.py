@@ -31,9 +31,11 @@ INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
 """Texts that a spec may name a file for; the bundle's own spec holds them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.plan import Micro
+    from xpc.compiler.plan.choice import Choice
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
+CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
+"""Settings that the plan decides where they are not written."""
 
 
 def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:
@@ -99,9 +101,9 @@ class _Resolver:
         stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
 
-        def derived(planned: Micro | None = None) -> Spec:
+        def derived(choice: Choice | None = None) -> Spec:
             rest = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
-            rest.planned = planned
+            rest.choice = choice
             rest.run()
             if loaded.member:
                 from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
@@ -120,15 +122,17 @@ class _Resolver:
             )  # fmt: skip
 
         stated, said = dict(self.values), len(self.problems)
-        chooses = not {"batch.micro", "batch.accum"} & self.values.keys() and not wrong
         spec = derived()
-        if chooses:
-            from xpc.compiler.plan.changed import fitting_micro  # most specs write the micro-batch
+        silent = [path for path in CHOSEN if path not in stated and not wrong and hardware.gpu is not None]
+        if "batch.accum" in stated:
+            silent = [path for path in silent if path != "batch.micro"]
+        if silent:
+            from xpc.compiler.plan.choice import chosen  # a spec that leaves nothing open does not pay for it
 
-            fits = fitting_micro(spec)
-            if fits is not None:
+            choice = chosen(spec, silent)
+            if choice is not None:
                 self.values, self.problems[said:] = stated, []
-                spec = derived(fits)
+                spec = derived(choice)
         self._edition()
         return spec, self.problems
 

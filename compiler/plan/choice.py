@@ -1,0 +1,179 @@
+"""What the compiler chooses where a spec is silent: strategy, recomputation and micro-batch.
+
+Among ways to compute the same numbers, the one with the most predicted tokens a second that fits. Ways are compared
+within a group of strategies that give the same numbers and send as much: DDP, then ZeRO-1 and ZeRO-2, then ZeRO-3,
+which sends half as much again (Rajbhandari et al. 2020, arXiv:1910.02054, section 7); no published runs here say what
+that costs. A choice depends on the spec and on the tables of this version alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from xpc.compiler.language.setting import FlagPath, Path
+from xpc.compiler.plan import BUDGET, FITS, GIB, Micro, verdict
+from xpc.compiler.plan.changed import Settings, changed, weighing
+from xpc.compiler.plan.from_spec import load_of, speed_of
+from xpc.compiler.plan.memory import memory
+from xpc.compiler.resolve.divisors import divisors
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import record
+from xpc.grammar.source import Source
+
+RECOMPUTE: FlagPath = "memory.checkpointing"
+
+
+@record
+class Choice:
+    """Chosen values of settings, each with its arithmetic; and the micro-batch, where that was left open."""
+
+    values: dict[Path, tuple[object, str]]
+    micro: Micro | None
+
+
+@record
+class Way:
+    """A way to run that fits: its settings, the peak in GiB, and tokens a second of a GPU (0 where not known)."""
+
+    settings: Settings
+    peak: float
+    pace: float
+
+    @property
+    def told(self) -> str:
+        """Its arithmetic."""
+        pace = f"{self.pace:,.0f} tokens/s a GPU in " if self.pace else ""
+        return f"{pace}{self.peak:.1f} GiB"
+
+
+_found: dict[tuple[object, ...], Choice | None] = {}
+_searched: list[Source] = []
+"""What was found for the runs of the spec that was last searched for: members of a sweep often differ in a rate."""
+
+
+def chosen(spec: Spec, silent: Sequence[Path]) -> Choice | None:
+    """The choices for the settings that nobody wrote; None where the plan cannot decide, or nothing fits.
+
+    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro`. Partly frozen layers and offloaded
+    activations are counted as the most that they can be, and are left as they are.
+    """
+    if spec.hardware.gpu is None or spec.flag("freeze") or spec.flag("memory.offload_activations"):
+        return None
+    if not _searched or _searched[0] is not spec.source:
+        _found.clear()
+        _searched[:] = [spec.source]
+    key = (*silent, *weighing(spec))
+    if key not in _found:
+        _found[key] = _search(spec, silent)
+    return _found[key]
+
+
+def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
+    if isinstance(load_of(spec), str):
+        return None
+    tried: list[str] = []
+    for group in _groups(spec, silent):
+        tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
+        found = [way for one in group for way in _ways(spec, one, silent)]
+        # Of equal ones the first, which shards less, and recomputes.
+        for best in sorted(found, key=lambda way: -way.pace):
+            if "strategy" not in best.settings or _legal(spec, best.settings):
+                return _told(spec, best, found, silent, tried)
+    return None
+
+
+def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
+    """Strategies that give the same numbers, to the order of a sum: the spec's own, and where nobody chose it those
+    that shard more.
+
+    The stages of ZeRO compute with the same weights and add the same gradients in another order. In fp32 so does DDP;
+    in half precision it computes under autocast, and DeepSpeed with weights that are in half precision themselves
+    beside a copy in fp32, which rounds otherwise.
+    """
+    own: Settings = {}
+    alike: tuple[Settings, ...] = ({"strategy": "zero1"}, {"strategy": "zero2"})
+    open_ = "strategy" in silent and spec.hardware.world > 1 and spec.text("strategy") == "ddp"
+    if not open_ or any(spec.written(path) for path in spec.values if path.startswith("strategy.")):
+        yield (own,)
+        return
+    if spec.text("precision") == "fp32":
+        yield (own, *alike)
+    else:
+        yield (own,)
+        yield alike
+    yield ({"strategy": "zero3"},)
+
+
+def _legal(spec: Spec, settings: Settings) -> bool:
+    """Whether the rules have nothing more to say against the spec with these settings."""
+    from xpc.compiler.plan.legality import errors  # only a run that does not fit as it is pays for the rules
+
+    found = errors(changed(spec, settings))
+    return not found or found <= errors(spec)
+
+
+def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
+    """With and without recomputation, where that is open. Without a known speed nothing says that less is faster."""
+    recomputes = _largest(spec, strategy, silent)
+    if recomputes is not None:
+        yield recomputes
+    if RECOMPUTE in silent and spec.flag(RECOMPUTE) and (recomputes is None or recomputes.pace):
+        keeps = _largest(spec, {**strategy, RECOMPUTE: False}, silent)
+        if keeps is not None and keeps.pace:
+            yield keeps
+
+
+def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
+    """The largest micro-batch of a way that fits: the plan knows none that is faster."""
+    share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
+    open_ = "batch.micro" in silent and share >= 1 and spec.integer("batch.gbs") % spec.replicas == 0
+    left = divisors(share, share) if open_ else [now]
+    best, middle = None, len(left) - 1  # without accumulation first: no gradients wait for more
+    while left:
+        own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
+        way = _fits(changed(spec, own), own)
+        best = way or best
+        left = left[middle + 1 :] if way is not None else left[:middle]
+        middle = len(left) // 2
+    return best
+
+
+def _fits(spec: Spec, settings: Settings) -> Way | None:
+    load, gpu = load_of(spec), spec.hardware.gpu
+    held = load if isinstance(load, str) else memory(load)
+    if isinstance(load, str) or isinstance(held, str) or gpu is None:
+        return None
+    if verdict(held.peak, gpu.memory_gib * GIB) != FITS:
+        return None
+    pace = speed_of(spec, load)
+    return Way(settings, held.peak / GIB, 0.0 if pace is None else pace.tokens)
+
+
+def _told(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
+    """What is said of each setting that the way decides: its own arithmetic, then that of the others."""
+    gpu, usual = spec.hardware.gpu, spec.text("strategy")
+    assert gpu is not None  # the memory of a CPU is not planned
+    values: dict[Path, tuple[object, str]] = {}
+    mine = best.settings.get("strategy", usual)
+    if mine != usual:
+        others = {name: [way for way in found if way.settings.get("strategy", usual) == name] for name in tried}
+        values["strategy"] = mine, _compared(best, {name: ways for name, ways in others.items() if name != mine})
+    if RECOMPUTE in silent and spec.flag(RECOMPUTE) and best.pace:
+        keeps = RECOMPUTE in best.settings
+        same = [way for way in found if way.settings.get("strategy", usual) == mine]
+        other = [way for way in same if (RECOMPUTE in way.settings) != keeps]
+        values[RECOMPUTE] = not keeps, _compared(best, {"on" if keeps else "off": other})
+    micro = best.settings.get("batch.micro")
+    share = spec.integer("batch.gbs") // spec.replicas
+    room = f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
+    why = f"the largest divisor of {share} whose planned {best.peak:.1f} GiB stay within {room}"
+    return Choice(values, Micro(micro, why) if isinstance(micro, int) else None)
+
+
+def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
+    """A way beside the best of each other: `20,305 tokens/s a GPU in 41.5 GiB; on 18,026 tokens/s a GPU in 31.9 GiB`."""
+    words = [best.told]
+    for name, ways in others.items():
+        told = max(ways, key=lambda way: way.pace).told if ways else "does not fit"
+        words.append(f"{name} {told}")
+    return "; ".join(words)
