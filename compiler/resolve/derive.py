@@ -77,10 +77,9 @@ class Derivation(OpenSpec):
             return False
         value, why = self.choice.values[path]
         self.set(path, value, why)
-        if isinstance(value, bool):
-            state, written = ("on", "memory(checkpointing)") if value else ("off", "memory(checkpointing = false)")
-            self.note(f"no checkpointing is written: {state}, {why}", f"`{written}` states it")
-        else:
+        if value is False:
+            self.note(f"no checkpointing is written: off, {why}", "`memory(checkpointing = false)` states it")
+        elif value is not True:  # that it stays on says the bundle's README, as of other defaults
             self.note(f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
         return True
 

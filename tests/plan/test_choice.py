@@ -9,8 +9,8 @@ import pytest
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.plan import FITS
-from xpc.compiler.plan.changed import changed
+from xpc.compiler.plan import FITS, choice
+from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.resolve.divisors import divisors
 from xpc.compiler.spec import CheckedSpec
@@ -37,29 +37,38 @@ def resolved(model: str, hardware: str, more: str, batch: str) -> tuple[CheckedS
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run[0]} {run[1]} {run[2]}")
 def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, str]) -> None:
-    """Every micro-batch, with and without recomputation, is planned: none that fits has more tokens a second."""
+    """Every micro-batch, with and without recomputation, is planned, with both stages of ZeRO that send as much where
+    nobody chose one: none that fits has more tokens a second."""
     spec, notes = resolved(*run)
     chosen = plan(spec)
     assert chosen.verdict == FITS
     assert chosen.speed is not None
-    for micro, recompute in product(divisors(10**9, spec.integer("batch.gbs") // spec.replicas), (False, True)):
-        other = plan(changed(spec, {"batch.micro": micro, "memory.checkpointing": recompute}))
+    strategy, share = spec.text("strategy"), spec.integer("batch.gbs") // spec.replicas
+    alike = ("zero1", "zero2") if strategy in ("zero1", "zero2") and not spec.written("strategy") else (strategy,)
+    for name, micro, recompute in product(alike, divisors(10**9, share), (False, True)):
+        settings: Settings = {"strategy": name, "batch.micro": micro, "memory.checkpointing": recompute}
+        other = plan(changed(spec, settings))
         assert other.speed is not None
         if other.verdict == FITS:
-            assert other.speed.tokens <= chosen.speed.tokens * 1.000001, (micro, recompute)
-    for path in ("memory.checkpointing", "batch.micro"):
-        assert spec.values[path].origin.why  # type: ignore[index]
-    told = [one for one in notes if "no checkpointing is written" in one]
-    assert len(told) == (not spec.flag("memory.checkpointing"))
-    assert [one for one in notes if "no micro-batch is written" in one]
+            assert other.speed.tokens <= chosen.speed.tokens * 1.000001, settings
+    for path in ("memory.checkpointing", "batch.micro"):  # the bundle's README says it
+        assert "GiB" in (spec.values[path].origin.why or ""), path  # type: ignore[index]
+    for setting, told in (("checkpointing", not spec.flag("memory.checkpointing")), ("micro-batch", True)):
+        assert len([one for one in notes if one.startswith(f"no {setting} is written: ")]) == told, notes
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
+    """DDP rounds otherwise than ZeRO in half precision, and ZeRO-3 sends more: none is taken for a run that needs less."""
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
-    assert spec.text("strategy") == "zero1"
+    assert spec.text("strategy") in ("zero1", "zero2")
     ddp = changed(spec, {"strategy": "ddp"})
     for micro, recompute in product((1, 2, 4, 8, 16), (False, True)):
         assert plan(changed(ddp, {"batch.micro": micro, "memory.checkpointing": recompute})).verdict != FITS
+    spec, notes = resolved("qwen2.5-72b", "32 x h100-80gb", "", "gbs=128 seq=4096")
+    assert spec.text("strategy") == "zero3"
+    (told,) = [one for one in notes if "no strategy is written" in one]
+    assert told.endswith("; ddp does not fit; zero1 does not fit; zero2 does not fit"), told
+    assert spec.text("precision") == "bf16"
     spec, _ = resolved("qwen2.5-0.5b", "8 x h100-80gb", "", "gbs=128 seq=2048")
     assert spec.text("strategy") == "ddp"
     for path, text, value in (
@@ -92,3 +101,15 @@ def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
     assert spec.flag("memory.checkpointing")
     assert spec.text("strategy") == "ddp"
     assert not [one for one in notes if "no checkpointing is written" in one]
+
+
+def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    search = choice._search
+    monkeypatch.setattr(choice, "_search", lambda spec, silent: (asked.append(spec), search(spec, silent))[1])
+    text = SPEC.format(model="qwen2.5-3b", hardware="8 x h100-80gb", more="", batch="gbs=128")
+    found = check_text((text + "sweep { lr = [1e-6, 2e-6, 3e-6] }\n").encode(), "t.xp", Workspace(ROOT))
+    assert (len(found.members), len(asked)) == (3, 1)
+    assert len({member.spec.integer("batch.micro") for member in found.members}) == 1
+    check_text((text + "sweep { seq = [512, 4096] }\n").encode(), "t.xp", Workspace(ROOT))
+    assert len(asked) == 3

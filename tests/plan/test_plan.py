@@ -143,7 +143,8 @@ def test_json_keeps_its_contract(planned):
 
 
 def test_other_hardware_is_planned_beside(planned):
-    text, status, _ = planned("--on", "8 x a100-40gb", "--on", "16 x h100-80gb", "--rows", "64000", "--format", "json")
+    both = ("--on", "8 x a100-40gb", "--on", "16 x h100-80gb")
+    text, status, _ = planned(*both, "--rows", "64000", "--format", "json", more="zero3\nmemory(checkpointing)")
     small, large = json.loads(text)
     assert (small["gpus"], large["gpus"], status) == (8, 16, 0)
     assert small["capacity_bytes"] < large["capacity_bytes"]

@@ -20,6 +20,7 @@ train {model} on infinity-instruct:0625 for 1 epochs
 hardware 8 x h100-80gb
 zero3
 precision bf16
+memory(checkpointing)
 batch gbs=128 micro={micro} seq=2048
 save "out"
 """
