@@ -114,7 +114,7 @@ def test_the_spec_file_says_it_again(line: str) -> None:
 def test_whole_modules_take_room() -> None:
     def micro(line: str) -> int:
         text = f"xpc 1\ntrain llama-3.1-8b-instruct on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\n{line}\n"
-        found = checked(text + "batch(gbs=256, seq=512)\nmodel(dtype=bf16)\n")
+        found = checked(text + "batch(gbs=256, seq=512)\nmodel(dtype=bf16)\nmemory(checkpointing)\n")
         assert found.spec is not None
         return found.spec.integer("batch.micro")
 

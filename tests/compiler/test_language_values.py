@@ -196,7 +196,8 @@ def test_every_setting_with_a_default_is_in_the_spec():
 
 def test_the_default_length_is_cut_to_a_short_context(tmp_path):
     folder = put(tmp_path, {"models/tiny/config.json": json.dumps(CONFIG)})
-    found = checked(spec(train='"models/tiny" on infinity-instruct for 3 epochs').replace(" seq=1024", ""), folder)
+    text = spec("memory(checkpointing)", train='"models/tiny" on infinity-instruct for 3 epochs')
+    found = checked(text.replace(" seq=1024", ""), folder)
     assert found.spec is not None
     assert only(found, "XP190").help == f"`seq={CONFIG['max_position_embeddings']}` states it"
     assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024

@@ -85,6 +85,7 @@ def test_one_adapter(tmp_path: object) -> None:
 def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:
     def micro(*lines: str) -> int:
         text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\nbatch gbs=128\n"
+        text += "memory(checkpointing)\n"
         found = value(text + "".join(f"{line}\n" for line in lines), "batch.micro")
         assert isinstance(found, int)
         return found

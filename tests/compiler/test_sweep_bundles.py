@@ -163,7 +163,7 @@ def test_a_copy_of_one_member_is_whole(tmp_path):
 
 
 def test_the_command_line(tmp_path):
-    put(tmp_path, {"t.xp": UNBATCHED + TWO})
+    put(tmp_path, {"t.xp": UNBATCHED + "memory(checkpointing)\n" + TWO})
     done = xpc("compile", "t.xp", cwd=str(tmp_path))
     assert (done.returncode, done.stdout) == (
         0, b"wrote ./t.bundle, 4 members; launch them with\n  ./t.bundle/launch.sh --all\n"
