@@ -30,6 +30,10 @@ batch {
   seq = 2048     # tokens; longer rows are cut
 }
 
+memory {
+  checkpointing  # recomputes activations: slower, and much less memory. Without the line xpc chooses
+}
+
 optimizer adamw {
   lr = 1e-5
 }

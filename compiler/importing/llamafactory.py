@@ -277,6 +277,8 @@ def _kernels(draft: Draft, named: Entries) -> None:
             draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
             draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
+        elif off is None:
+            draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's own")
     elif again is not None:
         draft.note(again, "checkpointing is off")
     for key in ("upcast_layernorm", "use_swanlab", "eval_on_each_dataset"):
