@@ -171,7 +171,7 @@ def _told(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tri
 
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
-    """A way beside the best of each other: `20,305 tokens/s a GPU in 41.5 GiB; on 18,026 tokens/s a GPU in 31.9 GiB`."""
+    """`20,305 tokens/s a GPU in 41.5 GiB; on 18,026 tokens/s a GPU in 31.9 GiB`, the other's best."""
     words = [best.told]
     for name, ways in others.items():
         told = max(ways, key=lambda way: way.pace).told if ways else "does not fit"

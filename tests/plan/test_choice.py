@@ -58,7 +58,7 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
-    """DDP rounds otherwise than ZeRO in half precision, and ZeRO-3 sends more: none is taken for a run that needs less."""
+    """In half precision DDP rounds otherwise than ZeRO, and ZeRO-3 sends more: neither is taken without need."""
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") in ("zero1", "zero2")
     ddp = changed(spec, {"strategy": "ddp"})
