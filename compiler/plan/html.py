@@ -11,8 +11,9 @@ from html import escape
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
 from xpc.compiler.plan.changed import Settings, changed
-from xpc.compiler.plan.changes import STRATEGIES, effect, legality
+from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.legality import legality
 from xpc.compiler.plan.show import hours, saved, title, total_hours, verdict_counts, ways
 from xpc.compiler.registry import Gpu
 from xpc.compiler.render.visible import visible

@@ -17,8 +17,9 @@ from xpc.compiler.language.schema import TABLE
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
 from xpc.compiler.plan.changed import Settings, changed
-from xpc.compiler.plan.changes import STRATEGIES, Change, legality, micro_settings, micros, planned
+from xpc.compiler.plan.changes import STRATEGIES, Change, micro_settings, micros, planned
 from xpc.compiler.plan.experiment import plan
+from xpc.compiler.plan.legality import legality
 from xpc.compiler.rules import check
 from xpc.compiler.spec import SPEC, CheckedSpec, Origin, Spec, Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic

@@ -210,7 +210,8 @@ def _told(ways: Sequence[Change]) -> str:
 
 def _stronger(spec: Spec, facts: ModelFacts) -> str:
     """The first way that holds the states, where the plan of the run is not known."""
-    from xpc.compiler.plan.changes import forms, legality, tiers
+    from xpc.compiler.plan.changes import forms, tiers
+    from xpc.compiler.plan.legality import legality
 
     gpu, legal = spec.hardware.gpu, legality(spec)
     assert gpu is not None  # the states pass its memory
