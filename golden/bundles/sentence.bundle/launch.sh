@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
 #
-#   global batch   528 = 66 sequences x 1 accumulation x 8 processes
+#   global batch   528 = 6 sequences x 11 accumulation x 8 processes
 #   processes      8 = 1 node x 8
 #   strategy       zero2, bf16, on 8 x h100-80gb
 #   target         trl-1.16
