@@ -62,15 +62,23 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP479", "dora-of-a-quantized-base-under-zero3")
+@rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     """DoRA reads the weight of the base outside of its module, and ZeRO-3 takes it for one that it has shared out.
 
     ZeRO-3 does not share out a quantized base. Today: AttributeError "'Params4bit' object has no attribute 'ds_status'"
-    in the first backward pass. Source: peft 0.21 `tuners/lora/dora.py`, deepspeed 0.19.8
-    `runtime/zero/partitioned_param_coordinator.py`; executed with 4 and 8 bits.
+    in the first backward pass. On a CPU, where peft moves a weight back that it has read, 8 bits lose their scales, and
+    the next forward pass raises AttributeError. Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py`
+    (`dequantize_module_weight`), deepspeed 0.19.8 `runtime/zero/partitioned_param_coordinator.py`; executed.
     """
-    if spec.flag("lora.dora") and spec.bits and spec.zero_stage == 3:
+    if spec.flag("lora.dora") and spec.bits == 8 and spec.on_cpu:
+        yield Finding(
+            spec.place("lora.dora", "reads the base's weights"),
+            "8 bits that dora reads lose their scales on a CPU",
+            "leave `dora` out, or write `bits = 4`",
+            (spec.label("lora.bits"), spec.label("hardware")),
+        )
+    elif spec.flag("lora.dora") and spec.bits and spec.zero_stage == 3:
         yield Finding(
             spec.place("lora.dora", "reads the base's weights"),
             f"zero3 does not know the weights of {spec.bits} bits that dora reads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from case_support import Case, spec, trained
+from case_support import Case, on_cpu, spec, trained
 from cases_data import extra
 from cases_online import ONLINE
 from compile_support import CONFIG
@@ -139,6 +139,8 @@ ADAPTERS = (
     Case("XP437", spec("lora", "target trl-0.24", train=trained(TURNS), strategy="zero3"),
          spec("lora", train=trained(TURNS), strategy="zero3")),
     Case("XP479", spec("qlora(dora)", strategy="zero3"), spec("lora(dora)", strategy="zero3")),
+    Case("XP479", on_cpu("lora(bits=8, dora)", strategy="ddp"), on_cpu("lora(bits=4, dora)", strategy="ddp"),
+         variant="cpu"),
     Case("XP459", spec("lora", "memory {", "  checkpointing(reentrant=false)", "}", strategy="zero3"),
          spec("lora", strategy="zero3")),
 )  # fmt: skip

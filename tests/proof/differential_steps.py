@@ -36,7 +36,9 @@ class Drawn:
 
 
 def packs(spec: Spec) -> bool:
-    """Whether a quantized base loads here, on a CPU, in the stack of a spec."""
+    """Whether a quantized base trains here, on a CPU, in the stack of a spec (XP479)."""
+    if spec.bits == 8 and spec.flag("lora.dora"):
+        return False
     return spec.stack.facts.quantized_on_cpu and has(spec.stack.name, "bitsandbytes")
 
 

@@ -44,6 +44,8 @@ PROOFS: tuple[Proof, ...] = (
           text=gemma("zero3"), legal=gemma("zero2")),
     Proof("Q45", "XP479", at="load", measure="adapters.trained", raises="AttributeError", match="ds_status",
           text=on_cpu("qlora(dora)", **SMALL), legal=on_cpu("lora(dora)", **SMALL)),
+    Proof("Q45", "XP479", case="XP479-cpu", at="load", measure="adapters.trained", raises="AttributeError",
+          match="unsqueeze", variant="cpu"),
     Proof("Q46", "XP931", at="init", measure="continued.loaded", raises="RuntimeError", match="size mismatch",
           payload={"lora.rank": 8}, onto="legal"),
     Proof("Q49", "XP934", at="init", measure="continued.reference", expect={"apart": True},
