@@ -86,3 +86,8 @@ def test_links_of_the_pages_exist():
     for page in ("README.md", "CONTRIBUTING.md", *pages):
         for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", _read("mkdocs.yml"), re.M))
+    assert menu == {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
