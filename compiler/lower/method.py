@@ -157,14 +157,12 @@ def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
-    whole = spec.bits is None or spec.text("precision") == "fp32"
-    if whole and own and spec.zero_stage == 3:
-        return DTYPES[spec.text("model.dtype")]
     if spec.bits is None:
-        return "float32"
+        return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
     if sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    return "bfloat16" if spec.text("precision") == "bf16" and spec.get("method") in methods else "float32"
+    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # else the run gives them back their width
+    return "bfloat16" if narrow and spec.get("method") in methods else "float32"
 
 
 def _shape(spec: Spec) -> AdapterShape:

@@ -26,7 +26,8 @@ class Method:
     own. `sequences` is how many sequences of one sample a step computes at once; `counts` is what a batch counts.
     `generates`: the model writes its own completions while it trains. `grouped`: the completions of one prompt are
     compared with each other, so that a batch holds whole groups. `scores`: what is trained gives a score, and no
-    tokens. `weighs_losses`: several losses, each with a weight. `cuts_rows`, where the rows of a dataset are longer
+    tokens. `scores_twice`: what the model wrote is scored before the step, too. `weighs_losses`: several losses, each
+    with a weight. `cuts_rows`, where the rows of a dataset are longer
     than a sequence: "counted" (the run counts them), "uncounted", or "dropped". `defaults` are values of settings that
     are the same on every stack, where the classes of the stacks differ; `arguments` are those that no setting decides,
     stated where a class has them. `references` counts the frozen copies of the trained model that a process keeps.
@@ -45,6 +46,7 @@ class Method:
     generates: bool = False
     grouped: bool = False
     scores: bool = False
+    scores_twice: bool = False
     weighs_losses: bool = False
     cuts_rows: str = "counted"
     references: Callable[[Get], int] = none

@@ -13,6 +13,7 @@ RLOO = Method(
     counts="completions",
     generates=True,
     grouped=True,
+    scores_twice=True,
     references=references,
     aliases="reinforce; reinforce leave one out",
 )

@@ -68,10 +68,11 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
     count = sum(spec.integer(path) for path in paths)
     if facts is not None and paths and count >= facts.layers and not spec.names("freeze.layer_modules"):
         name = paths[-1].rpartition(".")[2]
+        fewer = facts.layers - 1 - (count - spec.integer(paths[-1]))
         yield Finding(
             spec.place(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
             f"{count} excepted layers leave none of {facts.layers} frozen",
-            write(f"{name} = 2"),
+            write(f"{name} = {min(2, fewer)}") if fewer > 0 else f"leave `{name}` out",
             (spec.model.label,),
         )
 

@@ -1,4 +1,4 @@
-"""Methods whose model generates completions while it trains (XP665, XP666, XP673, XP675)."""
+"""Methods whose model generates completions while it trains (XP439, XP665, XP666, XP673, XP675)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from math import prod
 
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.rules.conditions import generates
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +53,29 @@ def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
             f"{spec.stack.name} recomputes in the reentrant way once it has generated",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
+        )
+
+
+@rule("XP439", "evaluation-of-two-passes-under-zero3")
+def evaluated_twice(spec: Spec) -> Iterator[Finding]:
+    """An evaluation that scores the model's completions twice ends under ZeRO-3 before DeepSpeed 0.19.
+
+    rloo does, and grpo where completions serve several steps. DeepSpeed fetches weights in the order of an earlier
+    pass, and the second one is another, where steps accumulate. Today: RuntimeError "tracing error" in the first
+    evaluation. Source: trl 0.24 `rloo_trainer.py`, trl 0.24 and 0.18 `grpo_trainer.py` (`old_per_token_logps`),
+    deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py`; executed.
+    """
+    facts = spec.stack.facts
+    several = (spec.get("method.iterations") or 1) > 1
+    twice = generates_itself(spec.method, spec.get) and (spec.method.scores_twice or several)
+    accumulates = spec.zero_stage == 3 and spec.integer("batch.accum") > 1
+    if twice and spec.evaluates and accumulates and not facts.zero3_evaluates_twice:
+        other = able(lambda one: one.facts.zero3_evaluates_twice)
+        yield Finding(
+            spec.place("method.iterations" if several else "method", "scores completions twice"),
+            f"{spec.text('method')} cannot be evaluated under zero3 on {spec.stack.name}",
+            f"leave `eval` out, or write `strategy zero2`, or `target {other}`",
+            (spec.label("strategy", "the strategy"), spec.label("batch.accum", "accumulates")),
         )
 
 

@@ -107,6 +107,8 @@ class Facts:
     """Whether DeepSpeed's ZeRO-2 adds up the gradients of an accumulation, and does not keep the last ones alone."""
     zero_counts_micro_batches: bool
     """Whether DeepSpeed itself counts to the accumulation, so that a part of one at the end of an epoch is no step."""
+    zero3_evaluates_twice: bool
+    """Whether an evaluation under ZeRO-3 may run the model twice on what it wrote."""
     zero3_draws_scores: bool
     """Whether a weight that the checkpoint has not is drawn under ZeRO-3."""
     wrapped_optimizer_has_defaults: bool

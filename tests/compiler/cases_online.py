@@ -49,6 +49,8 @@ def grpo_own(reward: str) -> str:
     )
 
 
+EVALUATED = "data(holdout=25%)\neval(every=1)"
+
 ONLINE = (
     Case("XP107", grpo("generations=1"), grpo("generations=2"), variant="generations"),
     Case("XP106", grpo("loss=gppo"), grpo("loss=grpo"), variant="grpo-loss"),
@@ -69,6 +71,11 @@ ONLINE = (
     Case("XP664", grpo("sync_reference"), grpo("sync_reference, beta=0.04")),
     Case("XP675", grpo("", "target trl-0.24", "memory(checkpointing(reentrant=false))"),
          grpo("", "target trl-0.24", "memory(checkpointing(reentrant=true))")),
+    Case("XP439", grpo("", "target trl-0.24", EVALUATED, method="rloo", strategy="zero3", batch="gbs=256 micro=16"),
+         grpo("", "target trl-0.24", EVALUATED, method="rloo", strategy="zero3")),
+    Case("XP439", grpo("iterations=2", "target trl-0.18", EVALUATED, strategy="zero3", batch="gbs=256 micro=16"),
+         grpo("iterations=1", "target trl-0.18", EVALUATED, strategy="zero3", batch="gbs=256 micro=16"),
+         variant="iterations"),
     Case("XP665", grpo("temperature=0"), grpo("temperature=1")),
     Case("XP665", grpo("top_k=1"), grpo("top_k=50"), variant="greedy"),
     Case("XP666", grpo("generations=16", on='qwen2.5-3b on "few.jsonl"', batch="gbs=128 micro=16"),

@@ -42,6 +42,8 @@ def test_lora_has_trls_defaults() -> None:
         ("qlora", "fp16", "ddp", "trl-1.16", "float32"),
         ("lora(bits=8)", "fp16", "zero2", "trl-1.16", "float32"),
         ("qlora", "bf16", "ddp", "trl-1.16", "bfloat16"),
+        ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
+        ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
         ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
         ("lora", "bf16", "zero3", "trl-1.16", "float32"),

@@ -58,6 +58,8 @@ class Watch:
         self.found: list[str] = []
         self.scale = harm_loss.Scale(scene, trainer)
         self.step, trainer.training_step = trainer.training_step, self._step
+        if self.made.get("eval_strategy") not in (None, "no") and trainer.eval_dataset is not None:
+            trainer.add_callback(self._evaluated(scene.job["steps"]))
 
     @property
     def method(self) -> str:
@@ -100,16 +102,22 @@ class Watch:
                 self.moving.add(name)
         return loss
 
-    def evaluate(self) -> None:
-        """The evaluation that the bundle asks for, once."""
-        wanted = str(look.plain(self.trainer.args.eval_strategy)) != "no"
-        if wanted and self.trainer.eval_dataset is not None:
-            self.trainer.is_in_train = True  # as in a run, where an evaluation casts nothing
-            said = self.trainer.evaluate()
-            self.trainer.is_in_train = False
-            bad = [name for name, value in said.items() if name.endswith("loss") and not math.isfinite(value)]
-            bad = [] if self._unscaled else bad
-            self.found += [f"the evaluation gives {name} = {said[name]}" for name in bad]
+    def _evaluated(self, steps: int) -> Any:
+        """What asks for the evaluation of the bundle after the last step, and looks at its losses."""
+        from transformers import TrainerCallback
+
+        watch = self
+
+        class Evaluated(TrainerCallback):  # type: ignore[misc]
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                control.should_evaluate = control.should_evaluate or state.global_step >= steps
+
+            def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
+                bad = [name for name, one in metrics.items() if name.endswith("loss") and not math.isfinite(one)]
+                if not watch._unscaled:
+                    watch.found += [f"the evaluation gives {name} = {metrics[name]}" for name in bad]
+
+        return Evaluated()
 
     def problems(self) -> list[str]:
         """All that is other than stated; empty when all is well."""

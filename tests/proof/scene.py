@@ -187,8 +187,6 @@ class Scene:
             self.trainer  # noqa: B018
         elif stage == "train":
             self.trainer.train()
-            if self.watch is not None:
-                self.watch.evaluate()
         elif stage == "save":
             self.trainer.save_model(self.plan["arguments"]["output_dir"])
 
