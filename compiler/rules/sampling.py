@@ -74,7 +74,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method.iterations" if several else "method", "scores completions twice"),
             f"{spec.text('method')} cannot be evaluated under zero3 on {spec.stack.name}",
-            f"leave `eval` out, or write `strategy zero2`, or `target {other}`",
+            f"leave `eval` out, or write `strategy zero1`, or `target {other}`",
             (spec.label("strategy", "the strategy"), spec.label("batch.accum", "accumulates")),
         )
 
