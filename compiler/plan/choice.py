@@ -128,6 +128,8 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     open_ = "batch.micro" in silent and share >= 1 and spec.integer("batch.gbs") % spec.replicas == 0
     left = divisors(share, share) if open_ else [now]
+    if open_ and settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
+        left = [share]  # XP488
     best, middle = None, len(left) - 1  # without accumulation first: no gradients wait for more
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings

@@ -32,6 +32,7 @@ MEANT = {
     "iterations in eval": "every", "iterations in save": "every", "iterations in track": "every",
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
     "format in save": "safetensors", "limit in save": "keep",
+    "prompt_template in model": "chat_template",
     "beta in optimizer": "betas", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Names that mean another setting: everywhere, or in a clause."""

@@ -71,6 +71,8 @@ OFTEN: Mapping[str, float] = {
     "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
     "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
     "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.2,
+    "data.prompt_template": 0.04, "data.system_column": 0.03, "save.merge": 0.01, "eval.patience": 0.01,
+    "lora.within": 0.02, "memory.checkpointing.selective": 0.02, "model.compile": 0.03, "batch.packing.eval": 0.03,
     "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
 """How often a setting that may stand is written; SELDOM for the others."""
@@ -90,7 +92,8 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "eval.tasks": ("[hellaswag]", "[leaderboard]", "[leaderboard_bbh, gsm8k]", '["task.yaml"]', "[humaneval]"),
     "model.eos": ('"<|im_end|>"',), "model.pad": ('"<|pad|>"', '"<|endoftext|>"'),
     "model.revision": ("main", "v2", f'"{COMMIT}"'), "track.name": ('"run-1"', '"a \\"b\\" $(c) `d`"'),
-    "track.project": ('"p"',), "data.system": ('"be brief"',), "data.prompt": ("prompt", "question"),
+    "track.project": ('"p"',), "data.system": ('"be brief"',), "data.prompt_template": ('"Q: {{ prompt }}"',),
+    "data.prompt": ("prompt", "question"),
     "optimizer.targets": ("all-linear", "[q_proj, v_proj]"), "optimizer.rank": ("64", "128"),
     "optimizer.scale": ("0.25", "1"), "optimizer.update_proj_gap": ("200",), "optimizer.momentum": ("0.9", "0"),
     "schedule.max_lr": ("1e-4", "100%"), "schedule.warmup_lr": ("0", "1e-7", "10%"), "schedule.cycles": ("1", "3"),

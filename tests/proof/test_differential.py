@@ -49,8 +49,8 @@ def test_a_seed_gives_one_text() -> None:
 
 
 @pytest.mark.slow
-def test_about_half_of_the_specs_compile(accepted: tuple[list[Spec], int]) -> None:
-    assert 0.35 < len(accepted[0]) / accepted[1] < 0.8
+def test_many_of_the_specs_compile(accepted: tuple[list[Spec], int]) -> None:
+    assert 0.3 < len(accepted[0]) / accepted[1] < 0.8
 
 
 @pytest.mark.slow

@@ -34,7 +34,8 @@ ALSO = {
     "optimizer.weight_decay": {"optim_args"}, "train.steps": {"num_train_epochs"},
     "save": {"logging_dir", "hub_model_id"},
     "memory.checkpointing": {"ddp_find_unused_parameters", "activation_checkpointing_kwargs",
-                             "gradient_checkpointing_kwargs"}, "data.shuffle": {"train_sampling_strategy"},
+                             "gradient_checkpointing_kwargs"},
+    "data.shuffle": {"train_sampling_strategy", "shuffle_dataset"},
 }  # fmt: skip
 """Arguments that a setting decides together with others, beside those of its row."""
 
