@@ -327,7 +327,7 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP570", "reference-of-routed-experts", reads=("method.precompute", "method.reference_free"))
+@rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 a mixture whose layers call only the experts of their tokens has no reference model beside it.
 
