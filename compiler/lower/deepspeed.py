@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
-
 from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final, Literal
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 QUIET = 10**9

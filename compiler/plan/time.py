@@ -11,9 +11,12 @@ import json
 import math
 import os
 from functools import cache
-from typing import Any
 
 from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "utilisation.json")
 NARROW = 768

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from xpc.compiler.rules.conditions import chosen, either, on
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 WHEN = either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from case_support import spec
-from compile_support import REPOSITORY, SEED, put
+from compile_support import REPOSITORY, SEED, SENTENCE, put
 
 HEAVY = (
     "torch",
@@ -157,6 +157,8 @@ def imported(*arguments, cwd):
     ("arguments", "status"),
     [
         (("check", "seed.xp"), 0),
+        (("check", "sentence.xp"), 0),
+        (("check", "adapters.xp"), 0),
         (("check", "wrong.xp"), 1),
         (("check", "seed.xp", "--format", "json"), 0),
         (("compile", "seed.xp", "-o", "b"), 0),
@@ -167,7 +169,9 @@ def imported(*arguments, cwd):
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
 def test_no_command_imports_what_is_heavy(arguments, status, tmp_path):
-    root = put(tmp_path, {"seed.xp": SEED, "wrong.xp": spec(batch="gbs=512 micro=11 ligre", strategy="zer2")})
+    wrong = spec(batch="gbs=512 micro=11 ligre", strategy="zer2")
+    texts = {"seed.xp": SEED, "sentence.xp": SENTENCE, "adapters.xp": spec("lora", strategy="zero3"), "wrong.xp": wrong}
+    root = put(tmp_path, texts)
     got, names = imported(*arguments, cwd=root)
     assert got == status
     assert not [name for name in HEAVY if name in names]
