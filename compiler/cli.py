@@ -126,10 +126,14 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
+PLAIN = {"allow_oom": False, "format": "full", "deny": None}
+"""What `check` and `compile` do where no option says otherwise."""
+
+
 def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
     """The options of a command line. `check` and files alone, the most frequent one, needs no argparse."""
     if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
-        return SimpleNamespace(command="check", files=arguments[1:], allow_oom=False, format="full", deny=None)
+        return SimpleNamespace(command="check", files=arguments[1:], **PLAIN)
     return _parser(arguments[0] if arguments else "").parse_args(arguments)
 
 
@@ -154,8 +158,9 @@ def _parser(first: str) -> argparse.ArgumentParser:
             add("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
         if name in ("check", "compile"):
             add("--allow-oom", action="store_true", help="note that a run does not fit its GPUs, and go on")
-            add("--format", choices=FORMATS, default="full", help="form of the diagnostics (default: full)")
+            add("--format", choices=FORMATS, help="form of the diagnostics (default: full)")
             add("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
+            one.set_defaults(**PLAIN)
         if name == "explain":
             add("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
     for name in LATER:
