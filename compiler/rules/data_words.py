@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xpc.compiler.data import rows
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.resources import DataSource
 from xpc.compiler.rules.conditions import written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
@@ -23,10 +25,32 @@ def _asked(source: DataSource) -> str | None:
     if source.context is not None:
         return f"`context` says what follows the prompt, and the template says it, too: `{{{{ {source.context} }}}}`"
     names = rows.columns(source)
-    need = {"prompt_completion": 2, "preference": 3, "unpaired": 3, "prompt": 1}.get(source.shape)
-    if need is None or len(names) < need:
+    need = SHAPES.get(source.shape, ())
+    prompted = "prompt" in need or (source.shape == "preference" and len(names) > len(need))
+    if not prompted or len(names) < len(need):
         return f"rows of {source.shape} have no prompt column"
     return None
+
+
+def _lacking(spec: Spec, names: Sequence[str]) -> tuple[DataSource, str] | None:
+    """The first file that was read and has no such column, with the column."""
+    for source in spec.files:
+        found = rows.survey(source)
+        if found is None or source.found is None or not found.rows:
+            continue
+        for name in names:
+            if name not in (*source.found, *found.columns):
+                return source, name
+    return None
+
+
+def _not_there(source: DataSource, name: str, place: Label) -> Finding:
+    return Finding(
+        place,
+        f"`{source.name[:80]}` has no column `{name[:40]}`",
+        f"its columns are {', '.join((source.found or ())[:8])}",
+        (source.label,),
+    )
 
 
 @rule("XP770", "prompt-template-without-a-prompt")
@@ -72,21 +96,16 @@ def template_column(spec: Spec) -> Iterator[Finding]:
     that it does not know. Source: jinja2 (`Undefined`); the runtime's `worded_rows.py`.
     """
     template = spec.get("data.prompt_template")
-    names = list(dict.fromkeys(COLUMN.findall(template))) if isinstance(template, str) else []
-    for source in spec.files:
-        found = rows.survey(source)
-        if found is None or source.found is None or not found.rows:
-            continue
-        for name in names:
-            own = f"set {name} =" in str(template) or f"{name} is defined" in str(template)
-            if not own and name not in (*source.found, *found.columns):
-                yield Finding(
-                    spec.place("data.prompt_template", name),
-                    f"`{source.name[:80]}` has no column `{name}`",
-                    f"its columns are {', '.join(source.found[:8])}",
-                    (source.label,),
-                )
-                return
+    text = template if isinstance(template, str) else ""
+    names = [
+        name
+        for name in dict.fromkeys(COLUMN.findall(text))
+        if f"set {name} =" not in text and f"{name} is defined" not in text
+    ]
+    lacking = _lacking(spec, names)
+    if lacking is not None:
+        source, name = lacking
+        yield _not_there(source, name, spec.place("data.prompt_template", name))
 
 
 @rule("XP773", "system-column-not-there")
@@ -97,18 +116,9 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     runtime's `worded_rows.py`.
     """
     name = spec.get("data.system_column")
-    for source in spec.files:
-        found = rows.survey(source)
-        if not isinstance(name, str) or found is None or source.found is None or not found.rows:
-            continue
-        if name not in (*source.found, *found.columns):
-            yield Finding(
-                spec.place("data.system_column", "not there"),
-                f"`{source.name[:80]}` has no column `{name[:40]}`",
-                f"its columns are {', '.join(source.found[:8])}",
-                (source.label,),
-            )
-            return
+    lacking = _lacking(spec, (name,) if isinstance(name, str) else ())
+    if lacking is not None:
+        yield _not_there(*lacking, spec.place("data.system_column", "not there"))
 
 
 @rule("XP774", "system-column-without-conversations")
