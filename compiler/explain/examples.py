@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.misplaced import typed
+from xpc.compiler.suggest.typed_form import typed
 
 PINNED = "qwen2.5-3b@d149729398750b98c0af14eb82c78cfe92750796"
 LINES = {

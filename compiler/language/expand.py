@@ -204,7 +204,8 @@ class _Expander(DataBlocks):
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
         """Report a name that is none, and return what to write for it alone."""
-        from xpc.compiler.suggest.misplaced import Said, misnamed  # only a misspelt spec pays for it
+        from xpc.compiler.suggest.misplaced import misnamed  # only a misspelt spec pays for it
+        from xpc.compiler.suggest.typed_form import Said
 
         typed = None if value is None else self.typed(value.span)
         said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)

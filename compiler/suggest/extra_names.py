@@ -9,8 +9,8 @@ from xpc.compiler.language.values import plain_value
 from xpc.compiler.resolve import extras
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.misplaced import Said, meant_value, typed, written
 from xpc.compiler.suggest.nearest import nearest
+from xpc.compiler.suggest.typed_form import Said, meant_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler import registry, stacks
+from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
@@ -14,9 +14,8 @@ from xpc.compiler.suggest.extra_form import passed
 from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, choice, meaning, nearest_elsewhere
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
-from xpc.grammar.diagnostic import Label
+from xpc.compiler.suggest.typed_form import Said, meant_value, typed, value_of, written
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import Count, Number, Value
 
 MOST = 50
 """Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
@@ -50,18 +49,6 @@ class Misnamed:
     edit: str | None = None
     whole: bool = False
     meant: tuple[str, ...] = ()
-
-
-@record
-class Said:
-    """A name where it stands: in a clause (None: after `with`, `header`, or in the body), with a value or without."""
-
-    name: str
-    clause: str | None
-    node: Value | None
-    typed: str | None
-    label: Label
-    header: bool = False
 
 
 def misnamed(said: Said, count: int = 0) -> Misnamed:
@@ -163,7 +150,7 @@ def _inside(said: Said, clause: str) -> Misnamed:
         home = path.partition(".")[0]
         return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
     if rows[0].path.startswith("train."):
-        return Misnamed("XP102", message, help=f"write `for {_value(rows[0], said)} {name}` in the first line")
+        return Misnamed("XP102", message, help=f"write `for {value_of(rows[0], said)} {name}` in the first line")
     home, forms = rows[0].path.partition(".")[0], [f"`{written(row, said)}`" for row in rows]
     if home == clause and len(rows) == 1:  # of a block inside of this one
         return _suggested(said, message, written(rows[0], said), inside=True)
@@ -327,7 +314,7 @@ def _suggested(
 def _sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
     """What is no setting of a block: the header's words, a source's settings, the base."""
     if row is not None:
-        return f"for {_value(row, said)} {row.name}"
+        return f"for {value_of(row, said)} {row.name}"
     if meant.path.startswith("data."):
         name = meant.path.rpartition(".")[2]
         return f"SOURCE({name}={said.typed if name == 'take' and said.typed else '...'})"
@@ -365,57 +352,3 @@ def _decided(row: Setting, said: Said, meant: Meaning) -> str | None:
     if said.node is None:
         return None if row.kind is FLAG else example(row)
     return meant_value(row, said)
-
-
-def _value(row: Setting, said: Said) -> str:
-    """A legal value of a setting: the one that was meant, or an example."""
-    return meant_value(row, said) or example(row)
-
-
-def meant_value(row: Setting, said: Said) -> str | None:
-    """The value that was typed where it is legal, the same in the language's form, or None."""
-    from xpc.compiler.suggest.converted_values import reworded
-
-    node, text = said.node, (said.typed or "").strip('"')
-    if node is None or row.kind is BLOCK:
-        return None
-    if row.path == "hardware":
-        return _machines(node, text)
-    value = reworded(row, said.name, node, said.typed or "")
-    if value is not None or row.kind.name in ("weighted", "every"):
-        return value
-    found = convert(row, Item(row.path, node, said.label))
-    if not isinstance(found, Wrong):
-        return said.typed
-    if row.choices:
-        yes = text.lower() in ("true", "1", "yes")
-        alone = None if text.isdigit() else choice(row, text)  # a number says something with its name: `zero_stage=2`
-        return (row.alone or None) if yes and row.alone else alone or choice(row, f"{said.name} {text}")
-    edits = answer(found).edits
-    return edits[0].text if edits else None
-
-
-def _machines(node: Value, text: str) -> str | None:
-    """What `hardware` takes: a count of the default GPU for a bare number, or what was typed."""
-    if isinstance(node, Number):
-        return f"{node.value} x h100-80gb" if isinstance(node.value, int) and 0 < node.value <= 1024 else None
-    known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
-    return text if known else None
-
-
-def written(row: Setting, said: Said) -> str:
-    """A setting with the value that was typed, or the nearest legal one, as it may be typed outside of a clause."""
-    return typed(row, None if said.node is None and row.kind is FLAG else _value(row, said))
-
-
-def typed(row: Setting, value: str | None) -> str:
-    """A setting as it may be typed anywhere outside of a clause: `gbs=528`, `save(every=100)`."""
-    if row.kind is BLOCK:
-        return f"{row.name} {{"
-    form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
-    if not row.inner:
-        return form
-    outer = row.path.rpartition(".")[0].split(".")
-    for part in reversed(outer):
-        form = f"{part}({form})"
-    return form.partition("(")[2][:-1] if len(outer) > 1 else form

@@ -14,7 +14,8 @@ import pytest
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.misplaced import Said, misnamed
+from xpc.compiler.suggest.misplaced import misnamed
+from xpc.compiler.suggest.typed_form import Said
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span
