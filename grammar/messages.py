@@ -14,6 +14,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 # What must follow a word or mark, when it does not.
+IN_A_BLOCK = "settings behind a text stand in a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
     "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
@@ -196,7 +197,8 @@ def _character(place: _Place, text: str) -> Diagnostic:
         return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
     begun = _PATH.match(text, at)
     if begun is not None:
-        path = begun[0]
+        before = _word(place) if place.before and place.before.end == at else ""
+        path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
         return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path stands in double quotes')
     return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
@@ -313,13 +315,14 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
         message = f"expected the end of the line after {ended}, found {place.shown}"
         return place.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
     if met == "EQUAL":
-        return place.error(codes.UNEXPECTED, "`=` follows a plain name", "write `name = value`")
+        remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
+        return place.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
         return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
     if met == "LPAR" and _word(place).endswith('"'):
-        behind = "settings behind a text stand in a block: `{ name = value }`"
+        behind = IN_A_BLOCK
         return place.error(codes.UNEXPECTED, "only a plain name takes arguments", behind)
     if met == "LPAR":
         return place.error(codes.UNEXPECTED, "only a plain name takes arguments", "write `name(setting=value)`")
@@ -345,7 +348,7 @@ def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
     """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):
-        return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened))
+        return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(place.source.text)))
     if met == "COMMA" and last in ("LBRACE", "COMMA"):
         remedy = "one comma between two settings"
         return place.error(code, "expected a setting before `,`", remedy, edits=(Edit(place.span, ""),))
@@ -354,7 +357,8 @@ def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
         remedy = f"write `{_word(place)}, {place.shown[1:-1]}`"
         return place.error(code, f"expected `,` or `}}`, found {place.shown}", remedy, edits=edits)
     if met == "EQUAL":
-        return place.error(codes.UNEXPECTED, "`=` follows a plain name", "write `name = value`")
+        remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
+        return place.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     if last in ("LBRACE", "COMMA"):

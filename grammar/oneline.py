@@ -15,8 +15,11 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|#[^\n]*|[{}\[\](),]')
 _LAST = re.compile(r"[ \t]*\n")
 
 
-def written_out(text: str, start: int) -> tuple[Edit, ...]:
-    """The edits that give every setting of the block at `start` a line of its own, in blocks inside it, too."""
+def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
+    """The edits that give every setting of the block at `start` a line of its own, in blocks inside it, too.
+
+    None where the block ends behind `length`, that of what was typed: the scan has closed it, and said so.
+    """
     edits: list[Edit] = []
     braces = brackets = 0
     for match in _TOKEN.finditer(text, start):
@@ -30,8 +33,7 @@ def written_out(text: str, start: int) -> tuple[Edit, ...]:
             braces -= 1
             edits.append(Edit(Span(at, at), "\n"))
             if not braces:
-                # A text whose block was closed by the scan has no place for the last edit.
-                return tuple(edits)
+                return tuple(edits) if at < length else ()
         elif mark == "," and not brackets:
             edits.append(Edit(Span(at, at + 1), "" if _LAST.match(text, at + 1) else "\n"))
     return ()

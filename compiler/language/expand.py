@@ -159,6 +159,16 @@ class _Expander(DataBlocks):
         form = f"{name}={self.typed(value.span)}"
         self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
 
+    def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
+        """A clause's items without `every 100`, which is reported."""
+        from xpc.compiler.suggest.without_equals import parted  # of a flag on a clause's line, this finds nothing
+
+        kept, found = parted(clause, body, self.file.source.text)
+        for one in found:
+            message = f"`{one.form.partition('=')[0]}` takes its value behind `=`"
+            self.problem("XP104", message, one.span, help=f"write `{one.form}`", edit=one.form)
+        return kept
+
     def is_head(self, row: schema.Setting, node: Operand) -> bool:
         """Whether an item of `with` is the value of the clause whose name stands before it."""
         if isinstance(node, Setting):
@@ -180,6 +190,13 @@ class _Expander(DataBlocks):
         row = schema.BY_PATH.get(path)
         if row is None or row.kind is BLOCK:
             help = f"write `{name.text} {{ ... }}`, with its settings inside"
+            if name.text in ("data", "model"):
+                typed = self.typed(node.value.span)
+                help = "write `train " + (f"MODEL on {typed}`" if name.text == "data" else f"{typed} on DATA`")
+            elif isinstance(node.value, Ref):
+                from xpc.compiler.suggest.meaning import switch  # `memory = gradient_checkpointing`
+
+                help = switch(name.text, node.value.name) or help
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
@@ -253,15 +270,14 @@ class _Expander(DataBlocks):
         elif len(body) == 1 and not isinstance(body[0], Setting | Clause):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         else:
-            message = f"`{text}` takes one value, not a block" if body else f"`{text}` needs a value"
-            self.needs_value(row, message, name.span, f"{text} =")
+            self.valueless(row, name, body, span)
 
-    def needs_value(self, row: schema.Setting, message: str, span: Span, written: str) -> None:
-        from xpc.compiler.suggest.example import example  # only a wrong spec pays for it
+    def valueless(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
+        """Report a setting or a clause alone, or with a block instead of its value."""
+        from xpc.compiler.suggest.block_values import valueless  # only a wrong spec pays for it
 
-        form = f"{written} {example(row)}"
-        edit = form if self.typed(span) == written.removesuffix(" =") else None
-        self.problem("XP104", message, span, f"expected {row.kind.phrase}", help=f"write `{form}`", edit=edit)
+        message, place, help, edit = valueless(row, name, body, span, self.file.source)
+        self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
         for node in body:
@@ -272,6 +288,9 @@ class _Expander(DataBlocks):
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
         """A clause: the operands that are its head, then its settings."""
+        home = "lora" if clause in schema.ADAPTERS else clause
+        if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
+            body = self.with_equals(home, body)
         row = schema.BY_PATH.get(clause)
         if row is not None and (row.kind is FLAG or row.kind is BLOCK):
             first = body[0] if body else None
@@ -281,7 +300,7 @@ class _Expander(DataBlocks):
             if row.kind is BLOCK:
                 self.out.sweep = Swept(self.file, self.label(span), tuple(body))
                 return
-            self.inside(body, "lora" if clause in schema.ADAPTERS else clause)
+            self.inside(body, home)
             return
         heads: list[Value] = []
         rest: list[Operand | Clause] = []
@@ -306,11 +325,12 @@ class _Expander(DataBlocks):
                     "XP106", f"`{self.typed(whole)}` is one word", whole, help=f"write `{joined}`", edit=joined
                 )
                 heads = [Ref(whole, joined)]
-            self.add(clause, List(whole, tuple(heads)) if many else heads[0], whole)
+            first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
+            self.add(clause, List(whole, tuple(heads)) if many else first, whole)
             if not many:
                 self.second(clause, heads)
         elif row is not None and not rest:
-            self.needs_value(row, f"`{clause}` needs a value", span, clause)
+            self.valueless(row, Name(span, clause), [], span)
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
@@ -68,7 +68,9 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         raise _wrong_unit(row, item, node, None if row.kind.name == "every" else f"{node.value:g}")
     value = _scaled(row, item, node, scale)
     if value != int(value):
-        raise wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
+        found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
+        found.edit = False  # a number that is near, and not what was typed
+        raise found
     _bounded(row, item, node, int(value))
     return int(value)
 
@@ -296,9 +298,9 @@ def plain_value(node: Value | None) -> object | None:
         scale = {**COUNT_UNITS, **TIME_UNITS, **BYTE_UNITS, "": 1}.get(unit)
         if unit == "%":
             return hundredth(node.value) if isfinite(node.value) else None
-        if scale is None or not isfinite(node.value):
+        value = node.value * scale if scale is not None else inf
+        if not isfinite(value):
             return None
-        value = node.value * scale
         return int(value) if unit and value == int(value) else value
     if isinstance(node, String):
         return node.value

@@ -14,12 +14,18 @@ from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
+SPELT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
+"""A duration in words: 12 hours, 30 min, 2 days."""
+COUNTED = re.compile(r"(\d+)\s+(epochs?|steps?|percent|%)")
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
 """Settings whose bound itself trains nothing."""
+TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
+ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
+"""Names of files of text, and of rows."""
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
 
@@ -37,6 +43,8 @@ def reworded(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if row.path in ADAPTERS:
         return "true" if text.lower() in YES or text.lower() in ADAPTERS else None
     if kind == "flag":
+        if row.path == "memory.checkpointing" and text.lower() in ("full", "unsloth", "block"):
+            return "true"
         return "true" if text.lower() in YES else "false" if text.lower() in NO else None
     if kind == "every":
         return _every(name, text)
@@ -50,6 +58,10 @@ def reworded(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         return typed if _is_known(row, node) else None
+    if kind in ("file", "template") and TEXTS.fullmatch(text):
+        return f'file("{text}")'
+    if kind == "sources" and isinstance(node, Ref) and ROWS.fullmatch(text):
+        return _quoted(text)
     if isinstance(node, String) and UNITS.fullmatch(text):
         return text
     return None
@@ -100,6 +112,18 @@ def _per_epoch(name: str) -> bool:
 
 def _every(name: str, text: str) -> str | None:
     said = text.lower()
+    counted = COUNTED.fullmatch(said)
+    if counted is not None:  # in quotes; without them the parser says so
+        count, of = counted[1], counted[2]
+        return (
+            f"{count}%"
+            if of in ("%", "percent")
+            else count
+            if of.startswith("step")
+            else "epoch"
+            if count == "1"
+            else None
+        )
     if said in ("epoch", "epochs"):
         return "epoch"
     if said in ("no", "none", "off", "false", "never"):
@@ -120,12 +144,17 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
         return _seconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
         return text
+    spelt = SPELT.fullmatch(text.lower())
+    if spelt is not None:
+        return f"{spelt[1]}{spelt[2]}"
     if not text.isdigit() or not int(text):
         return None
-    said = name.lower()
-    for word, unit in (("minute", "m"), ("hour", "h"), ("second", "s"), ("day", "d")):
-        if word in said:
+    said = re.split(r"[\W_]+", name.lower())
+    for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
+        if not set(forms.split()).isdisjoint(said):
             return text + unit
+    if "days" in said or "day" in said:
+        return f"{text}d"
     return None if row.path == "launch.time" else f"{text}s"  # Slurm counts minutes, others seconds
 
 
@@ -173,3 +202,9 @@ def _is_known(row: Setting, node: Value) -> bool:
         else (one.name.text if isinstance(one, Call) else one.name if isinstance(one, Ref) else "") in known
         for one in parts
     )
+
+
+def methods_with(loss: str) -> list[str]:
+    """The methods that have a loss of a name, in the newest target."""
+    stack = stacks.load(stacks.DEFAULT)
+    return [] if stack is None else [method for method in METHODS if loss in stack.losses(method)]

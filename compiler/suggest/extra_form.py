@@ -30,7 +30,8 @@ ALIASES = {
     "bucketcapmb": "ddp_bucket_cap_mb", "loadbestmodel": "load_best_model_at_end",
     "loadbestcheckpoint": "load_best_model_at_end", "best": "load_best_model_at_end",
     "savebest": "load_best_model_at_end", "keepbest": "load_best_model_at_end", "bestmodel": "load_best_model_at_end",
-    "metricforbest": "metric_for_best_model",
+    "metricforbest": "metric_for_best_model", "metric": "metric_for_best_model", "monitor": "metric_for_best_model",
+    "evalmetric": "metric_for_best_model", "bestmetric": "metric_for_best_model",
     "usedeterministicalgorithms": "full_determinism", "evalatstart": "eval_on_start",
     "evalbeforetraining": "eval_on_start",
 }  # fmt: skip

@@ -10,21 +10,26 @@ from __future__ import annotations
 MEANT: dict[str, str] = {
     "train.epochs": "epochs; num epochs; train epochs; max epochs; max duration",
     "train.steps": "max steps; train steps; total steps; training iterations; num steps; steps; iterations",
-    "train": "model name; model name or path; base model; pretrained model; model path; model id; finetune; dataset; "
-    "datasets; dataset name; data path; data file; train file; train data; dataset path; train dataset",
+    "train": "pretrain; pretrain path; restore from path; restore path; model name; model name or path; base model; "
+    "pretrained model; model path; model id; model file path; checkpointer checkpoint dir; finetune; dataset; "
+    "datasets; dataset name; data path; data file; train file; train data; dataset path; train dataset; train ds file "
+    "path; train file path",
     "model.attn": "attention; attention implementation; flash attention; sdpa attention; sdp attention; xformers "
     "attention; eager attention; attention backend; attention type",
     "model.chat_template": "template; prompt template; chat template path; chat template file; conversation template",
     "model.tokens": "add tokens; added tokens; new tokens; add special tokens; additional special tokens",
     "model.eos": "eos token; end of turn; stop token",
     "model.pad": "pad token; padding token",
+    "model.dtype=bf16": "load in 16bit; load in 16 bit",
     "model.dtype": "torch dtype; model dtype; weights dtype; parameter dtype; pure bf16; pure fp16; load dtype",
     "model.rope": "rope scaling; rope theta; yarn",
     "model.trust_remote_code": "remote code; trust remote; trust code",
     "model.pickle": "pickled weights; allow pickle; bin weights",
     "model.revision": "model revision; revision of model; model commit; model branch",
-    "model.config": "model config; config file; architecture",
-    "lora": "adapter; peft; low rank adapter; finetuning type; adapters",
+    "model.config": "model config; architecture",
+    "lora": "train type; tuner type; tuner; tuning type; adapter type; adapter; peft; peft scheme; peft type; "
+    "peft method; peft config; low rank adapter; finetuning type; "
+    "adapters",
     "lora.rank": "lora r; r; rank; adapter rank",
     "lora.alpha": "lora alpha; lora scaling",
     "lora.targets": "target modules; lora target; lora modules; lora target modules; lora target linear; lora attn "
@@ -43,15 +48,16 @@ MEANT: dict[str, str] = {
     "freeze.except_last": "freeze trainable layers; trainable layers; num layer trainable; unfreeze layers",
     "freeze.layer_modules": "freeze trainable modules",
     "freeze.except_modules": "freeze extra modules",
-    "lora.bits": "load in 8bit; quantization bit; bits; quantize",
+    "lora.bits": "load in 8bit; quantization bit; bits; quantize; quantization; quantization bits; quant",
     "lora.double_quant": "double quant; nested quant; use bnb nested quant; bnb 4bit use double quant; double "
     "quantization",
     "qlora": "load in 4bit; bnb 4bit; quantize 4bit",
     "data.seed": "data random seed; mixture seed; dataset seed",
     "data.workers": "dataset num proc; dataset processes; preprocessing workers; map workers; data workers; tokenize "
     "workers; preprocessing num workers",
-    "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val ratio; "
-    "test ratio; eval share; val fraction",
+    "data.holdout": "val size; val set size; eval size; test size; val split; validation split; eval ratio; val "
+    "ratio; test ratio; eval share; val fraction; val split fraction; val split ratio; test split fraction; split "
+    "dataset ratio; dataset split ratio; split ratio; dev ratio; dev size",
     "data.take": "max samples; num samples; max train samples; sample limit; subset; max rows; max examples",
     "data.max_tokens": "max sample len; excess length; drop long; max row tokens",
     "data.shuffle": "shuffle; shuffle data; shuffle dataset; shuffle merged datasets; shuffle train data",
@@ -63,19 +69,23 @@ MEANT: dict[str, str] = {
     "instruction; query column",
     "data.columns": "text field; dataset text field; content field; text column; text key; field messages; column "
     "mapping; remap columns",
-    "method": "rl; stage; training stage; training type; objective; alignment; task; trainer; trainer type; algorithm",
+    "method": "adv estimator; advantage estimator; adv estimator of rl; rl; stage; training stage; training type; "
+    "objective; alignment; task; trainer; trainer type; algorithm",
     "method.assistant_only": "assistant only loss; assistant loss; loss on assistant; mask user; roles to train",
     "method.completion_only": "completion only loss; loss on completion; response only; response loss; mask prompt; "
-    "mask history; train on responses only",
+    "mask history; train on responses only; answer only loss; loss on answer; answer only",
     "method.completion_only=!": "train on inputs; train on prompt; loss on prompt",
-    "method.beta": "beta; rl beta; dpo beta; pref beta; kl coefficient; kl weight; kl beta; kl penalty; orpo alpha",
+    "method.beta": "kl loss coefficient; init kl coefficient; init kl coef; kl ctrl coefficient; kl reward "
+    "coefficient; beta; rl beta; dpo beta; pref beta; kl coefficient; kl weight; kl beta; kl penalty; orpo alpha; "
+    "reference policy kl penalty; reference kl penalty; kl penalty coefficient; reference kl coefficient",
     "method.loss": "loss type; pref loss; preference loss; dpo loss; loss function; loss name",
     "method.max_prompt": "max prompt length; prompt length; max prompt tokens",
     "method.generations": "num generations; num samples per prompt; rollouts; group size; samples per prompt; num "
-    "return sequences; rollout n",
+    "return sequences; rollout n; responses per prompt; completions per prompt; rollouts per prompt; generations "
+    "per prompt",
     "method.teacher": "teacher model; teacher model name or path; teacher model id; teacher name",
-    "method.max_completion": "max completion length; max new tokens; response length; max response length; completion "
-    "length; max tokens; max generation length",
+    "method.max_completion": "generate max length; generation max len; generate max len; max completion length; max "
+    "new tokens; response length; max response length; completion length; max tokens; max generation length",
     "method.temperature": "sampling temperature; rollout temperature; generation temperature",
     "method.rewards": "reward functions; reward function; reward weights; reward model; reward; rewards",
     "method.epsilon": "clip range; cliprange; clip ratio; clip eps; clip epsilon; epsilon low; clip ratio low; ppo "
@@ -88,15 +98,19 @@ MEANT: dict[str, str] = {
     "method.vllm.mode": "vllm mode",
     "method.vllm.gpu_memory": "vllm gpu memory; gpu memory utilization; gpu memory fraction",
     "method.sync_reference": "ref model; reference model; sync ref model; update reference",
+    "method.scale_rewards": "normalize rewards; normalise rewards; normalize advantages; normalise advantages; reward "
+    "normalization; advantage normalization; scale advantages; whiten advantages; advantage whitening",
+    "method=rloo": "leave one out; leave one out baseline; rloo baseline",
     "method.desirable": "desirable weight; kto chosen weight",
     "method.undesirable": "undesirable weight; kto rejected weight",
-    "hardware": "gpus; num gpus; gpus per node; processes; num processes; nproc per node; processes per node; devices; "
-    "gpu type; accelerator; world size; gpu; machine; gres; device",
+    "hardware": "gpus; num gpus; gpus per node; processes; num processes; nproc per node; processes per node; "
+    "devices; gpu type; accelerator; world size; gpu; machine; gres; device",
     "hardware=cpu": "use cpu; no cuda; cpu only; force cpu; no gpu",
     "nodes": "num nodes; nnodes; machines; num machines; hosts; replicas",
     "strategy": "fsdp version; strategy version; use fsdp; deepspeed stage; deepspeed; deepspeed config; fsdp config; "
-    "zero; zero stage; zero optimization; sharding; sharding strategy; distributed type; parallelism; distributed "
-    "strategy; stage; distributed backend; parallel mode; parallel strategy",
+    "config file; accelerate config; zero; zero stage; zero optimization; zero optimization stage; sharding; sharding "
+    "strategy; distributed type; parallelism; distributed strategy; stage; distributed backend; parallel mode; "
+    "parallel strategy",
     "strategy.offload": "offload; cpu offload; offload optimizer; offload param; offload optimizer device; offload "
     "param device; offload params; fsdp offload",
     "strategy.overlap_comm": "overlap communication; overlap gradient reduction",
@@ -110,15 +124,16 @@ MEANT: dict[str, str] = {
     "precision": "mixed precision; amp; autocast; compute dtype; training dtype",
     "precision.tf32": "allow tf32; enable tf32",
     "batch.gbs": "global batch size; train batch size; effective batch size; total batch size; batch tokens; global "
-    "batch; total train batch size",
-    "batch.micro": "micro batch size; batch size; per device batch size; per device train batch size; per gpu batch "
-    "size; per gpu train batch size; device batch size; train micro batch size per gpu; mbs; per device; device "
-    "train microbatch size; local batch size",
+    "batch; total train batch size; examples per step; samples per step; sequences per step; target examples per step",
+    "batch.micro": "ppo micro batch size per gpu; ppo micro batch size; micro train batch size; forward micro batch "
+    "size; micro batch size; batch size; per device batch size; per device train batch size; per gpu batch size; per "
+    "gpu train batch size; device batch size; train micro batch size per gpu; mbs; per device; device train "
+    "microbatch size; local batch size",
     "batch.accum": "gradient accumulation; gradient accumulation steps; accumulate gradient batches; gradient "
-    "accumulation batches; accumulation",
+    "accumulation batches; accumulation; accumulation steps",
     "batch.seq": "max seq length; seq length; sequence length; max length; cutoff len; context length; block size; "
-    "model max length; max tokens per sequence; context window; max context; context; n ctx; max position; "
-    "truncation length",
+    "model max length; max tokens per sequence; context window; max context; context; n ctx; max position; truncation "
+    "length; pack length; packed length; pack size",
     "batch.packing": "sample packing; pack; packed; pack sequences; neat packing; sequence packing; pack dataset; "
     "dataset packed; group texts",
     "batch.packing.strategy": "packing strategy; packing method; packing algorithm",
@@ -128,14 +143,15 @@ MEANT: dict[str, str] = {
     "batch.mean": "average tokens across devices; loss reduction; loss mean; token mean; loss normalization",
     "optimizer": "optim; optimizer type; optimizer name",
     "optimizer=adafactor": "adafactor",
-    "optimizer.lr": "learning rate; peak lr; max lr; base lr; initial lr; step size",
+    "optimizer.lr": "actor learning rate; actor lr; policy lr; policy learning rate; learning rate; peak lr; max lr; "
+    "base lr; initial lr; step size",
     "optimizer.betas": "adam beta1; adam beta2; beta1; beta2; adam betas; beta 1; beta 2",
     "optimizer.eps": "adam epsilon; epsilon; adam eps; optimizer epsilon",
     "optimizer.weight_decay": "wd; decay weight; l2; weight decay rate; adam weight decay; adam wd",
     "optimizer.clip": "max gradient norm; gradient clipping; gradient clip; clip gradient norm; gradient clip val; "
     "clip norm; gradient clip norm; gradient norm; clip gradient; max norm; gradient clip value",
-    "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay style; "
-    "lr scheduler name; annealing",
+    "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay "
+    "style; lr scheduler name; annealing",
     "schedule.warmup": "warmup; warmup steps; warmup ratio; num warmup steps; lr warmup; lr warmup fraction; warmup "
     "iterations; warmup fraction; warm up; lr warmup steps; warmup proportion; warmup epochs",
     "schedule.min_lr": "min lr; min lr rate; minimum learning rate; lr min; eta min; final lr; end lr; min lr ratio; "
@@ -164,23 +180,25 @@ MEANT: dict[str, str] = {
     "check every",
     "eval.patience": "early stopping patience; early stopping; early stop; patience of early stopping; early stopping "
     "steps; stop early; early stopping metric",
-    "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch size; "
-    "per gpu eval batch size",
+    "eval.micro": "eval batch size; val batch size; per device eval batch size; batch size val; eval micro batch "
+    "size; per gpu eval batch size",
     "eval.data": "eval dataset; eval file; eval files; eval data; eval path; validation file; validation data; "
-    "validation dataset; validation files; val file; val data; val dataset; val path; test file; test data; "
-    "test dataset; test datasets; evaluation data; evaluation file; evaluation dataset; dev file; dev data",
+    "validation dataset; validation files; val file; val data; val dataset; val path; test file; test data; test "
+    "dataset; test datasets; evaluation data; evaluation file; evaluation dataset; dev file; dev data; eval data path; "
+    "eval dataset path; eval data file; eval dataset file; eval file path; dev dataset; dev path",
     "eval.split": "eval split; val split name; test split; eval dataset split",
     "eval.tasks": "eval tasks; lm eval tasks; benchmarks; lm harness tasks; harness",
     "eval.allow_code_execution": "confirm run unsafe code; unsafe code; allow code; code execution; hf allow code eval",
-    "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run dir; "
-    "default root dir; out dir; checkpoint folder; save folder; save to; log dir",
+    "save": "output; output dir; output path; save dir; save path; checkpoint dir; checkpoint path; root dir; run "
+    "dir; default root dir; out dir; checkpoint folder; save folder; save to; log dir",
     "save.every": "save steps; save strategy; saves per epoch; checkpoint every; checkpoint steps; save every; "
     "checkpointing steps; save every n steps; save per epoch",
-    "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; limit; "
-    "keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save max",
+    "save.keep": "save total limit; total limit; keep last; num checkpoints; max checkpoints; checkpoints keep; "
+    "limit; keep last n checkpoints; checkpoints total limit; num checkpoints to keep; save limit; save top k; save "
+    "max",
     "save.hub": "push to hub; upload hub; upload; hub",
-    "save.hub.name": "push; push to; repo; repo id; repository; repository id; hub model id; hub id; hub repo; push to "
-    "hub model id; hub model; hub repository",
+    "save.hub.name": "push; push to; repo; repo id; repository; repository id; hub model id; hub id; hub repo; push "
+    "to hub model id; hub model; hub repository",
     "save.hub.private": "hub private; private repo; hub private repo",
     "save.hub.revision": "hub revision; hub model revision; hub branch; push to hub revision",
     "save.hub.strategy": "hub strategy; push strategy",
@@ -188,10 +206,13 @@ MEANT: dict[str, str] = {
     "save.full_state": "save optimizer state; save state; save optimizer; full checkpoint",
     "save.resume": "resume from checkpoint; auto resume; auto resume from checkpoints; resume; continue; resume "
     "training; load checkpoint; restart",
-    "track": "report to; report; logger; logging; tracker; log with; metric logger; loggers; trackers; log to; logging "
-    "backend; logging tool; experiment tracker",
-    "track=wandb": "use wandb; wandb; enable wandb; weights and biases",
-    "track=tensorboard": "use tensorboard; enable tensorboard",
+    "track": "report to; report; logger; logging; tracker; log with; metric logger; loggers; trackers; log to; "
+    "logging backend; logging tool; experiment tracker",
+    "track=wandb": "use wandb; wandb; enable wandb; weights and biases; wandb logger; create wandb logger; "
+    "wandb tracking",
+    "track=tensorboard": "use tensorboard; enable tensorboard; tensorboard logger; create tensorboard logger; "
+    "tensorboard "
+    "tracking",
     "track=trackio": "use trackio",
     "track.name": "run name; wandb name; experiment name; run id; wandb run name; wandb run id; job name; run title",
     "track.project": "wandb project; project name; tracker project name; logging project; experiment project",
@@ -202,16 +223,25 @@ MEANT: dict[str, str] = {
     "distributed timeout minutes; collective timeout; dist timeout",
     "launch.partition": "slurm partition; queue; slurm queue; qos",
     "launch.account": "slurm account; project account",
-    "launch.time": "time limit; walltime; wall time; max time; slurm time; job time",
+    "launch.time": "exit duration; exit duration in mins; exit duration in minutes; time limit in minutes; time "
+    "limit; walltime; wall time; max time; slurm time; job time",
     "launch.image": "container; docker; docker image; container image; sif; image id; image name",
     "launch.volume": "pvc; claim; claim name; persistent volume claim; volume claim; volumes; bucket; shared folder; "
     "file mounts; storage",
     "launch.secret": "secret name; secret ref; env from; secrets; kubernetes secret",
-    "launch.requeue": "auto requeue; auto restart; restart policy; max restarts; job recovery; recover",
+    "launch.requeue": "auto requeue; auto restart; restart policy; job recovery; recover",
+    "launch.retries": "max restarts; max retries; num retries; restarts; retry; attempts",
     "launch.rendezvous": "rdzv backend; rendezvous backend; rdzv",
     "launch.launcher": "torchrun; launch command; launch with; start with",
     "seed": "random seed; manual seed; rng seed; train seed; global seed; random state",
     "target": "stack; trl version; framework; backend; version",
+    "method.vllm.tensor_parallel": "vllm tensor parallel size; rollout tensor model parallel size; rollout tensor "
+    "parallel size; vllm tp; rollout tp; vllm tensor model parallel size; generation tensor parallel size",
+    "strategy.offload=optimizer": "adam offload; optimizer offload; offload optimizer states; offload adam; optimizer "
+    "cpu offload",
+    "strategy.offload=cpu": "param offload; parameter offload; params offload; fsdp param offload",
+    "optimizer=galore_adamw": "use galore",
+    "optimizer=apollo_adamw": "use apollo",
     "extends": "include; base; inherit; defaults; import",
 }
 """What is meant, by what is said. A value behind the path is what the name itself decides; `!` is the opposite of what

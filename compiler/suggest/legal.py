@@ -5,15 +5,28 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.schema import BY_PATH, Setting
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.converted_values import bounds, reworded, told
+from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.tree import Call, Number, Ref, String, Value
+from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+from xpc.grammar.tree import Setting as Assigned
 
+ALL = ("all", "none", "unlimited", "inf")
+PERCENT = ("pct", "percent", "perc", "pc")
+UNSET = {"save.keep": "leave `keep` out: every checkpoint is kept"}
+"""What a setting does that is not written, where others have a word for it."""
+AUTO = ("precision", "model.dtype")
+"""Settings whose `auto` says something of its own in other tools: bf16 where the card has it."""
+WHOLE = re.compile(r"(bf16|fp16|16)-true")
+"""Lightning's and LitGPT's word for a run whose weights are of the type, too."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -31,16 +44,76 @@ def answer(wrong: Wrong) -> Diagnostic:
         return fraction(row, node, at)
     if wrong.kind == "bounds":
         at = Label(at.source, at.span, f"a number{bounds(row) or ' that is finite and below 2^63'}")
+    typed = "" if node is None else item.label.source.text[node.span.start : node.span.end].strip('"').lower()
+    unset = left_out(row, typed)
+    if unset:
+        return report(wrong.code, wrong.message, at, help=unset)
+    if row.path == "eval.split" and isinstance(node, Number):  # a share or a count of the training rows
+        share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
+        return report(
+            wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
+        )
+    form = None
+    if row.kind.name == "flag" and node is not None:
+        from xpc.compiler.suggest.flag_values import within
+
+        form = within(row, node, typed)
+    if form is not None:
+        return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
+    inner = f"{row.path}.{typed}"
+    if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
+        return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
+    if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
+        wrong.value = f"{node.value:g}%" if node.unit in PERCENT else None  # a bare number is a count here
+    if isinstance(node, Number) and (node.unit or "").lower() == "e":  # `12e`, `2e`: an exponent that breaks off
+        wrong.value = None
+    if row.kind.name == "choices" and isinstance(item.node, List):
+        node, wrong.value = item.node, None  # of which one is wrong
     value = wrong.value or meant(row, item, node)
+    again = _refused(row, item, value) if value and isinstance(node, String) else None
+    if again is not None:  # `seq = "2k"` is no `seq = 2k` either
+        return evolve(answer(again), message=wrong.message, primary=at, edits=())
     part = item.node if row.kind.name == "reals" else node  # of a list, the list is named
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
+def _refused(row: Setting, item: Item, value: str) -> Wrong | None:
+    """What is wrong with a value that stood in quotes, read without them."""
+    file, problems = parse(Source("value.xp", f"train m on d with v={value}"))
+    options = file.train.options if file.train is not None and not problems else ()
+    if len(options) != 1 or not isinstance(options[0], Assigned):
+        return None
+    found = convert(row, Item(row.path, options[0].value, item.label))
+    return found if isinstance(found, Wrong) else None
+
+
+def left_out(row: Setting, typed: str) -> str:
+    """What to do instead of `auto`, or of a word for all, or an empty text."""
+    unset = UNSET.get(row.path, "" if typed not in ("auto", "default") or row.choices else _left_out(row))
+    return unset if typed in ("auto", "default", *ALL) else ""
+
+
+def _left_out(row: Setting) -> str:
+    """What to do for a value that is to be chosen."""
+    if row.default is not None:
+        return f"leave `{row.name}` out: its default is {row.default}"
+    return f"leave `{row.name}` out: xpc chooses it, and says what"
+
+
 def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.meaning import choice
 
+    half = WHOLE.fullmatch(node.name) if row.path == "precision" else None
+    if half is not None:
+        kind = "bf16" if half[1] == "bf16" else "fp16"
+        help = f"write `precision {kind}`, and `dtype={kind}` for weights of that type, too"
+        return report(wrong.code, wrong.message, at, help=help)
+    if node.name in ("auto", "default") and row.path not in AUTO:
+        return report(
+            wrong.code, wrong.message, at, help=f"{_left_out(row)}; or write one of " + ", ".join(row.choices)
+        )
     near = choice(row, node.name)
     return report(
         wrong.code,
@@ -65,6 +138,8 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
     typed = item.label.source.text[node.span.start : node.span.end]
     kind = row.kind.name
     sign = LOST_SIGN.fullmatch(typed)
+    if isinstance(node, Number) and kind == "flag":
+        return {"0": "false", "1": "true"}.get(typed)
     if isinstance(node, Number):
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
@@ -75,11 +150,17 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
         if isinstance(node, String):
             return f"file({typed})"
         return f'file("{inner.name}")' if isinstance(inner, Ref) else None
+    if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
+        parts = [part.strip() for part in node.value.strip("[]()").split(",")]
+        return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if kind in ("names", "tasks") and isinstance(node, Ref | String):
         return f"[{typed}]"
-    if kind in ("choice", "choices") and isinstance(node, String):
-        from xpc.compiler.suggest.meaning import choice
+    from xpc.compiler.suggest.meaning import choice
 
+    if kind == "choices" and isinstance(node, List) and all(isinstance(one, String) for one in node.items):
+        names = [choice(row, one.value) for one in node.items if isinstance(one, String)]
+        return f"[{', '.join(filter(None, names))}]" if names and all(names) else None
+    if kind in ("choice", "choices") and isinstance(node, String):
         return node.value if node.value in row.choices else choice(row, node.value)
     if kind == "repository":
         return None

@@ -20,7 +20,10 @@ NAMES = {
     ),
     "chosen": ("chosen", "preferred", "accepted", "winner", "win", "better", "positive", "good", "chosen_response"),
     "rejected": ("rejected", "dispreferred", "loser", "lose", "worse", "negative", "bad", "rejected_response"),
-    "label": ("label", "labels", "is_good", "is_desirable", "desirable", "thumbs_up", "thumb", "liked", "vote"),
+    "label": (
+        "label", "labels", "is_good", "is_desirable", "desirable", "thumbs_up", "thumb", "liked", "vote",
+        "good", "correct", "is_correct", "accepted", "approved", "helpful", "upvoted",
+    ),
     "text": ("text", "content", "document", "body", "raw_content", "code", "texts", "article"),
 }  # fmt: skip
 """What columns of each part are called, the likeliest first."""

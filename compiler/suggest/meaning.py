@@ -7,7 +7,7 @@ Every setting is known by its own name, by the trainer arguments that it decides
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from xpc.compiler import stacks
@@ -27,6 +27,8 @@ SAME = 0.99
 """Likeness of the same words."""
 LETTERS = 0.72
 """Least share of equal letters in a typo."""
+OWN = 0.15
+"""What a misspelt name is more likely to mean for being the language's own."""
 NEVER = ("strategy.activation_checkpointing",)
 """Settings that stand in the schema to be refused."""
 
@@ -59,11 +61,19 @@ class Known:
     own: bool
     far: float
     argument: bool = False
+    parts: tuple[str, ...] = ()
 
 
 @cache
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, those that mean the same made one, in order and once each."""
+    said = " ".join(WORDS.get(one, one) for one in _parts(name))
+    return tuple(dict.fromkeys(said.split()))
+
+
+@cache
+def _parts(name: str) -> tuple[str, ...]:
+    """The words of a name as they are typed."""
     parts: list[str] = []
     part = ""
     for before, c in zip(" " + name, name):
@@ -73,8 +83,7 @@ def words(name: str) -> tuple[str, ...]:
             parts.append(part)
             part = ""
         part += c.lower()
-    said = " ".join(WORDS.get(one, one) for one in [*parts, part] if one)
-    return tuple(dict.fromkeys(said.split()))
+    return tuple(one for one in (*parts, part) if one)
 
 
 def weight(word: str) -> float:
@@ -125,7 +134,8 @@ def known() -> tuple[Known, ...]:
         row = schema.BY_PATH.get(path)
         far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
         said = letters(name)
-        out.setdefault((said, path, value), Known(said, _alphabet(said), words(name), path, value, own, far, argument))
+        one = Known(said, _alphabet(said), words(name), path, value, own, far, argument, _parts(name))
+        out.setdefault((said, path, value), one)
 
     for row in schema.TABLE:
         if row.path not in NEVER and not row.path.startswith("train."):
@@ -192,10 +202,20 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 continue  # read behind the clause's name it means the clause's settings, by a word of its own
             like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
             if like < SAME and not exact:
-                like = max(like, _of_letters(said, one.letters), 0.8 * (one.own and _begins(said, one.letters)))
+                typo = _of_letters(said, one.letters)
+                typo = typo if typo and not _has_another_word(_parts(way), one.parts) else 0.0
+                like = max(like, typo, 0.8 * (one.own and _begins(said, one.letters)))
             if like < (SAME if exact else ENOUGH):
                 continue
-            score = like + 0.15 * inside + 0.04 * one.own + 0.01 * bool(one.value) - 0.02 * number - one.far
+            score = (
+                like
+                + 0.2 * (like >= SAME)
+                + 0.15 * inside
+                + (0.04 if like >= SAME else OWN) * one.own
+                + 0.01 * bool(one.value)
+                - 0.02 * number
+                - one.far
+            )
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
@@ -236,19 +256,23 @@ def nearest_elsewhere(name: str) -> tuple[str, float] | None:
     said = letters(name[:80])
     alphabet, best, rank = _alphabet(said), None, 0.84
     for one, spelt in _elsewhere():
-        other = Known(spelt, _alphabet(spelt), (), "", "", False, 0.0)
-        like = _of_letters(said, spelt) if _may_be_near(said, alphabet, other) else 0.0
-        if like > rank and (one in passing.names() or without.reason(one) is not None):
+        like = _of_letters(said, spelt.letters) if _may_be_near(said, alphabet, spelt) else 0.0
+        if (
+            like > rank
+            and not _has_another_word(_parts(name[:80]), spelt.parts, False)
+            and (one in passing.names() or without.reason(one) is not None)
+        ):
             best, rank = one, like
     return None if best is None else (best, rank)
 
 
 @cache
-def _elsewhere() -> tuple[tuple[str, str], ...]:
+def _elsewhere() -> tuple[tuple[str, Known], ...]:
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
-    return (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
+    spelt = (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
+    return tuple((one, Known(said, _alphabet(said), (), "", "", False, 0.0, False, _parts(one))) for one, said in spelt)
 
 
 @cache
@@ -290,6 +314,36 @@ def _of_letters(one: str, other: str) -> float:
     if one[0] == other[0] and sorted(one) == sorted(other):
         return 0.97  # two letters changed places
     return 0.95 * ratio if ratio >= LETTERS else 0.0
+
+
+def switch(clause: str, name: str) -> str | None:
+    """What to write for a clause's switch that stands behind `=`: `memory = gradient_checkpointing`; or None."""
+    meant = meaning(name, clause)
+    row = schema.BY_PATH.get(meant.path) if meant is not None else None
+    inside = row is not None and row.path == f"{clause}.{row.name}" and row.kind.name == "flag"
+    return f"write `{clause}({row.name})`" if row is not None and inside else None
+
+
+def spelt_like(name: str, names: Iterable[str]) -> str | None:
+    """The name of some that another is a typo of, or None where no letters are near enough, or two are as near."""
+    ranked = sorted(((_of_letters(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
+    near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
+    return near[0] if len(near) == 1 else None
+
+
+def _has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
+    """Whether two names that are spelt alike differ by a word: `valid_data` is no misspelt `train_data`.
+
+    Without `more` a word that only one of them has is another, too: `accumulation_steps`, `eval_accumulation_steps`.
+    """
+    first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
+    return _matched(first, second) < 0.5 if first and second else not more and one != other
+
+
+def _matched(one: str, other: str) -> float:
+    matcher = _matcher(one)
+    matcher.set_seq1(other)
+    return 1.0 if sorted(one) == sorted(other) else matcher.ratio()
 
 
 def _begins(one: str, other: str) -> bool:

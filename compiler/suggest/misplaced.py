@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.convert import convert
@@ -9,28 +11,33 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
+from xpc.compiler.resolve.extras import ONLY_FSDP1
+from xpc.compiler.suggest.components import GENERAL, by_its_end
+from xpc.compiler.suggest.converted_values import NO, methods_with
+from xpc.compiler.suggest.data_names import BEHIND, of_data
+from xpc.compiler.suggest.decided import decided, not_chosen
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed
-from xpc.compiler.suggest.legal import answer
-from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, choice, meaning, nearest_elsewhere
+from xpc.compiler.suggest.flag_values import chosen as chosen_inside
+from xpc.compiler.suggest.flag_values import chosen_head
+from xpc.compiler.suggest.legal import answer, left_out
+from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, meaning, nearest_elsewhere
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
-from xpc.compiler.suggest.typed_form import Said, meant_value, typed, value_of, written
+from xpc.compiler.suggest.sentence import held_out, named_by_value, named_outside, sentence
+from xpc.compiler.suggest.typed_form import Said, typed, value_of, written
 from xpc.grammar.record import evolve, record
+from xpc.grammar.tree import String
 
 MOST = 50
 """Misspelt names of a file that are thought about; the rest of a file of nothing else is only named."""
-BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
-"""What stands behind a dataset's name, as other tools call it."""
-PARTS = {
-    "completion": ("prompt", "completion"), "chosen": ("prompt", "chosen", "rejected"),
-    "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
-    "text": ("text",), "label": ("prompt", "completion", "label"),
-}  # fmt: skip
-"""Parts of a row that somebody names one by one."""
-SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
-"""What other tools write before the name of a source."""
-NAMED = ("name", "type", "kind")
-"""What others write before the choice of a clause."""
+REFERENCE = "docs/reference.md lists them all"
+NAMED_THERE = "the sentence names the model and the data"
+FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
+WAYS = {
+    "freeze": "freeze",
+    "full": "leave it out: every weight is trained unless a spec has `lora`, `qlora`, `oft` or `freeze`",
+}
+"""What is said of training that is no adapter: `finetuning_type: freeze`."""
 HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
@@ -54,7 +61,7 @@ class Misnamed:
 def misnamed(said: Said, count: int = 0) -> Misnamed:
     """The finding for a name. `count` is how many the file had before."""
     if count >= MOST:
-        return Misnamed("XP101", f"`{said.name[:60]}` is not a setting", help="docs/reference.md lists them all")
+        return Misnamed("XP101", f"`{said.name[:60]}` is not a setting", help=REFERENCE)
     return _outside(said) if said.clause is None else _inside(said, said.clause)
 
 
@@ -64,6 +71,8 @@ def _outside(said: Said) -> Misnamed:
         return Misnamed("XP101", "`train` is not a setting", help=HEADER)
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _of_a_source(said)
+    if (share := held_out(said)) is not None:
+        return _suggested(said, f"`{name[:60]}` is not a setting of the language", share, share)
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
@@ -75,11 +84,14 @@ def _outside(said: Said) -> Misnamed:
         )
     path = schema.bare_choices().get(name)
     if path is not None:
+        no = (said.typed or "").strip('"').lower() in NO
         return Misnamed(
             "XP104",
             f"`{name[:60]}` is a choice of `{path}`, and takes no value",
-            help=f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
-            edit=name if said.typed not in ("false", "no", "off") else None,
+            help=not_chosen(schema.BY_PATH[path], name)
+            if no
+            else f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
+            edit=None if no else name,
             whole=True,
         )
     return _unknown(said, None)
@@ -96,21 +108,13 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is not a setting of `{clause.rpartition('.')[2]}`",
             help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
-    if clause == "data" and name in PARTS:
-        order = ", ".join((said.typed or one) if one == name else one.upper() for one in PARTS[name])
-        return Misnamed(
-            "XP101",
-            f"`{shown}` is not a setting of `data`",
-            help=f"write `columns = [{order}]`: the names of the rows' columns, in this order",
-        )
-    if clause == "data" and name in SOURCES:
-        source = said.typed if said.typed and said.typed[:1] != "[" else '"rows.jsonl"'
-        return Misnamed(
-            "XP101",
-            f"`{shown}` is not a setting of `data`",
-            help=f"write `{source}` on a line of its own in the block: it is a source; without a block, `on {source}`",
-        )
-    chosen = _chosen(said, clause)
+    instead = of_data(said) if clause == "data" else None
+    if instead is not None:
+        return Misnamed("XP101", f"`{shown}` is not a setting of `data`", help=instead)
+    form = named_outside(said, clause)
+    if form is not None:
+        return Misnamed("XP102", f"`{shown}` is not a setting of `{clause}`", help=form)
+    chosen = chosen_head(clause, name, said.node, said.typed)
     if chosen is not None:
         return Misnamed("XP102", f"`{shown}` is not a setting of `{clause}`", help=f"write `{clause} {chosen}`")
     if clause == "data" and name in BEHIND:
@@ -120,17 +124,23 @@ def _inside(said: Said, clause: str) -> Misnamed:
             f"`{shown}` is no setting of `data`: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
         )
+    alone = chosen_inside(clause, name) if said.node is None else None
+    if alone is not None:
+        return _suggested(said, f"`{shown}` is not a setting of `{clause}`", alone, alone, inside=True)
+    told = advice(f"{clause} {name}", said.typed or "")
+    if told is not None:
+        return Misnamed("XP101", f"`{shown}` is not a setting of `{clause}`", help=told)
     together = meaning(f"{clause} {name}", exact=True)  # `limit` in `save` is `save_limit`, and not that of a source
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not _is_in(together.path, clause):
             return _of_a_source(said)
         return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", together)
-    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}") if clause == "save" else None
-    if nothing is not None:  # `format` is that of rows everywhere else
+    rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
+    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}")
+    if nothing is not None and (clause == "save" or not rows):  # `format` is that of rows everywhere else
         return nothing
     if said.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
         return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", Meaning(f"{clause}.{name}s", own=True))
-    rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
     path = schema.bare_choices().get(name)
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(said, clause)
@@ -145,7 +155,9 @@ def _inside(said: Said, clause: str) -> Misnamed:
         return _meant(said, clause, message, exact)  # `max_length` is vLLM's, and an argument of the trainers
     message = f"`{shown}` is not a setting of `{clause}`"
     if name in schema.CLAUSES:
-        return Misnamed("XP102", message, help=f"`{name}` stands on its own, outside of `{clause}`")
+        row = schema.BY_PATH.get(name)
+        form = f"{name} {value_of(row, said)}" if row is not None and said.typed and row.kind is not FLAG else name
+        return Misnamed("XP102", message, help=f"write `{form}` on a line of its own, outside of `{clause}`")
     if path is not None:
         home = path.partition(".")[0]
         return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
@@ -155,17 +167,8 @@ def _inside(said: Said, clause: str) -> Misnamed:
     if home == clause and len(rows) == 1:  # of a block inside of this one
         return _suggested(said, message, written(rows[0], said), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
-    return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`")
-
-
-def _chosen(said: Said, clause: str) -> str | None:
-    """The choice of a clause's head that stands in its block: `track { wandb }`, `optimizer { name = adamw }`."""
-    head = schema.BY_PATH.get(clause)
-    if head is None or not head.choices or f"{clause}.{said.name}" in schema.BY_PATH:
-        return None
-    if said.name in head.choices:
-        return said.name
-    return choice(head, (said.typed or "").strip('"')) if said.name in NAMED else None
+    meant_there = (rows[0].path,) if len(rows) == 1 else ()
+    return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`", meant=meant_there)
 
 
 def _of_a_source(said: Said) -> Misnamed:
@@ -202,6 +205,10 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
         return Misnamed("XP101", message, help=told)
     meant = meaning(name, clause, valued=said.node is not None)
     exact = meant is not None and meant.likeness >= SAME
+    if exact and meant is not None and meant.likeness < 1.0:  # the same by its words alone: `eval_iters`
+        found = _nothing(message, name)
+        if found is not None:
+            return found
     if meant is None or not exact or not meant.own:
         files = name.startswith(("fsdp_", "zero_", "stage3_"))  # keys that only accelerate or DeepSpeed can mean
         own = files and (meant is None or meant.path == "strategy")
@@ -209,26 +216,37 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
         found = found or (None if exact else _left_out(message, name))
         if found is not None:
             return found
-    head, dot, last = name.rpartition(".")
-    tracker = name.partition(".")[0]
+    tracker, dot, _ = name.partition(".")
     if dot and tracker in schema.BY_PATH["track"].choices:
         return _suggested(said, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
-    if (
-        dot
-        and not exact
-        and (meaning(last, head or None, exact=True) or passed(last, said.node, said.typed, said.header))
-    ):
-        return evolve(_unknown(evolve(said, name=last), clause), message=message)
+    if dot and not exact:
+        part = by_its_end(said) or _by_its_last_word(said, clause)
+        if part is not None:
+            return evolve(_unknown(part, clause), message=message)
+    if not exact:
+        form = named_by_value(said)
+        if form is not None:
+            return Misnamed("XP101", message, help=f"write `{form}`: {NAMED_THERE}")
     if meant is None or not exact:
         other = nearest_elsewhere(name)
         if other is not None and (meant is None or other[1] > meant.likeness):
             return _elsewhere(said, message, other[0])
+    methods = methods_with(name)
+    if methods and (not exact or (meant is not None and meant.path == "method")):  # `dapo` is grpo's, as a loss
+        form = f"loss={name}"
+        return Misnamed("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if meant is None:
         names = [row.name for row in schema.children(clause)] if clause else []
         listed = ", ".join(names[:12])
-        help = f"`{clause}` has {listed}" if names else "docs/reference.md lists them all"
+        help = f"`{clause}` has {listed}" if names else REFERENCE
         return Misnamed("XP101", message, help=help)
     return _meant(said, clause, message, meant)
+
+
+def _by_its_last_word(said: Said, clause: str | None) -> Said | None:
+    """A dotted name by its last part alone, where that is near something: `model.enable_checkpointing`."""
+    last = evolve(said, name=said.name.rpartition(".")[2])
+    return last if last.name not in GENERAL and _unknown(last, clause).help != REFERENCE else None
 
 
 def _nothing(message: str, name: str) -> Misnamed | None:
@@ -240,7 +258,7 @@ def _nothing(message: str, name: str) -> Misnamed | None:
 def _left_out(message: str, name: str) -> Misnamed | None:
     """The finding for a name of a target's past, or one that importers leave out."""
     why = reason(name)
-    return None if why is None else Misnamed("XP101", message, help=NO_EQUIVALENT + why)
+    return None if why is None else Misnamed("XP101", message, help=f"leave it out: it has no equivalent ({why})")
 
 
 def _passed(said: Said, message: str) -> Misnamed | None:
@@ -251,6 +269,8 @@ def _passed(said: Said, message: str) -> Misnamed | None:
     outside = f" outside of `{said.clause}`" if said.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
+    reader = f", which `strategy fsdp1` reads; FSDP2 does it by itself: {said.name} is left out there" if (
+        found.name in ONLY_FSDP1) else reader  # fmt: skip
     edit = found.form if found.fits and not outside else None
     return Misnamed("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
@@ -273,23 +293,59 @@ def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misn
 
 def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
     row = schema.BY_PATH.get(meant.path)
+    if meant.path == "train":
+        return _suggested(said, message, sentence(said, meant, None))
     if row is not None and row.kind is FLAG and "/" in (said.typed or "") and f"{row.path}.name" in schema.BY_PATH:
         meant = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
         row = schema.BY_PATH[meant.path]
     if row is None and meant.path in schema.CLAUSES:
         return _suggested(said, message, meant.path, meant.path, whole=False)
+    text = (said.typed or "").strip('"').lower()
+    outer = schema.BY_PATH.get(meant.path.rpartition(".")[0])
+    if text in ("true", "false") and meant.path == "save.hub.name" and outer is not None:
+        meant, row = Meaning(outer.path, text, own=True), outer  # `push = true` is `hub`, and no name of a repository
+    if row is not None and row.path == "lora.bits" and FOUR_BITS.search(text):
+        meant = Meaning("qlora", "true")  # `quantize = bnb.nf4`
+        row = schema.BY_PATH["qlora"]
+    if row is not None and row.kind is FLAG and f"{row.path}.{text}" in schema.BY_PATH:
+        meant = Meaning(f"{row.path}.{text}", "true", own=meant.own)  # `recompute_granularity = selective`
+        row = schema.BY_PATH[meant.path]
+    if row is not None and row.path == "method.loss":
+        methods = methods_with(text)
+        if methods and "sft" not in methods:
+            form = f"write `loss={text}`, which `method` {', '.join(methods[:3])} reads"
+            return Misnamed("XP101", message, f"did you mean `loss={text}`?", form)
     if row is None or row.path.startswith("train."):
-        return _suggested(said, message, _sentence(said, meant, row))
-    value = _decided(row, said, meant)
+        return _suggested(said, message, sentence(said, meant, row))
+    if row.path in schema.ADAPTERS and isinstance(said.node, String) and "/" in said.node.value:
+        meant, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
+    if row.path in schema.ADAPTERS and said.node is not None and text in WAYS:
+        way = WAYS[text]
+        return Misnamed("XP101", message, help=way) if " " in way else _suggested(said, message, way, way)
+    value = decided(row, said, meant)
     if value is None and said.node is not None and row.kind is not BLOCK and not row.pending:
+        named = named_by_value(said)
+        if named is not None:
+            return Misnamed("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
+        other = (
+            text
+            if text in schema.ADAPTERS or schema.bare_choices().get(text) not in (None, row.path, said.name)
+            else ""
+        )
+        if other:  # the value is a choice of its own: `train_type = lora`
+            return _suggested(said, message, other, other)
+        if meant.value and row.choices and text in NO:
+            return Misnamed("XP101", message, help=not_chosen(row, meant.value))
         return _decides(row, said, message)
+    if "/" in text and row.kind.name == "name" and (named := named_by_value(said)) is not None:
+        return Misnamed("XP101", message, help=f"write `{named}`: {NAMED_THERE}")  # `prompt_data org/name` is no column
     if row.path in schema.ADAPTERS and value == "true" and (said.typed or "").strip('"') in schema.ADAPTERS:
         return _suggested(said, message, (said.typed or "").strip('"'), (said.typed or "").strip('"'))
     if meant.path == clause:  # the head, which stands on the clause's line
         return _suggested(said, message, f"{row.name} {value or example(row)}", inside=True)
     if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
-        form, methods = typed(row, value), ", ".join(row.methods[:3])
-        return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {methods} reads")
+        form, readers = typed(row, value), ", ".join(row.methods[:3])
+        return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {readers} reads")
     kept = value is None or value == said.typed
     if clause is not None and _is_in(meant.path, clause):
         return _suggested(said, message, row.name if kept else f"{row.name} = {value}", row.name, True, not kept)
@@ -297,9 +353,11 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         alone = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
         if alone if said.node is None else (kept and row.kind is not FLAG):
             return _suggested(said, message, row.name, row.name, whole=False)
-    form = value if meant.value and value and row.bare and value in row.choices else typed(row, value)
+    alone = bool(value) and value == meant.value and row.bare and value in row.choices
+    form = value if alone and value else typed(row, value)
     inside = clause is not None and row.path.startswith(f"{clause}.")  # of a block inside of this one
-    return _suggested(said, message, form, None if row.pending else form, inside)
+    invented = said.node is None and row.kind is not FLAG and not meant.value and meant.likeness < SAME
+    return _suggested(said, message, form, None if row.pending or invented else form, inside)
 
 
 def _suggested(
@@ -311,44 +369,20 @@ def _suggested(
     return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, whole)
 
 
-def _sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
-    """What is no setting of a block: the header's words, a source's settings, the base."""
-    if row is not None:
-        return f"for {value_of(row, said)} {row.name}"
-    if meant.path.startswith("data."):
-        name = meant.path.rpartition(".")[2]
-        return f"SOURCE({name}={said.typed if name == 'take' and said.typed else '...'})"
-    return {"train": "train MODEL on DATA", "extends": 'extends "base.xp"'}.get(meant.path, meant.path)
-
-
 def _decides(row: Setting, said: Said, message: str) -> Misnamed:
     """The finding for a name that means a setting, with a value that it cannot have: what it takes, and no edit."""
     from xpc.compiler.suggest.converted_values import plain, told
 
     assert said.node is not None
+    unset = left_out(row, plain(said.node, said.typed))
+    if unset:
+        return Misnamed("XP101", message, f"did you mean `{row.name}`?", unset)
     found = convert(row, Item(row.path, said.node, said.label)) if row.kind.name == "tokens" else None
     help = (answer(found).help or "") if isinstance(found, Wrong) else ""
     what = help if help.startswith("write ") else told(row, said.name, plain(said.node, said.typed))
-    such = "" if row.choices or "`" in what or what.startswith("write ") else f", such as `{typed(row, None)}`"
+    such = (
+        ""
+        if row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
+        else f", such as `{typed(row, None)}`"
+    )
     return Misnamed("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
-
-
-def _decided(row: Setting, said: Said, meant: Meaning) -> str | None:
-    """The value to write: what the name decides, what was typed where that is legal, or what it means in our form.
-
-    Of a name that was typed without a value, an example. None where nothing that was typed could be meant.
-    """
-    if meant.value == "!":
-        return "true" if (said.typed or "").lower() in ("false", "no", "off") else "false"
-    text = (said.typed or "").strip('"').lower()
-    if meant.value and (
-        said.node is None or not row.choices or text in ("true", "false", "yes", "no", "1", "0", "on", "off", "auto")
-    ):
-        return meant.value
-    if meant.value and row.kind is not FLAG:  # what the value says goes before what the name alone would mean
-        return choice(row, text)
-    if meant.value:
-        return meant.value
-    if said.node is None:
-        return None if row.kind is FLAG else example(row)
-    return meant_value(row, said)

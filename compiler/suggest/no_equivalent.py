@@ -30,8 +30,8 @@ def _table(kind: str) -> dict[str, str]:
 def advice(name: str, typed: str) -> str | None:
     """What to write for a name that no setting means by itself, or None."""
     help = _table("instead").get(_letters(name))
-    if help is None:
-        return None
+    if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
+        return None  # of a switch there is a reason of its own
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value

@@ -9,23 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xpc.compiler import registry
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
+from xpc.compiler.suggest.data_names import TAKEN, of_a_list, of_a_mixture
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source, Span
 
-CODES = ("XP014", "XP043")
-VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\\]+"
+CODES = ("XP014", "XP020", "XP025")
+VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\\]+"
 FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(?:[ \t]+(?:{VALUE}))*))")
-YAML = re.compile(rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M)
-COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
+ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
+YAML = re.compile(
+    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
+)
+KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
+"""An argument of Python, or a line of TOML or of Hydra: a comma at the end, single quotes, a path without any."""
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
+JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
+LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
+ROUNDS = 4
+"""Times that what is said of a text is done and read again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 
 
@@ -36,6 +44,8 @@ class Option:
     span: Span
     name: str
     value: str | None
+    typed: str
+    in_data: bool
 
 
 @record
@@ -56,20 +66,22 @@ def _told(found: Diagnostic) -> Diagnostic:
     source, at = found.primary.source, found.primary.span.start
     text = source.text
     start, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)
-    if found.code == "XP043":
-        return _counted(found, source, start, end)
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
         message = "options of a command line are settings here, without dashes"
+    elif (keyword := _keyword(text, at, start, end)) is not None:
+        options = [_option(keyword, keyword["one"].rstrip(","))]
+        message = f"unexpected `{text[at]}`"
     else:
-        match = YAML.fullmatch(text, start, end) if text[at : at + 1] == ":" else None
+        colon = text[at : at + 1] == ":"
+        match = (YAML.fullmatch(text, start, end) or LINE.fullmatch(text, start, end)) if colon else None
         options = [] if match is None else [_option(match, match["one"])]
-        message = "lines of YAML are settings here, with `=`"
+        message = f"lines of {'JSON' if match and match.re is LINE else 'YAML'} are settings here, with `=`"
     if not options:
         return found
     header = "train" in text[start:at].split()
     said = [_meaning(one, header) for one in options]
-    shown = [one.help for one in said]
+    shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in said]
     edits = tuple(Edit(one.span, what.form) for one, what in zip(options, said) if what.form is not None)
     whole = Span(options[0].span.start, options[-1].span.end)
     return evolve(
@@ -79,6 +91,19 @@ def _told(found: Diagnostic) -> Diagnostic:
         help="; ".join(dict.fromkeys(shown))[:600],
         edits=edits if len(edits) == len(options) and (header or len(options) == 1) else (),
     )
+
+
+def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
+    """The argument that a comma, a quote or a slash stands in: the whole line, or what stands between blanks."""
+    if text[at : at + 1] not in ("'", "/", ","):
+        return None
+    first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
+    run = re.compile(r"\S+").match(text, first, end)
+    for one, other in ((start, end), (first, end if run is None else run.end())):
+        found = KWARG.fullmatch(text, one, other)
+        if found is not None and not re.fullmatch(r"[^\"'\[{].*[,=].*[^,]", found["one"]):  # `4,096` is a number
+            return found
+    return None
 
 
 def _flags(text: str, at: int, end: int) -> list[Option]:
@@ -101,22 +126,39 @@ def _flags(text: str, at: int, end: int) -> list[Option]:
 def _option(match: re.Match[str], value: str | None) -> Option:
     text = match.string
     start = match.start("name")
-    while start and text[start - 1] == "-":
+    while start and text[start - 1] in '-"':
         start -= 1
     end = (
-        match.end("one")
-        if match["one"] is not None
+        match.end("one") + (match.re is KWARG and text[match.end("one") : match.end("one") + 1] == ",")
+        if match["one"] is not None and match.re is not LINE
         else match.end()
-        if "many" in match.re.groupindex
+        if "many" in match.re.groupindex or match.re is LINE
         else match.end("name") + 1
     )
-    return Option(Span(start, end), match["name"].replace("-", "_"), None if value is None else spelt(value))
+    typed = match["name"]
+    name = typed.replace("-", "_") if typed[:1] != '"' and "/" not in typed else typed
+    return Option(Span(start, end), name, None if value is None else spelt(value), typed, _is_in_data(text, start))
+
+
+def _is_in_data(text: str, at: int) -> bool:
+    """Whether a place is inside of the braces of a `data` block."""
+    closed = 0
+    for brace in re.finditer(r"[{}]", text[:at][::-1]):
+        closed += 1 if brace[0] == "}" else -1
+        if closed < 0:
+            opened = at - brace.end()
+            return text[text.rfind("\n", 0, opened) + 1 : opened].split()[:1] == ["data"]
+    return False
 
 
 def spelt(value: str) -> str:
     """A value of a command line or of YAML as the language spells it."""
     if value[:1] == "'":
-        value = f'"{value[1:-1]}"' if '"' not in value else value
+        value = value[1:-1] if value[1:2] in "{[" or '"' in value else f'"{value[1:-1]}"'
+    if value[:1] == "{":
+        return value
+    if value[:1] == "[":
+        return re.sub(r"'([^'\"]*)'", r'"\1"', value)
     if value.lower() in ("true", "false"):
         return value.lower()
     if re.fullmatch(r"\d+\.([eE][+-]?\d+)?", value):
@@ -129,49 +171,74 @@ def spelt(value: str) -> str:
 
 
 def _meaning(option: Option, header: bool) -> Said:
-    """What an option is in the language, by writing it as a setting and reading what is said of that."""
-    typed = option.name if option.value is None else f"{option.name}={option.value}"
-    before = HEADER if header else BODY
-    text = before + typed + "\n"
-    file, problems = parse(Source("pasted.xp", text))
-    if problems:
+    """What an option is in the language; one that begins with `no_` is the opposite of the other."""
+    if option.value is None and option.name.startswith("no_"):
+        opposite = meaning_of(f"{option.name[3:]}=false", header)
+        if opposite.form is not None:
+            return opposite
+    rows = of_a_mixture(option.typed, option.value)
+    if rows is not None and option.in_data:
+        return Said(rows, f"write `{rows}`: {TAKEN}")
+    if rows is not None:
+        return Said(None, f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}")
+    if (several := of_a_list(option.name, option.value)) is not None:
+        return Said(None, several)
+    if option.value is not None and option.value.startswith("{"):
+        return _mapping(option, header)
+    return meaning_of(option.name if option.value is None else f"{option.name}={option.value}", header)
+
+
+def _mapping(option: Option, header: bool) -> Said:
+    """What a mapping of JSON is: each of its names, behind that of the mapping."""
+    inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
+    said = [meaning_of(f"{option.name}_{name}={spelt(value)}", header) for name, value in inside]
+    forms = [one.form for one in said if one.form is not None]
+    if not said:
         return Said(None, f"a setting is written `{option.name} = value`")
+    return Said(forms[0] if len(forms) == len(said) == 1 else None, "; ".join(dict.fromkeys(one.help for one in said)))
+
+
+def meaning_of(typed: str, header: bool) -> Said:
+    """What a text is in the language, by writing it into a spec and doing what is said of that."""
+    before = HEADER if header else BODY
+    text, first = _done(before + typed + "\n")
+    if text is None:
+        return Said(None, first)
+    form = text[len(before) :].rstrip("\n")
+    return Said(form, f"write `{form}`")
+
+
+def doing_what_is_said(text: str) -> str | None:
+    """A spec in which nothing is wrong with syntax, names and values once all that is said of it is done, or None."""
+    return (_done(text + "\n")[0] or "").rstrip("\n") or None
+
+
+def _done(text: str) -> tuple[str | None, str]:
+    """A text after what is said of it is done, or None where that is not enough; and what is said first."""
+    first = ""
+    for _ in range(ROUNDS):
+        found = findings_of(text)
+        if not found:
+            return text, first
+        first = first or found[0].help or found[0].message
+        edits = {one.span: one for finding in found for one in finding.edits}
+        for edit in sorted(edits.values(), key=lambda one: one.span.start, reverse=True):
+            text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+        if not edits:
+            break
+    return None, first
+
+
+def findings_of(text: str) -> list[Diagnostic]:
+    """What is wrong with a spec's syntax, its names, or else its values."""
+    file, found = parse(Source("pasted.xp", text))
+    if found:
+        name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]
+        return [evolve(one, help=f"a setting is written `{name} = value`", edits=()) for one in found]
     written = expand(file)
-    found = [*problems, *written.problems]
-    if not found:
-        for path, item in written.items.items():
-            value = convert(BY_PATH[path], item) if path in BY_PATH and path != "hardware" else None
-            if isinstance(value, Wrong):
-                found.append(answer(value))
-    if not found:
-        return Said(typed, f"write `{typed}`")
-    first = found[0]
-    for edit in sorted(first.edits, key=lambda one: one.span.start, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
-    form = text[len(before) :].rstrip("\n") if first.edits else None
-    if form is not None and any(_is_wrong(form, before)):
-        form = None
-    return Said(form, f"write `{form}`" if form is not None else first.help or first.message)
-
-
-def _is_wrong(form: str, before: str) -> list[bool]:
-    """Whether a form is still no setting, or has a value that it cannot have."""
-    written = expand(parse(Source("pasted.xp", f"{before}{form}\n"))[0])
-    return [
-        *(True for _ in written.problems),
-        *(
-            isinstance(convert(BY_PATH[path], item), Wrong)
-            for path, item in written.items.items()
-            if path in BY_PATH and path != "hardware"
-        ),
-    ]
-
-
-def _counted(found: Diagnostic, source: Source, start: int, end: int) -> Diagnostic:
-    """A GPU that begins with a digit, which is no name: the RTX 4090 of `1 x 4090`."""
-    match = COUNT.search(source.text, start, end)
-    gpu = None if match is None else registry.find_gpu(match["gpu"])
-    if match is None or gpu is None:
-        return found
-    edit = Edit(Span(match.start("gpu"), match.end("gpu")), gpu.name)
-    return evolve(found, help=f"write `{match['count']} x {gpu.name}`", edits=(edit,))
+    if written.problems:
+        return [*written.problems]
+    values = (
+        convert(BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware"
+    )
+    return [answer(one) for one in values if isinstance(one, Wrong)]

@@ -88,6 +88,9 @@ def model(name: str) -> Guess:
     if not more and name[-1:].isdigit():
         return model(name + "b")  # `qwen2.5-3`
     kept = [one for one in more if known[one].kind == said.kind] or more
+    same = [one for one in kept if known[one].kind == said.kind and Counter(known[one].parts) == Counter(said.parts)]
+    if len(same) == 1:  # in another order: `mistral-v0.3-7b`
+        return Guess((same[0],), certain=True)
     return Guess(tuple(sorted(kept, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 

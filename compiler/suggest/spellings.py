@@ -8,7 +8,7 @@ from xpc.compiler.methods import METHODS
 
 CHOICES: dict[str, dict[str, str]] = {
     "model.attn": {
-        "flash2": "flash attention 2; fa2; flash; flash attn; flash attention; flash attn 2; fa; auto",
+        "flash2": "flash attention 2; fa2; flash; flash attn; flash attention; flash attn 2; fa",
         "flash3": "flash attention 3; fa3; flash attn 3; vllm flash attn3; flash attention hopper",
         "sdpa": "sdp; xformers; torch; native; scaled dot product; scaled dot product attention; math; mem efficient",
         "eager": "naive; standard; vanilla; plain; default; paged eager",
@@ -20,7 +20,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "fp32": "float32; float; full",
     },
     "precision": {
-        "bf16": "bfloat16; bfloat; brain float; bf16 mixed; mixed bf16; bf16 true; auto; bf 16; amp bf16",
+        "bf16": "bfloat16; bfloat; brain float; bf16 mixed; mixed bf16; auto; bf 16; amp bf16",
         "fp16": "float16; half; fp16 mixed; 16; 16 mixed; mixed; fp 16; amp fp16; mixed fp16",
         "fp32": "float32; full; no; none; 32; float; single; fp 32; 32 true",
         "fp8": "float8; fp8 mixed; e4m3; transformer engine; fp 8",
@@ -28,9 +28,11 @@ CHOICES: dict[str, dict[str, str]] = {
     "strategy": {
         "ddp": "multi gpu; data parallel; dp; distributed data parallel; no shard; torch ddp; none; no; "
         "multi cpu; zero stage 0; stage 0; deepspeed stage 0; zero 0; z0",
-        "zero1": "deepspeed stage 1; zero stage 1; stage1; optimizer sharding; os; deepspeed zero 1",
-        "zero2": "deepspeed stage 2; zero stage 2; stage2; deepspeed; deepspeed zero 2; zero",
-        "zero3": "deepspeed stage 3; zero stage 3; stage3; deepspeed zero 3",
+        "zero1": "deepspeed stage 1; zero optimization stage 1; zero stage 1; stage1; optimizer sharding; os; "
+        "deepspeed zero 1",
+        "zero2": "deepspeed stage 2; zero optimization stage 2; zero stage 2; stage2; deepspeed; deepspeed zero 2; "
+        "zero",
+        "zero3": "deepspeed stage 3; zero optimization stage 3; zero stage 3; stage3; deepspeed zero 3",
         "fsdp1": "fsdp version 1; version 1",
         "fsdp": "fsdp2; fsdp version 2; version 2; full shard auto wrap offload; full shard auto wrap; fully "
         "sharded; fully shard; fully sharded data parallel; sharded",
@@ -93,6 +95,10 @@ CHOICES: dict[str, dict[str, str]] = {
     "batch.packing.isolate": {
         "flash": "varlen; flash attention; position ids",
         "mask": "masked; block diagonal; document",
+    },
+    "method.scale_rewards": {
+        "group": "true; yes; std; prompt; per prompt; on",
+        "none": "false; no; off",
     },
     "batch.mean": {
         "global_tokens": "global; token; all tokens; true; tokens",

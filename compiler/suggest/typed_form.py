@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
+from xpc.compiler.engines.engine import readers
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
@@ -50,8 +51,10 @@ def meant_value(row: Setting, said: Said) -> str | None:
         return said.typed
     if row.choices:
         yes = text.lower() in ("true", "1", "yes")
-        alone = None if text.isdigit() else choice(row, text)  # a number says something with its name: `zero_stage=2`
-        return (row.alone or None) if yes and row.alone else alone or choice(row, f"{said.name} {text}")
+        if yes and row.alone:
+            return row.alone
+        alone = None if yes or text.isdigit() else choice(row, text)  # `zero_stage=2`: a number says it with its name
+        return alone or choice(row, f"{said.name} {text}")
     edits = answer(found).edits
     return edits[0].text if edits else None
 
@@ -74,6 +77,9 @@ def typed(row: Setting, value: str | None) -> str:
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
+    if row.path.startswith("launch."):
+        only = readers(row.name)
+        return f"launch {only[0]}({form})" if only and "local" not in only else f"launch({form})"
     if not row.inner:
         return form
     outer = row.path.rpartition(".")[0].split(".")

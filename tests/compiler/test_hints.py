@@ -146,6 +146,24 @@ def test_a_mapping_is_no_precision(name):
     assert "precision" not in one(f"{LINE} with {name}=true\n", "XP101").help
 
 
+@pytest.mark.parametrize(
+    ("inside", "help"),
+    [
+        ("alpaca = 30%", "write `alpaca { take = 30% }`"),
+        ("alpaca = 0.3", "write `alpaca { take = 30% }`"),
+        ("smoltalk = 20k", "write `smoltalk { take = 20k }`"),
+        ("smoltalk = -1", "write `smoltalk { take = 10% }`"),
+        ("smoltalk = 1e999", "write `smoltalk { take = 10% }`"),
+        ('text = ""', "write `columns = [TEXT]`"),
+        ("prompt = question\n  chosen = good\n  rejected = bad", "write `columns = [question, good, bad]`"),
+        ('prompt = "the question"\n  completion = answer', 'write `columns = ["the question", answer]`'),
+    ],
+)
+def test_a_share_of_a_mixture_and_columns_one_by_one_are_told_their_form(inside, help):
+    found = checked(f"train qwen2.5-3b on rows\ndata rows {{\n  alpaca-gpt4\n  {inside}\n}}\n")
+    assert help in {one.help.partition(":")[0] for one in found.problems if one.code == "XP101"}
+
+
 @pytest.mark.parametrize("path", ["data/rows.jsonl", "data/more.csv", "rows.json", "there/rows"])
 def test_a_path_of_data_without_quotes_is_told_them(tmp_path, path):
     (tmp_path / "there" / "rows").mkdir(parents=True)
@@ -204,3 +222,64 @@ def test_nothing_is_said_of_a_default_that_a_misspelt_choice_left(clause: str, m
 def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
     found = one(f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100s\n", "XP112")
     assert found.help == "write `h100-80gb`, `h100-nvl-94gb` or `h100-pcie-80gb`"
+
+
+@pytest.mark.parametrize(
+    ("block", "edit"),
+    [
+        ("hardware {\n  type = h100-80gb\n  count = 4\n}", "hardware 4 x h100-80gb"),
+        ("hardware {\n  gpu = a100-80gb\n  gpus = 8\n  nodes = 2\n}", "hardware 8 x a100-80gb\nnodes 2"),
+        ("early_stopping {\n  patience = 3\n}", "eval(patience=3)"),
+        ("peft {\n  r = 16\n  lora_alpha = 32\n}", "lora(rank=16, alpha=32)"),
+        ("peft {\n  type = lora\n  r = 16\n}", "lora(rank=16)"),
+        ('lora {\n  adapter = "out/first"\n}', "from"),
+        ("training {\n  learning_rate = 1e-5\n  batch_size = 4\n}", "lr=1e-5\nmicro=4"),
+        ("scheduler {\n  type = cosine\n  warmup_steps = 10\n}", "schedule=cosine\nschedule(warmup=10)"),
+        ("slurm_config {\n  partition = gpu\n}", 'launch slurm(partition="gpu")'),
+        ('"zero_optimization": {"stage": 3},', "strategy=zero3"),
+        ("--gradient_checkpointing_kwargs '{\"use_reentrant\": false}'", "reentrant"),
+        ("--no_remove_unused_columns", "extra trl(remove_unused_columns=false)"),
+        ("gbs = 4,096", "4096"),
+        ("gbs = 8 * 16", "128"),
+        ("seed = 0x2a", "42"),
+        ("betas = 0.9, 0.95", "[0.9, 0.95]"),
+    ],
+)
+def test_a_block_or_a_number_of_another_tool_is_one_edit(block, edit):
+    text = f"xpc 1\n{LINE}\n{block}\n"
+    found = [one for one in checked(text).problems if one.severity == ERROR]
+    told = found[0].edits[0].text if found[0].edits else found[0].help
+    assert edit in told if edit == "reentrant" else told == edit, found
+    assert len(found) == 1
+
+
+def test_no_rule_speaks_of_what_a_misread_block_leaves_open():
+    text = "xpc 1\ntrain llama-3.1-8b on alpaca\nhardware {\n  gpus = 8\n  type = h200\n}\npeft {\n  r = 16\n}\n"
+    assert {one.code for one in checked(text).problems if one.severity == ERROR} == {"XP101", "XP102"}
+
+
+def test_a_block_whose_settings_are_not_all_known_is_told_and_not_typed():
+    (found,) = [
+        one for one in checked(f"xpc 1\n{LINE}\nhardware {{\n  type = l4\n}}\n").problems if one.code == "XP102"
+    ]
+    assert found.help == "write `hardware 8 x l4`, with the number that you have"
+    assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("method", "columns", "shape"),
+    [
+        ("sft", "question, good", "prompt_completion"),
+        ("dpo", "question, good, bad", "preference"),
+        ("reward", "question, good, bad", "preference"),
+        ("dpo", "question, good", None),
+        ("kto", "question, good, bad", None),
+        ("sft", "good", None),
+    ],
+)
+def test_named_columns_say_the_shape_where_their_number_is_that_of_one(tmp_path, method, columns, shape):
+    (tmp_path / "rows.jsonl").write_text('{"question": "2 + 2?", "good": "4", "bad": "5"}\n' * 9)
+    data = f'data rows {{\n  "rows.jsonl"\n  columns = [{columns}]\n}}\n'
+    found = checked(f"train qwen2.5-3b on rows for 1 epochs\nmethod {method}\n{data}", str(tmp_path))
+    unknown = [one for one in found.problems if one.code == "XP124"]
+    assert [one.shape for one in found.spec.sources] == [shape] if shape else unknown

@@ -3,6 +3,14 @@
 The list (meant.toml) was written and committed before anything was tried: 42 % were told rightly then. A checksum parts
 it into two halves. Misses of the first were looked at, the second was only counted (95.8 % of 239; two of its edits
 that compiled to something else were looked at and mended after that). Five rows were added later.
+
+meant_shapes.toml (blocks, further tools) was told rightly for 64 % of 212 rows at first. Its misses were mended; of
+70 rows that had been kept apart 86 % were right then, and of the new list meant_later.toml 92 %, with two edits that
+compiled to something else. What all of them missed was mended, too.
+
+meant_blind.toml was told rightly for 75.8 % of 153 rows before it was mended, meant_second.toml for 79.6 % of 103 after
+that, with two edits that compiled to something else. meant_third.toml was told rightly for 90.6 % of 64 rows before the
+misses of the second were mended, and for 95.3 % after that; then what it had missed was mended, too.
 """
 
 from __future__ import annotations
@@ -40,9 +48,9 @@ PLACES = {
 }
 
 
-def rows() -> list[tuple[str, str, tuple[str, ...]]]:
+def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """Where a thing is typed (a section), what is typed, and the answers that are right."""
-    with open(os.path.join(HERE, "meant.toml"), "rb") as handle:
+    with open(os.path.join(HERE, file), "rb") as handle:
         table = tomllib.load(handle)
     return [
         (tool, typed, (right,) if isinstance(right, str) else tuple(right))
@@ -61,6 +69,8 @@ def texts(tool: str, typed: str) -> list[str]:
         return [PLACES[tool].format(typed)]
     head, brace, inside = typed.partition(" { ")
     if brace:
+        if "=" in inside.partition(",")[2]:  # several settings stand on one line, as they are typed
+            return [f"{HEAD}{typed}\n"]
         return [f"{HEAD}{head} {{\n  {inside.removesuffix(' }')}\n}}\n"]
     out = [f"{HEAD}{typed}\n"]
     if tool == "flags" or re.fullmatch(r'[^ ]+(="[^"]*"|=\[[^]]*\])?', typed):
@@ -81,9 +91,15 @@ def stated(text: str) -> dict[str, object]:
     out: dict[str, object] = {}
     for path, item in spec.items.items():
         node = item.node
+        if path == "hardware" and isinstance(node, Ref):
+            out[path] = node.name
+            continue
         if isinstance(node, Count):
             gpu = registry.find_gpu(node.what.name) if isinstance(node.what, Ref) else None
             out[path] = f"{node.n.text} x {gpu.name if gpu is not None else node.what}"
+            continue
+        if path == "eval.data":  # a part of the text, which is compared as it is typed
+            out[path] = text[node.span.start : node.span.end]
             continue
         value = convert(BY_PATH[path], item)
         out[path] = value.message if isinstance(value, Diagnostic) else value
@@ -91,7 +107,9 @@ def stated(text: str) -> dict[str, object]:
         out |= {f"{escape}:{path}": plain_value(item.node) for path, item in items.items()}
     if file.train is not None:
         for name, node in (("MODEL", file.train.model), ("DATA", file.train.data)):
-            out[name] = text[node.span.start : node.span.end].lower()
+            typed = text[node.span.start : node.span.end].lower()
+            known = registry.find_model(typed) if name == "MODEL" else registry.find_dataset(typed)
+            out[name] = known.alias if known is not None else typed
     return out
 
 
@@ -129,10 +147,9 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
     if kind == "no":
         return not found.edits and "write `" not in (found.help or "") and says(found, words)
     if kind == "says":
-        whole = " ".join(edit.text for edit in found.edits)
-        return says(found, words) and (
-            not found.edits or says(evolve(found, message=whole, help="", primary=None), words)
-        )
+        before = text.splitlines()
+        whole = " ".join(one.replace(" = ", "=") for one in edited(text, found).splitlines() if one not in before)
+        return says(evolve(found, message=whole, help="", primary=None) if found.edits else found, words)
     wanted = stated(right_text(tool, right))
     if found.edits:
         after = edited(text, found)
@@ -154,7 +171,13 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     """Whether a form that is told, written with the value that was typed, is refused where it stands."""
     match = re.search(r"write `([^`]*)`", found.help or "")
-    if match is None or found.primary is None or "{" in match[1] or re.search("SOURCE|MODEL|DATA", match[1]):
+    if (
+        match is None
+        or found.edits
+        or found.primary is None
+        or "{" in match[1]
+        or re.search("SOURCE|MODEL|DATA", match[1])
+    ):
         return False
     if ", which `" in (found.help or ""):
         return False  # of another method or strategy than this spec's
@@ -164,6 +187,8 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     outside = " outside of `" in (found.help or "") or "{" not in text
     if outside:
         after = f"{LINE} with {form}\n" if f"{LINE} with" in text else f"{HEAD}{form}\n"
+    elif text[: span.start].rstrip().endswith("="):  # at the value: the form names the setting once more
+        after = text[: span.start] + form.partition("=")[2].strip() + text[span.end :]
     else:
         after = text[: span.start] + (form if "=" in form else f"{form} = {value}") + text[span.end :]
     return any(one.code in ("XP101", "XP102", "XP121") or "cannot write" in one.message for one in errors(after))
@@ -203,7 +228,17 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
     return ""
 
 
-ROWS = rows()
+ROWS = rows("meant.toml")
+LATER = [row for name in ("shapes", "later", "blind", "second", "third") for row in rows(f"meant_{name}.toml")]
+
+
+def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray():
+    assert len(LATER) >= 680
+    wrong = {typed: text for tool, typed, right in LATER if (text := missed(tool, typed, right))}
+    listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
+    assert len(wrong) <= 0.02 * len(LATER), listed
+    astray = [text for tool, typed, right in LATER if (text := misled(tool, typed, right))]
+    assert not astray, "\n".join(astray)
 
 
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "held out"])

@@ -23,6 +23,7 @@ from xpc.grammar.source import Source, Span
 NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *schema.CLAUSES})
 CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep")]
 MEANT = {
+    "dtype in precision": "precision",  # its own value, in a block: `precision { dtype = bf16 }`
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
     "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon",
     "max_lr in optimizer": "lr", "optimizer in save": "full_state", "steps in method": "iterations",
@@ -33,7 +34,7 @@ MEANT = {
     "iterations in eval": "every", "iterations in save": "every", "iterations in track": "every",
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
     "format in save": "safetensors", "limit in save": "keep",
-    "prompt_template in model": "chat_template",
+    "prompt_template in model": "chat_template", "name in model": "train",
     "beta in optimizer": "betas", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Names that mean another setting: everywhere, or in a clause."""

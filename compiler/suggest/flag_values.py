@@ -1,0 +1,48 @@
+"""Values where a block stands: `vllm = colocate` is a setting of vllm's block. Loaded only for a wrong spec."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler.language import schema
+from xpc.compiler.suggest.converted_values import NUMBER
+from xpc.compiler.suggest.meaning import choice
+from xpc.compiler.suggest.nearest import letters
+from xpc.grammar.tree import Call, Number, Value
+
+NAMED = ("name", "type", "kind")
+"""What others write before the choice of a clause."""
+BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
+
+
+def within(row: schema.Setting, node: Value, typed: str) -> str | None:
+    """The setting in a flag's block that a value behind the flag means: `vllm = colocate`, `lora = 16`; or None."""
+    if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
+        return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None
+    if row.path in schema.ADAPTERS and (bits := BITS.search(typed)) is not None:
+        return "qlora" if "4" in bits[0] else "lora(bits=8)"
+    inner = [
+        one for one in schema.children(row.path) if typed in one.choices and typed not in ("none", "true", "false")
+    ]
+    return f"{row.name}({inner[0].name}={typed})" if len(inner) == 1 and not isinstance(node, Call) else None
+
+
+def chosen(clause: str, name: str) -> str | None:
+    """The setting of a block whose choice stands alone in it (`vllm { colocate }`), or None."""
+    inner = [one for one in schema.children(clause) if name in one.choices]
+    return f"{inner[0].name} = {name}" if len(inner) == 1 else None
+
+
+def chosen_head(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
+    """The choice of a clause's head that stands in its block: `track { wandb }`, `optimizer { name = adamw }`."""
+    head = schema.BY_PATH.get(clause)
+    if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
+        return None
+    text = (typed or "").strip('"').lower()
+    if name in head.choices:
+        return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
+    if text in head.choices and not any(row.name == name for row in schema.TABLE):
+        return text  # `scheduler = slurm` in `launch`
+    if letters(name + text) in map(letters, head.choices):
+        return next(one for one in head.choices if letters(one) == letters(name + text))  # `zero = 3`
+    return choice(head, text) if name in NAMED or name == "dtype" else None

@@ -1,0 +1,127 @@
+"""Numbers in forms that the language does not have: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`.
+
+Loaded only for a spec with such a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import registry
+from xpc.compiler.suggest import number_words
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
+
+TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
+"""A number of times without a thing behind it: `nodes=2x`."""
+COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
+MACHINES = re.compile(
+    r"(?P<nodes>\d+)[ \t]*(?:nodes?|machines?|hosts?)[ \t]*(?:x|of|with|,|each)?[ \t]*"
+    r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[\w.-]+)"
+)
+HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
+PRODUCT = re.compile(r"(?P<one>\d{1,9})[ \t]*(?P<sign>\*\*|\*|\^)[ \t]*(?P<other>\d{1,9})(?![\w.])")
+THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
+PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
+BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
+LARGEST = 10**12
+
+
+def told(found: Diagnostic) -> Diagnostic:
+    """The finding, with the number in the language's form where one stands in its line."""
+    form = None if found.primary is None else _FORMS.get(found.code)
+    if form is None or found.primary is None:
+        return found
+    text, at = found.primary.source.text, found.primary.span.start
+    start, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)
+    return form(found, text[start:end], start, at - start)
+
+
+def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> Diagnostic:
+    return evolve(found, help=help or f"write `{form}`", edits=(Edit(Span(start, end), form),))
+
+
+def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """A GPU that begins with a digit, which is no name, or a number of base 16."""
+    number = HEX.match(line, at) or HEX.search(line)
+    if number is not None:
+        return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
+    times = TIMES.search(line)
+    if times is not None and times.start("count") <= at <= times.end():
+        return _put(found, start + times.start("count"), start + times.end(), times["count"])
+    match = COUNT.search(line)
+    if match is None:
+        return found
+    gpu = registry.find_gpu(match["gpu"])
+    if gpu is None and match["gpu"].isdigit():
+        return found
+    if gpu is None:
+        help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints them"
+        return evolve(found, help=help, edits=())
+    whole = f"{match['count']} x {gpu.name}"
+    return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{whole}`")
+
+
+def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """A product or a power, which is written out."""
+    for match in PRODUCT.finditer(line):
+        one, other = int(match["one"]), int(match["other"])
+        if not match.start() <= at < match.end() or (match["sign"] != "*" and (one > 1024 or other > 40)):
+            continue
+        value = one * other if match["sign"] == "*" else one**other
+        if value <= LARGEST:
+            help = f"write `{value}`: a spec has no arithmetic"
+            return _put(found, start + match.start(), start + match.end(), str(value), help)
+    return found
+
+
+def _incomplete(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """A length of the run in words, or a list without brackets."""
+    said = number_words.BUDGET.search(line)
+    count = number_words.number(said["said"]) if said is not None and said.start("said") == at else None
+    if said is None or count is None:
+        return _commas(found, line, start, at)
+    form = number_words.typed(count)
+    place = start + said.start("said"), start + said.end("said")
+    return _put(found, *place, form, f"write `for {form} {said['unit']}`")
+
+
+def _machines(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """`hardware 4 nodes x 8 x h100-80gb`: the GPUs of one machine, and the machines on a line of their own."""
+    said = MACHINES.search(line)
+    if said is None or said.end() <= at or "hardware" not in line[: said.start()]:
+        return found
+    one, nodes = f"{said['count']} x {said['gpu']}", f"nodes {said['nodes']}"
+    help = f"write `{one}`: the GPUs of one machine, and `{nodes}` on its own line"
+    return _put(found, start + said.start(), start + said.end(), f"{one}\n{nodes}", help)
+
+
+def _valued(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """A value of another form: machines beside GPUs, or a number with commas."""
+    said = _machines(found, line, start, at)
+    return _commas(found, line, start, at) if said is found else said
+
+
+def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """Commas between thousands, a list without brackets, and a statement that begins with a number of bits."""
+    for match in THOUSANDS.finditer(line):
+        if match.start() <= at < match.end():
+            return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))
+    pair = PAIR.search(line)
+    if pair is not None and pair.start() < at < pair.end():
+        return _put(found, start + pair.start("list"), start + pair.end("list"), f"[{pair['one']}, {pair['other']}]")
+    bits = BITS.match(line, at)
+    if bits is not None and (at + len(bits[0]) == len(line.rstrip()) or line[at + len(bits[0]) :][:1] == " "):
+        return _put(found, start + bits.start(), start + bits.end(), "qlora" if bits["bits"] == "4" else "lora(bits=8)")
+    return found
+
+
+_FORMS = {
+    "XP043": _counted,
+    "XP014": _product,
+    "XP020": _incomplete,
+    "XP025": _commas,
+    "XP030": _machines,
+    "XP104": _valued,
+}

@@ -1,0 +1,46 @@
+"""Settings of a clause whose value stands behind them without `=`: `save "out" every 100 steps`.
+
+Loaded only where a setting's name has something behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import FLAG
+from xpc.grammar import units
+from xpc.grammar.record import record
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Clause, Number, Ref, Setting, String, Value
+
+Operand = Setting | Clause | Value
+
+
+@record
+class Paired:
+    """A setting's name and its value, as they stand, and how they are written."""
+
+    span: Span
+    form: str
+
+
+def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
+    """A clause's items without such settings, and these."""
+    kept: list[Operand] = []
+    found: list[Paired] = []
+    at = 0
+    while at < len(body):
+        node, value = body[at], body[at + 1] if at + 1 < len(body) else None
+        at += 1
+        row = schema.BY_PATH.get(f"{clause}.{node.name}") if isinstance(node, Ref) else None
+        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not isinstance(value, Number | String):
+            kept.append(node)
+            continue
+        end, typed = value.span.end, text[value.span.start : value.span.end]
+        unit = body[at + 1] if at + 1 < len(body) else None
+        at += 1
+        if isinstance(unit, Ref) and units.is_unit(unit.name):
+            end, typed, at = unit.span.end, units.one_word(row.name, typed, unit.name) or typed, at + 1
+        found.append(Paired(Span(node.span.start, end), f"{row.name}={typed}"))
+    return kept, found
