@@ -12,12 +12,13 @@ from xpc.compiler.importing import (
     axolotl_keys,
     axolotl_precision,
     families,
+    schedule,
     sharding,
     trainer,
     trlyaml,
 )
 from xpc.compiler.importing import model as models
-from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, QUIET, SAME
+from xpc.compiler.importing.axolotl_keys import IMPOSSIBLE, KEPT, PAIRS, QUIET, SAME
 from xpc.compiler.importing.draft import Draft, Fate
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
 from xpc.compiler.importing.overrides import Asked, Machines, load
@@ -43,7 +44,7 @@ OWN = (
     "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "ray_num_workers",
     "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
     "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
-    "tokens", "lora_model_dir", "lr_quadratic_warmup",
+    "tokens", "lora_model_dir", "lr_quadratic_warmup", "base_model_config", "optim_args",
     "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
     "loraplus_lr_embedding",
 )  # fmt: skip
@@ -70,8 +71,14 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         if one is not None and (one.file, one.key) not in draft.fates:
             draft.mark(one, "mapped", f"method {method}")
     found = Machines()
-    named = {SAME.get(key, key): one for key, one in entries.items()}
+    same = {**SAME, **PAIRS} if word == "dpo" else SAME
+    named = {same.get(key, key): one for key, one in entries.items()}
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
+    config, base = named.get("base_model_config"), named.get("model_name_or_path")
+    if config is not None and (config.empty or (base is not None and config.value == base.value)):
+        draft.note(config, "the model's own")
+    elif config is not None:
+        draft.error(config, "the configuration is the model's own", "save it with the model")
     _model(draft, named)
     axolotl_precision.precision(draft, named)
     axolotl_precision.tf32(draft, named, asked)
@@ -84,6 +91,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
     _adapter(draft, named)
     _sharding(draft, named, asked, launch, zero, found)
+    schedule.optimizer_arguments(draft, named.get("optim_args"))
     _trackers(draft, named)
     _method(draft, named)
     _packing(draft, named)
@@ -303,6 +311,10 @@ def _method(draft: Draft, named: Entries) -> None:
         for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
             if key in named:
                 draft.setting(path, named[key])
+    elif "push_to_hub" not in named:
+        for key in ("hub_strategy", "hub_revision"):
+            if key in named:
+                draft.note(named[key], "no repository is named, and nothing is pushed")
     longest = named.get("max_prompt_len")
     if longest is not None:
         draft.setting("method.max_prompt", longest)

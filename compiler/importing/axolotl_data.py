@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.data.shapes import SHAPES
-from xpc.compiler.importing import axolotl_chat, axolotl_evaluation, axolotl_templates, axolotl_words, corpus
+from xpc.compiler.importing import (
+    axolotl_chat,
+    axolotl_evaluation,
+    axolotl_keys,
+    axolotl_templates,
+    axolotl_words,
+    corpus,
+)
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked
@@ -48,6 +55,7 @@ QUIET_SOURCE = {
     "chat_template": "",
     "shards": "",
     "field_system": "",
+    **dict.fromkeys(("field_human", "field_model"), "no type of axolotl's reads it"),
     "strategy": "",
 }
 
@@ -102,7 +110,7 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
 
 def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> None:
     """One data set; `shapes` are those of the sets before it, of which a spec has one."""
-    table = entry.mapping
+    table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
         draft.error(entry, "a dataset needs a `path`")
@@ -117,6 +125,10 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> 
         name = files.items[0]
         draft.mark(path, "mapped", "the file says what it is")
         draft.mark(files, "mapped", "data")
+    elif files is not None and len(files.items) == 1 and (inside := corpus.inside(path, files.items[0])) is not None:
+        name = inside
+        draft.mark(path, "mapped", "the folder of the file")
+        draft.mark(files, "mapped", "data")
     elif files is not None and len(files.items) == 1 and isinstance(files.items[0].value, str):
         draft.note(files, "every file of the dataset is read")
         draft.warn(files, "every file of the dataset is read, and the source names one", "`--data` names a local copy")
@@ -129,7 +141,11 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> 
     if len(shapes) > 1 and shape != next(iter(shapes)):
         draft.error(kind or entry, f"the rows of another source are {next(iter(shapes))}",
                     "a spec's sources are of one shape: write a spec for each, or bring the rows into one")  # fmt: skip
-    elif shape and (shape != METHODS[draft.method].shapes[0] or (columns and draft.method == "sft")):
+    elif shape and (
+        shape != METHODS[draft.method].shapes[0]
+        or (columns and draft.method == "sft")
+        or (found is not None and found.ref.startswith('"'))  # a file that may be where the run will be
+    ):
         draft.put("data.format", shape, kind)
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
@@ -157,8 +173,8 @@ def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
     """The shape of the rows and the columns that hold it."""
-    messages, chosen, rejected, field = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected",
-                                                                    "field"))  # fmt: skip
+    messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
+    field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
         if one is not None:
             draft.mark(one, "mapped", "columns")
@@ -180,7 +196,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         )
         shape = _spoken(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word == "alpaca":
+    if word in ("alpaca", "alpaca:instruct"):  # the style is the usual one
         draft.differs(
             "datasets.type",
             "axolotl makes tokens of the question and of the answer apart, the spec of both at once: of an answer that "
@@ -192,6 +208,13 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         return "prompt_completion", asked
     if place.key.endswith("type") and place.empty:
         draft.error(place, "rows that are tokens already: a bundle tokenizes its data itself")
+    elif word == "input_output":
+        draft.error(
+            place,
+            "a row is a list of segments, each learned or not as its `label` says, and no shape of a spec has them",
+            "where one learned segment ends each row, write it as `completion` and those before it as `prompt`, and "
+            "name these by `--data`",
+        )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
             place,
@@ -199,7 +222,8 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
             "write the words into the rows, as `prompt` and `completion`, and name these by `--data`",
         )
     else:
-        draft.error(place, f"the type `{word[:40]}` is not known", "chat_template, completion and alpaca are")
+        why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and a module of one's own is not run here"
+        draft.error(place, why, "chat_template, completion and alpaca are")
     return "", ()
 
 
@@ -278,6 +302,8 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         draft.differs("datasets.system", "axolotl writes a system turn of what the column `system` holds, be it "
                       "nothing, and the spec none", place)  # fmt: skip
         return ("input", "chosen", "rejected")
+    if word == "passthrough" and draft.method == "dpo":  # axolotl leaves the rows to TRL, as the spec does
+        return ()
     _worded(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
@@ -311,7 +337,7 @@ def _rest(draft: Draft, table: Entries) -> None:
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
             continue  # see axolotl_chat
-        elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards"):
+        elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards", "field_human", "field_model"):
             corpus.everything(draft, one, QUIET_SOURCE[key])
         elif one.off:
             draft.note(one, "it is off")

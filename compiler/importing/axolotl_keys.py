@@ -17,15 +17,18 @@ Entries = Mapping[str, Entry]
 VERSION = "0.18.0"
 
 
-def names() -> frozenset[str]:
-    """Every key that axolotl itself knows, with those of its plugins: its classes' own fields (`make oracles`)."""
+def names(of: str = "") -> frozenset[str]:
+    """Every key that axolotl itself knows, with those of its plugins, or of a data set (`of` is `datasets.`): its
+    classes' own fields (`make oracles`)."""
     with open(os.path.join(os.path.dirname(__file__), "axolotl_names.txt"), encoding="utf-8") as handle:
-        return frozenset(handle.read().split())
+        every = handle.read().split()
+    return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
-def known(draft: Draft, entries: Entries) -> Entries:
-    """The keys that axolotl knows; it goes on without the others, and says nothing of them."""
-    all_names = names()
+def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
+    """The keys that axolotl knows, of a file or of a data set (`of` is `datasets.`); it goes on without the others, and
+    says nothing of them."""
+    all_names = names(of)
     for key, entry in entries.items():
         if key not in all_names:
             near = nearest(key, sorted(all_names))
@@ -38,6 +41,12 @@ def known(draft: Draft, entries: Entries) -> Entries:
     return {key: entry for key, entry in entries.items() if key in all_names}
 
 
+PAIRS = {
+    "dpo_loss_type": "loss_type", "dpo_loss_weights": "loss_weights", "dpo_label_smoothing": "label_smoothing",
+    "dpo_padding_free": "padding_free", "dpo_use_liger_kernel": "use_liger_kernel",
+    "dpo_use_weighting": "use_weighting",
+}  # fmt: skip
+"""Names of its own for what TRL has under `rl: dpo`; no other method reads them."""
 SAME = {
     "base_model": "model_name_or_path",
     "revision_of_model": "model_revision",
@@ -182,10 +191,95 @@ IMPOSSIBLE = {
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",
     "llama4_linearized_experts": "the stack has no such model",
-    "use_mlflow": "the language has no such tracker",
-    "use_comet": "the language has no such tracker",
+    "rope_scaling": "reserved by the language",
+    **dict.fromkeys(
+        ("overrides_of_model_config", "overrides_of_model_kwargs", "model_kwargs"),
+        "a bundle reads the model as its config.json has it",
+    ),
+    **dict.fromkeys(
+        ("use_pose", "pose_max_context_len", "pose_num_chunks", "pose_split_on_token_ids"),
+        "the language has no positions with gaps",
+    ),
+    **dict.fromkeys(
+        ("trainer_cls", "use_mora", "mora", "mora_type", "dense_mixer", "hatchery"), "the stack has no such trainer"
+    ),
+    **dict.fromkeys(
+        (
+            "peft_init_lora_weights",
+            "peft_layer_replication",
+            "peft_layers_pattern",
+            "lora_rank_pattern",
+            "lora_alpha_pattern",
+            "peft_trainable_token_indices",
+            "peft_ensure_weight_tying",
+        ),
+        "the language has adapters of one shape, on every layer, that begin at zero",
+    ),
+    "shrink_embeddings": "the language keeps the vocabulary",
+    "lr_groups": "the language has one rate, and another for LoRA+",
+    **dict.fromkeys(("embedding_lr", "embedding_lr_scale"), "the language has one rate, and another for LoRA+"),
+    "sage_attention": "the language has no such attention",
 }
+TRACKER = "the language has wandb, trackio and tensorboard"
 KEPT = {
+    **dict.fromkeys(
+        (
+            "use_mlflow",
+            "mlflow_tracking_uri",
+            "mlflow_experiment_name",
+            "mlflow_run_name",
+            "hf_mlflow_log_artifacts",
+            "use_comet",
+            "comet_api_key",
+            "comet_workspace",
+            "comet_project_name",
+            "comet_experiment_key",
+            "comet_mode",
+            "comet_online",
+            "comet_experiment_config",
+        ),
+        TRACKER,
+    ),
+    **dict.fromkeys(
+        ("lm_eval_tasks", "lm_eval_model", "lm_eval_batch_size", "lm_eval_post_train"),
+        "lm-eval runs after the training, on the model that it leaves",
+    ),
+    **dict.fromkeys(("do_bench_eval", "bench_dataset", "bench_split"), "evaluation computes the loss"),
+    **dict.fromkeys(
+        (
+            "generate_samples",
+            "num_generation_samples",
+            "generation_interval",
+            "generation_steps",
+            "generation_max_length",
+            "generation_max_new_tokens",
+            "generation_temperature",
+            "generation_do_sample",
+            "generation_top_k",
+            "generation_top_p",
+            "generation_prompt_ratio",
+        ),
+        "axolotl shows samples of the model while it trains",
+    ),
+    "save_first_step": "axolotl saves a checkpoint after the first step, too",
+    "max_memory": "where weights are placed",
+    "lora_embedding_kernel": KERNEL,
+    "tiled_mlp_num_shards": KERNEL,
+    "sample_packing_mp_start_method": "how packing searches",
+    "num_dataset_shards_to_save": "a bundle tokenizes its data itself",
+    "tokenizer_save_jinja_files": "how the tokenizer is saved",
+    "fsdp_final_state_dict_type": "a bundle gathers the weights that it saves",
+    **dict.fromkeys(
+        (
+            "gradio_title",
+            "gradio_share",
+            "gradio_server_name",
+            "gradio_server_port",
+            "gradio_max_new_tokens",
+            "gradio_temperature",
+        ),
+        "inference only",
+    ),
     **dict.fromkeys(
         ("loss_watchdog_threshold", "loss_watchdog_patience"),
         "axolotl ends a run whose loss stays above the threshold, and this run goes on",
@@ -207,7 +301,7 @@ KEPT = {
             "swanlab_completion_max_buffer",
             "swanlab_mode",
         ),
-        "the language has wandb, trackio and tensorboard",
+        TRACKER,
     ),
 }
 """What changes no number: kept in a comment."""

@@ -88,6 +88,16 @@ TYPES = {
     "alpaca_w_system.load_instruct": evolve(INSTRUCT, **WITH_SYSTEM),
     "alpaca_w_system.load_open_orca": ORCA,
     "gpteacher": evolve(INSTRUCT, output="response"),
+    "oasst": evolve(INSTRUCT, instruction="INSTRUCTION", input=None, output="RESPONSE"),
+    "oasst:chat": evolve(CHAT, instruction="INSTRUCTION", input=None, output="RESPONSE"),
+    "summarizetldr": Words(
+        "",
+        "USER: Summarize the following article as a TL;DR.\n{instruction}\nASSISTANT:",
+        "{system}",
+        instruction="article",
+        input=None,
+        output="summary",
+    ),
 }
 """By axolotl's type; each learns the answer as it stands in its column."""
 KEYS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 from xpc.compiler import stacks
@@ -137,6 +138,24 @@ def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
 
         return command(source.text, source.name, asked, launch, zero)
     table = _table(source)
+    draft = _draft(kind, table, source, asked, launch, zero)
+    for one in (table, launch or {}, zero or {}, *draft.read):
+        _repeated(draft, one)
+    return draft
+
+
+def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
+    """A warning for each key that a file has twice with different values: YAML readers take the last."""
+    for one in table.values():
+        if one.earlier:
+            draft.warn(one, f"it stands on line {one.earlier}, too, with another value; the last counts")
+        for part in (one, *(one.value if isinstance(one.value, list) else [])):
+            _repeated(draft, part.mapping)
+
+
+def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launch: dict[str, Entry] | None,
+           zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
+    """The draft of a source that is no command, by its kind."""
     if kind == "trl":
         return trl(table, source.name, asked, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
@@ -200,6 +219,8 @@ def kind_of(source: Read, options: argparse.Namespace) -> str:
     keys = set(table)
     if any("_component_" in part.mapping for one in table.values() for part in one.items):
         return "torchtune"
+    if "base_model" in keys and "datasets" in keys:
+        return "axolotl"
     if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
         return "deepspeed"
     if "distributed_type" in keys or "compute_environment" in keys:

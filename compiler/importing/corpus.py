@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 
@@ -234,6 +235,12 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
     found = source(draft, entry, named.get("dataset_config"), named.get("dataset_train_split"))
     if found is not None:
         draft.sources.append(found)
+    several = named.get("dataset_configs")
+    if several is not None:
+        draft.note(
+            several, "the scripts read it beside a `dataset_mixer`: `dataset_config` names the configuration of one"
+        )
+        draft.warn(several, "no script reads it beside `dataset_name`", "`dataset_config` names the configuration")
 
 
 def _file(draft: Draft, entry: Entry) -> None:
@@ -323,3 +330,12 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
             draft.error(one, "a bundle always prepares its data")
         else:
             draft.note(one, "no version of the targets reads it")
+
+
+def inside(folder: Entry, file: Entry) -> Entry | None:
+    """The one file of a local folder that is named; None where the folder may be a data set of the hub."""
+    outer, inner = folder.value, file.value
+    if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
+        return None
+    place = posixpath.normpath(posixpath.join(outer, inner))
+    return Entry(file.key, place if place.startswith((".", "/")) else f"./{place}", file.file, file.line)

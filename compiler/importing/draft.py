@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler.importing.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
@@ -23,6 +24,8 @@ not compile it; or cannot be said."""
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
 """Settings whose default is said all the same: a bundle chooses otherwise, or with a note."""
 
+EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
+"""The nought that Python writes before an exponent of one figure."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
 """Unknown keys that a nearest name is looked for; a file with more is of no tool that is known here."""
@@ -169,7 +172,8 @@ class Draft:
                 typed = f"{row.name} = {show(row, value)}"
                 self.reserve(entry, f"{home} {{ {typed} }}" if home else typed, row.pending)
             return
-        written = Written(show(row, value), entry, why)
+        typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
+        written = Written(typed, entry, why)
         if entry is not None and hidden_characters(written.text):
             self.error(entry, "it holds a character that cannot be seen, which a spec may not")
             return
@@ -193,10 +197,11 @@ class Draft:
         else:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
-    def raw(self, path: str, typed: str, entry: Entry) -> None:
+    def raw(self, path: str, typed: str, entry: Entry | None) -> None:
         """Write a setting as it is typed."""
         self.settings[path] = Written(typed, entry)
-        self.mark(entry, MAPPED, f"{path} = {typed}")
+        if entry is not None:
+            self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
         """Write a value that the tool would use and the source leaves out, unless the setting is written, or the

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.language import kinds
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE, Setting
 from xpc.compiler.lower.specfile import plain
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
@@ -90,12 +91,11 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
 
 def _inside(draft: Draft, clause: str) -> list[str]:
     out: list[str] = []
-    for row in TABLE:
-        direct = row.path.startswith(clause + ".") and row.path.count(".") == 1
-        if not direct or not (draft.has(row.path) or _children(draft, row.path)):
+    for row in _below(clause):
+        children = _children(draft, row.path)
+        if row.path.count(".") > 1 or not (children or draft.has(row.path)):
             continue
         said = draft.settings.get(row.path)
-        children = _children(draft, row.path)
         if row.kind is not kinds.FLAG:
             assert said is not None
             out.append(f"{row.name} = {_bare(said.text) if row.kind in NAMED else said.text}")
@@ -124,8 +124,12 @@ def _bare(typed: str) -> str:
 
 
 def _children(draft: Draft, path: str) -> list[tuple[str, str]]:
-    return [(one.name, draft.settings[one.path].text) for one in TABLE
-            if one.path.startswith(path + ".") and draft.has(one.path)]  # fmt: skip
+    return [(one.name, draft.settings[one.path].text) for one in _below(path) if draft.has(one.path)]
+
+
+@cache
+def _below(path: str) -> tuple[Setting, ...]:
+    return tuple(one for one in TABLE if one.path.startswith(path + "."))
 
 
 def _data(draft: Draft, sources: list[Source]) -> list[str]:

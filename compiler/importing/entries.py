@@ -46,6 +46,7 @@ class Entry:
     """A value with its key and place. `value` is None, bool, int, float, str, a list or a dict of entries.
 
     `typed` is what stands in the file, where that says more than the value: the `no` that YAML 1.1 reads as false.
+    `earlier` is the line of the same key with another value above it, which YAML readers take no notice of.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Entry:
     file: str
     line: int
     typed: str = ""
+    earlier: int = 0
 
     @property
     def place(self) -> str:

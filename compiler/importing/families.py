@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.fused_experts import adapted
-from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import RESERVED, Draft
+from xpc.compiler.importing.local_model import model_called
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
@@ -19,6 +21,9 @@ STAY = ("paged_adamw", "paged_lion", "adagrad")
 def kind_of(draft: Draft) -> str | None:
     """The family of the model: of the registry, else as its name spells it."""
     known = registry.find_model(draft.model)
+    if known is None:
+        alias = model_called(draft.model.rpartition("/")[2])
+        known = None if alias is None else registry.find_model(alias)
     return registry.family_named(draft.model) if known is None else known.model_type
 
 
@@ -34,14 +39,18 @@ def nearest(draft: Draft, tool: str) -> None:
     _offloaded(draft)
     _judged(draft, tool)
     _packing(draft, family, tool)
-    _weights(draft, tool)
+    trained_dtype(draft, tool)
 
 
 def _instead(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
     """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
-    draft.put(path, value, entry, why)
+    if BY_PATH[path].default != value:
+        draft.put(path, value, entry, why)
+    elif entry is not None:
+        draft.fates.pop((entry.file, entry.key), None)
+        draft.mark(entry, RESERVED, f"# {name}", why)
     draft.differs(name, difference, entry)
 
 
@@ -185,9 +194,21 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
     )
 
 
-def _weights(draft: Draft, tool: str) -> None:
-    """bf16 weights without a copy in fp32 lose updates at a small rate."""
+def trained_dtype(draft: Draft, tool: str) -> None:
+    """bf16 weights without a copy in fp32 lose updates at a small rate, and no scaler takes gradients in fp16."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
+    whole = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
+    if dtype is not None and dtype.text == "fp16" and whole and (strategy is None or strategy.text == "ddp"):
+        _instead(
+            draft,
+            "model.dtype",
+            "fp32",
+            "fp16 weights cannot be trained without a copy in fp32",
+            "torch_dtype",
+            f"{tool} holds the weights that are trained in fp16, whose gradients no scaler takes; the spec holds them "
+            "in fp32 and computes in fp16",
+        )
+        return
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
         return
     if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):

@@ -13,6 +13,7 @@ from xpc.compiler.importing.llamafactory_keys import (
     ADDED,
     FP8,
     IMPOSSIBLE,
+    KEPT,
     MEGATRON,
     OURS,
     PADDED,
@@ -22,6 +23,7 @@ from xpc.compiler.importing.llamafactory_keys import (
     SPLIT,
     STAGES,
 )
+from xpc.compiler.importing.llamafactory_switches import packed, saved_by_epochs, switches
 from xpc.compiler.importing.llamafactory_tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, patience, router
@@ -61,12 +63,12 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     elif stage is not None:
         draft.mark(stage, "mapped", f"method {method}")
     found = Machines()
-    named = {SAME.get(key, key): one for key, one in entries.items()}
+    named = {SAME.get(key, key): one for key, one in entries.items() if key not in (*QUIET, *KEPT)}
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     if "resize_vocab" in named:
         draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
-    rest = {key: one for key, one in named.items() if not _ours(key)}
+    rest = {key: one for key, one in named.items() if not _ours(key) and not (key == "fp16" and one.off)}
     trainer.arguments(draft, rest)
     _precision(draft, named, asked.method)
     tuning(draft, named)
@@ -83,7 +85,12 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
     _defaults(draft, named, word)
+    packs = draft.settings.get("batch.packing")
+    switches(draft, named, word)
     families.nearest(draft, "LLaMA-Factory")
+    if word == "pt":
+        llamafactory_data.streamed(draft, packs is not None and packs.text == "true")
+    packed(draft, named, word)
     follow(draft)
     router(draft)
     draft.put("method", method)
@@ -95,6 +102,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
             "itself"
         },
     )
+    draft.keep(entries, KEPT)
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)
@@ -105,13 +113,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
 
 
 def _ours(key: str) -> bool:
-    return (
-        key in (*OURS, *SPLIT, *MEGATRON, *FP8)
-        or key in QUIET
-        or key in IMPOSSIBLE
-        or key in trlyaml.MODEL
-        or key in trlyaml.SHARD
-    )
+    return key in (*OURS, *SPLIT, *MEGATRON, *FP8) or key in IMPOSSIBLE or key in trlyaml.MODEL or key in trlyaml.SHARD
 
 
 def _quiet(draft: Draft, entry: Entry, why: str) -> None:
@@ -120,7 +122,9 @@ def _quiet(draft: Draft, entry: Entry, why: str) -> None:
 
 
 def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
-    pure, half = named.get("pure_bf16"), named.get("bf16")
+    pure, half, other = named.get("pure_bf16"), named.get("bf16"), named.get("fp16")
+    if other is not None and other.off:
+        draft.note(other, "it is off")
     for one in (half, pure):
         if one is not None and boolean(one):
             draft.put("precision", "bf16", one)
@@ -202,6 +206,7 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
             draft.warn(batching, PADDED)
         else:
             draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
+    saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
     if "global_batch_size" in named:
         draft.setting("batch.gbs", named["global_batch_size"])
     kernels = named.get("kernel_config")
@@ -270,6 +275,9 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.put("model.attn", ATTENTION[word], flash)
     elif flash is not None:
         draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
+    newer = named.get("enable_activation_checkpointing")
+    if newer is not None and not newer.empty:
+        draft.put("memory.checkpointing", boolean(newer) is True, newer)
     if off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)
     if not (off is not None and boolean(off)):
@@ -277,16 +285,33 @@ def _kernels(draft: Draft, named: Entries) -> None:
             draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
             draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
-        elif off is None:
+        elif off is None and newer is None:
             draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's own")
     elif again is not None:
         draft.note(again, "checkpointing is off")
-    for key in ("upcast_layernorm", "use_swanlab", "eval_on_each_dataset"):
-        one = named.get(key)
+    norms = named.get("upcast_layernorm")
+    if norms is not None and norms.off:
+        draft.note(norms, "it is off")
+    elif norms is not None:
+        draft.mark(norms, "reserved", "# upcast_layernorm")
+        why = "LLaMA-Factory holds the weights of the norms in fp32, the spec in the dtype of the others"
+        draft.differs("upcast_layernorm", why, norms)
+    each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
+    for one in (each, host, fast):
         if one is not None and one.off:
             draft.note(one, "it is off")
-        elif one is not None:
-            draft.error(one, "the language has no such setting")
+    if each is not None and not each.off:
+        draft.error(each, "the language has no such setting")
+    if host is not None and not host.off:
+        draft.mark(host, "reserved", "# use_unsloth_gc")
+        why = (
+            "LLaMA-Factory keeps what each layer begins with in host memory, the spec on the GPU: the same is computed"
+        )
+        draft.differs("use_unsloth_gc", why, host)
+    if fast is not None and not fast.off:
+        draft.mark(fast, "reserved", "# use_unsloth")
+        why = "LLaMA-Factory runs the model by the kernels of Unsloth, the spec by those of transformers"
+        draft.differs("use_unsloth", why, fast)
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:

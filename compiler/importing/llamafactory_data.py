@@ -67,23 +67,35 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     stream = named.get("streaming")
     if stream is not None:
         draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
-    packed = draft.settings.get("batch.packing")
     if stage == "pt":
         draft.differs(
             "tokenizer",
             "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
             "the tokenizer writes",
         )
-    if stage == "pt" and packed is not None and packed.text == "true":
-        draft.differs(
-            "packing",
-            "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and "
-            "leaves out what fills none; the spec puts pieces of texts together and keeps them apart",
-        )
     else:
         draft.differs(
             "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
         )
+
+
+def streamed(draft: Draft, packs: bool) -> None:
+    """What becomes of the texts of pretraining that LLaMA-Factory makes one stream of."""
+    packed = draft.settings.get("batch.packing")
+    said = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
+    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    if not packs:
+        return
+    here = (
+        "puts pieces of texts together and keeps them apart"
+        if packed is not None and packed.text == "true"
+        else "has one text in each row, cut at its end, for nothing here keeps packed texts of this model apart"
+    )
+    draft.differs(
+        "packing",
+        "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and leaves "
+        f"out what fills none; the spec {here}",
+    )
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
@@ -104,10 +116,26 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
     think = thinking is None or boolean(thinking) is not False
-    body = llamafactory_template(word, think)
+    only = named.get("mask_history")
+    last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
+    body = llamafactory_template(word, think, last)
+    if only is not None and not last:
+        draft.note(only, "it is off" if only.off else "there are no answers apart")
+    elif only is not None and body is None:
+        why = f"the loss on the last answer alone is written into a template, and `{word}` is none that is written"
+        draft.error(only, why, "name one of the templates that are written beside the spec, such as qwen")
+    elif only is not None:
+        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer alone")
     if stage == "pt":
         if entry is not None:
             draft.note(entry, "text is rendered by no template")
+        if word == "llama3":
+            draft.differs(
+                "template",
+                "LLaMA-Factory ends each text with <|end_of_text|> where the template is `llama3`, the spec with the "
+                "tokenizer's own last token",
+                entry,
+            )
     elif body is not None and entry is not None:
         name = f"{draft.stem}.chat_template.jinja"
         draft.files[name] = body.encode()
@@ -267,7 +295,7 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
         draft.error(entry, f"`{name}` holds {found.shape}, and the set before it {shapes[0].shape}",
                     "a spec's sources are of one shape: bring the rows into one")  # fmt: skip
     shapes.append(found)
-    if found.shape != METHODS[draft.method].shapes[0] or found.columns:
+    if found.shape != METHODS[draft.method].shapes[0] or found.columns or ref.startswith('"'):
         draft.put("data.format", found.shape, entry)
     if found.chat:
         draft.put("data.chat", True, entry)

@@ -44,7 +44,105 @@ QUIET = {
         ("freeze_vision_tower", "freeze_multi_modal_projector"), "rows of text train no other part of the model"
     ),
     "ray_init_kwargs": "launch.sh starts the run",
+    **dict.fromkeys(("use_fast_tokenizer", "low_cpu_mem_usage"), "how it is loaded, not what it is"),
+    **dict.fromkeys(("hf_hub_token", "ms_hub_token", "om_hub_token"), "a token stands in the environment"),
+    **dict.fromkeys(
+        (
+            "enable_torch_profiler", "profile_modules", "profiler_active_steps", "profiler_output_dir",
+            "profiler_profile_memory", "profiler_record_shapes", "profiler_repeat", "profiler_wait_steps",
+            "profiler_warmup_steps", "profiler_with_stack",
+        ),
+        "reporting only",
+    ),
+    "sortish_sampler": "no trainer reads it any more",
+    "batching_workers": "who puts batches together, not what they hold",
+    "save_ckpt_as_hf": "a bundle's checkpoints are in this format",
+}  # fmt: skip
+KEPT = {
+    **dict.fromkeys(
+        (
+            "max_length",
+            "do_sample",
+            "temperature",
+            "top_p",
+            "top_k",
+            "num_beams",
+            "length_penalty",
+            "repetition_penalty",
+            "skip_special_tokens",
+            "generation_max_length",
+            "generation_num_beams",
+            "eval_num_beams",
+            "use_kv_cache",
+            "generation_config",
+            "predict_with_generate",
+            "infer_dtype",
+            "vllm_maxlen",
+            "vllm_gpu_util",
+            "vllm_enforce_eager",
+            "vllm_max_lora_rank",
+            "vllm_config",
+            "sglang_maxlen",
+            "sglang_mem_fraction",
+            "sglang_tp_size",
+            "sglang_config",
+            "sglang_lora_backend",
+        ),
+        "inference only",
+    ),
+    **dict.fromkeys(
+        (
+            "export_dir",
+            "export_size",
+            "export_device",
+            "export_quantization_bit",
+            "export_quantization_dataset",
+            "export_quantization_nsamples",
+            "export_quantization_maxlen",
+            "export_legacy_format",
+            "export_hub_model_id",
+        ),
+        "read by `llamafactory-cli export`",
+    ),
+    **dict.fromkeys(("task", "task_dir", "lang", "n_shot", "save_dir"), "read by `llamafactory-cli eval`"),
+    **dict.fromkeys(("master_addr", "master_port"), "the launch's"),
+    **dict.fromkeys(
+        (
+            "use_swanlab",
+            "swanlab_project",
+            "swanlab_workspace",
+            "swanlab_run_name",
+            "swanlab_mode",
+            "swanlab_api_key",
+            "swanlab_logdir",
+            "swanlab_lark_webhook_url",
+            "swanlab_lark_secret",
+        ),
+        "the language has wandb, trackio and tensorboard",
+    ),
+    "cache_dir": "where files are downloaded to: `HF_HOME` says it",
+    "buffer_size": "how streamed rows are shuffled",
+    "compute_accuracy": "evaluation computes the loss",
+    "offload_folder": "where weights are placed",
 }
+"""What training does not read: kept in a comment."""
+KTRANSFORMERS = ("kt_config", "kt_cpu_activation", "kt_weight_path", "kt_expert_checkpoint_path", "kt_use_lora_experts",
+                 "kt_lora_expert_num", "kt_lora_expert_intermediate_size")  # fmt: skip
+PPO = ("reward_model", "reward_model_adapters", "reward_model_quantization_bit", "reward_model_type", "ppo_buffer_size",
+       "ppo_epochs", "ppo_score_norm", "ppo_target", "ppo_whiten_rewards")  # fmt: skip
+BADAM = ("badam_mode", "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio",
+         "badam_mask_mode", "badam_verbose")  # fmt: skip
+WITH = {
+    **dict.fromkeys(BADAM, "use_badam"),
+    **dict.fromkeys(("pissa_iter", "pissa_convert"), "pissa_init"),
+    **dict.fromkeys(KTRANSFORMERS, "use_kt"),
+    **dict.fromkeys(("apollo_proj", "apollo_proj_type", "apollo_scale_front"), "use_apollo"),
+    "asft_alpha": "use_asft_loss", "eaft_alpha": "use_eaft_loss", "galore_proj_type": "use_galore",
+    "hyper_parallel_args": "use_hyper_parallel", "init_special_tokens": "add_special_tokens",
+    "new_special_tokens_config": "add_special_tokens", "interleave_probs": "mix_strategy",
+    "adapter_folder": "adapter_name_or_path",
+}  # fmt: skip
+"""A key, and the one without which nothing reads it."""
 IMPOSSIBLE = {
     **dict.fromkeys(
         (
@@ -59,34 +157,20 @@ IMPOSSIBLE = {
             "audio_sampling_rate",
             "train_mm_proj_only",
             "freeze_language_model",
+            "crop_to_patches",
         ),
         TEXT,
     ),
-    **dict.fromkeys(
-        (
-            "badam_mode",
-            "badam_start_block",
-            "badam_switch_mode",
-            "badam_switch_interval",
-            "badam_update_ratio",
-            "badam_mask_mode",
-            "badam_verbose",
-        ),
-        "the language has no such optimizer",
-    ),
     **dict.fromkeys(("pissa_iter", "pissa_convert"), "the language starts adapters at zero"),
-    **dict.fromkeys(("use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
+    **dict.fromkeys((*BADAM, "use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
     "use_llama_pro": "the language has no block expansion",
     "mixture_of_depths": "the language has no mixture of depths",
     "use_asft_loss": "the stack has no such loss",
     "asft_alpha": "the stack has no such loss",
+    "eaft_alpha": "the stack has no such loss",
     "use_eaft_loss": "the stack has no such loss",
-    "use_kt": "the stack has no KTransformers",
-    "kt_config": "the stack has no KTransformers",
-    "kt_cpu_activation": "the stack has no KTransformers",
-    "kt_weight_path": "the stack has no KTransformers",
-    "use_unsloth": "the stack has no Unsloth",
-    "use_unsloth_gc": "the stack has no Unsloth",
+    **dict.fromkeys(("use_kt", *KTRANSFORMERS), "the stack has no KTransformers"),
+    **dict.fromkeys(("use_hyper_parallel", "hyper_parallel_args"), "the stack has no HyperParallel"),
     "use_mca": "the stack has no Megatron",
     **dict.fromkeys(
         ("sequence_parallel", "megatron_pretrained_checkpoint", "use_packed_sequences"), "the stack has no Megatron"
@@ -94,13 +178,37 @@ IMPOSSIBLE = {
     "create_new_adapter": "a bundle continues an adapter: merge it into the model first for a new one",
     "pissa_init": "the language starts adapters at zero",
     "rope_scaling": "reserved by the language",
-    "mask_history": "the language has the loss on all answers",
     "interleave_probs": "the language concatenates its sources",
     "simpo_gamma": "neither target trains simpo",
-    "reward_model": "the language has no ppo",
+    **dict.fromkeys(PPO, "the language has no ppo"),
     "quantization_device_map": "the runtime places the weights",
     "shift_attn": "the language has no shifted attention",
 }
+PROJECTION = "the language names no kind of projection"
+REFERENCE = "the reference is the model that training begins with"
+FIXED: dict[str, tuple[tuple[object, ...], str, str]] = {
+    "mix_strategy": (("concat",), "the sources follow each other", "the language concatenates its sources"),
+    "ignore_pad_token_for_loss": ((True,), "padding is never learnt", "a bundle never learns padding"),
+    "preserve_thinking": (
+        (False,),
+        "it is off",
+        "the templates that are written leave out the thoughts of earlier turns",
+    ),
+    "tool_format": ((), "it says nothing", "tools are written as the template has them"),
+    "apollo_proj": (("random",), "the optimizer's own", PROJECTION),
+    "apollo_proj_type": (("std",), "the optimizer's own", PROJECTION),
+    "apollo_scale_front": ((False,), "it is off", "the language names no such scaling"),
+    "galore_proj_type": (("std",), "the optimizer's own", PROJECTION),
+    "pref_bco_weight": ((0,), "no loss is added", "the language has no such loss beside"),
+    "init_special_tokens": (("noise_init",), "new rows begin by chance", "new rows begin by chance in a bundle"),
+    "new_special_tokens_config": ((), "it says nothing", "new rows begin by chance in a bundle"),
+    "split_special_tokens": ((False,), "it is off", "special tokens are tokens of their own in a bundle"),
+    "train_from_scratch": ((False,), "it is off", "a bundle begins with the model's weights"),
+    "upcast_lmhead_output": ((True, False), "the loss is computed in fp32 anyway", ""),
+    "adapter_folder": ((), "it says nothing", "name the adapter's own folder"),
+    **dict.fromkeys(("ref_model_adapters", "ref_model_quantization_bit"), ((), "the model itself", REFERENCE)),
+}
+"""The values of a key that are a bundle's own, why these change nothing, and why others are refused."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
 """How Megatron splits a model over GPUs: 1 splits nothing."""
@@ -126,9 +234,10 @@ OURS = (
     "use_galore", "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval",
     "train_dataset", "peft_config", "quant_config", "dist_config", "optim_config", "batching_strategy",
     "global_batch_size", "kernel_config", "lr_scheduler_config", "eval_dataset", "tokenized_path",
-    "upcast_layernorm", "use_swanlab", "default_system", "disable_shuffling", "data_seed",
-    "enable_thinking", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
-    "adapter_name_or_path", "early_stopping_steps", "ray_num_workers",
+    "upcast_layernorm", "use_unsloth_gc", "default_system", "disable_shuffling", "data_seed",
+    "enable_thinking", "mask_history", "rpo_alpha", "bf16", "tokenizer_name", "eval_on_each_dataset",
+    "adapter_name_or_path", "early_stopping_steps", "ray_num_workers", "use_unsloth", "moe_aux_loss_coef",
+    "enable_activation_checkpointing", "save_epochs", *FIXED,
     "ref_model", "use_apollo", "streaming", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale",
     "apollo_update_interval", "apollo_scale_type",
 )  # fmt: skip

@@ -88,18 +88,19 @@ TEMPLATES = {
 THOUGHT = "<think>\n\n</think>\n\n"
 
 
-def llamafactory_template(name: str, thinks: bool) -> str | None:
+def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
     """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is learned, too.
 
     `thinks` is `enable_thinking`: with it the empty thoughts of an answer that has none are learned; without it an
-    answer loses its thoughts.
+    answer loses its thoughts. `last` is `mask_history`: the last answer alone is marked, and the others lose theirs.
     """
     if name not in TEMPLATES:
         return None
     one = TEMPLATES[name]
     said, given, learned = "message.content", "", ""
+    without_thoughts = f"(message.content.split('{_inside('</think>')}') | last).lstrip('{_inside(chr(10))}')"
     if one.reasons and not thinks:
-        said = f"(message.content.split('{_inside('</think>')}') | last).lstrip('{_inside(chr(10))}')"
+        said = without_thoughts
         given = f"{{{{- {_typed(THOUGHT)} -}}}}\n      "
     elif one.reasons:
         without = "'<think>' not in message.content and '</think>' not in message.content"
@@ -111,6 +112,12 @@ def llamafactory_template(name: str, thinks: bool) -> str | None:
         if one.inside
         else ""
     )
+    earlier = ""
+    if last:
+        kept = without_thoughts if one.reasons else "message.content"
+        earlier = f"""  {{%- elif message.role == 'assistant' and not loop.last -%}}
+      {{{{- {_typed(one.lead)} + {kept} + {_typed(one.end)} -}}}}
+"""
     return f"""{{%- if messages[0].role == 'system' -%}}
   {{%- set told = messages[0].content -%}}
 {{%- else -%}}
@@ -123,7 +130,7 @@ def llamafactory_template(name: str, thinks: bool) -> str | None:
     {{%- if not loop.last or add_generation_prompt -%}}
       {{{{- {_typed(one.asked)} -}}}}
     {{%- endif -%}}
-  {{%- elif message.role == 'assistant' -%}}
+{earlier}  {{%- elif message.role == 'assistant' -%}}
       {given}{{%- generation -%}}
       {{{{- {learned}{_typed(one.lead)} + {said} + {_typed(one.end)} -}}}}
     {{%- endgeneration -%}}

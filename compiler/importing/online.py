@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
@@ -14,7 +15,8 @@ from xpc.compiler.stacks import Field
 Entries = Mapping[str, Entry]
 
 REWARD_FILE = "rewards.py"
-"""The file beside the spec that holds reward functions which no registry has."""
+"""The file beside the spec that holds reward functions which no registry has, where no module is named."""
+PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 PARAMETERS: dict[str, object] = {
     "cosine_min_value_wrong": 0.0, "cosine_max_value_wrong": -0.5, "cosine_min_value_correct": 0.5,
     "cosine_max_value_correct": 1.0, "cosine_max_len": 1000, "repetition_n_grams": 3, "repetition_max_penalty": -1.0,
@@ -96,7 +98,8 @@ def _blocks(draft: Draft, named: Entries) -> None:
                     draft.put(row.path, one.value, one)
                 else:
                     draft.error(one, "it takes server or colocate")
-    for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype"):
+    for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype", "vllm_max_model_len",
+                 "vllm_enforce_eager", "vllm_enable_prefix_caching"):  # fmt: skip
         one = named.get(name)
         if one is None or (one.file, one.key) in draft.fates or not METHODS[draft.method].grouped:
             continue
@@ -105,6 +108,13 @@ def _blocks(draft: Draft, named: Entries) -> None:
         elif name == "vllm_server_host":
             draft.note(one, "a host name never stands in a spec: XPC_VLLM_HOST says it at the launch")
             draft.warn(one, "a host name never stands in a spec: XPC_VLLM_HOST says it at the launch")
+        elif name == "vllm_max_model_len" and "vllm_max_model_length" in _fields(draft):
+            draft.setting("method.vllm.max_length", one)
+        elif name == "vllm_max_model_len":
+            draft.note(one, f"{draft.stack.name} leaves its context to vLLM")
+            draft.warn(one, f"{draft.stack.name} leaves its context to vLLM")
+        elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
+            draft.note(one, "how vLLM computes, not what")
         elif name == "vllm_device":
             draft.note(one, "no version of the targets has it: vLLM is colocated or a server")
             draft.warn(one, "neither target can place vLLM on one device", "`method { vllm(mode=colocate) }`")
@@ -113,6 +123,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
 def _rewards(draft: Draft, named: Entries) -> None:
     entry, weights = named.get("reward_funcs"), named.get("reward_weights")
     own: list[str] = []
+    files: set[str] = set()
     if entry is not None and not entry.empty:
         names = words(entry) or []
         given = None if weights is None or weights.empty else [number(one) for one in weights.items]
@@ -124,17 +135,18 @@ def _rewards(draft: Draft, named: Entries) -> None:
             if name in REWARDS:
                 found.append(Weighted(name, weight))
             else:
-                function = name.rpartition(".")[2]
+                module, _, function = name.rpartition(".")
+                file = f"{module}.py" if PART.fullmatch(module) else REWARD_FILE
                 own.append(function)
-                found.append(Weighted(function, weight, REWARD_FILE, function))
+                files.add(file)
+                found.append(Weighted(function, weight, file, function))
         draft.put("method.rewards", tuple(found), entry)
         if weights is not None:
             draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
         if own:
             listed = ", ".join(f"`{name}`" for name in own)
-            draft.warn(
-                entry, f"{listed}: no registered reward function", f"write it in `{REWARD_FILE}` beside the spec"
-            )
+            places = " and ".join(f"`{one}`" for one in sorted(files))
+            draft.warn(entry, f"{listed}: no registered reward function", f"write it in {places} beside the spec")
     for name, usual in PARAMETERS.items():
         one = named.get(name)
         if one is not None and (one.empty or number(one) == usual):

@@ -23,16 +23,20 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, "
                         "accelerate; a DeepSpeed JSON; a script")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
-    parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: seen by its keys)")
+    parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: recognized by its keys)")
     parser.add_argument("--accelerate", metavar="FILE", help="accelerate's YAML that the run is launched with")
     parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
     parser.add_argument("--hardware", metavar="TEXT", help="such as '8 x h100-80gb', the machines of one node")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
-    parser.add_argument("--method", choices=tuple(METHODS), help="what is trained for (default: seen by path and keys)")
-    parser.add_argument("--model", metavar="NAME", help="the model, where the source names none or another")
-    parser.add_argument("--data", metavar="NAME", help="the data, where the source names none or another")
+    parser.add_argument(
+        "--method", choices=tuple(METHODS), help="training method (default: recognized by path and keys)"
+    )
+    parser.add_argument("--model", metavar="NAME", help="the model, instead of the source's")
+    parser.add_argument("--data", metavar="NAME", help="the data, instead of the source's")
     parser.add_argument("--target", choices=stacks.names(), help="stack of the spec (default: the source's own)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
-    parser.add_argument("--report", choices=("text", "json"), help="the fate of each key; json takes standard output")
+    parser.add_argument(
+        "--report", choices=("text", "json"), help="what became of each key; json goes to standard output"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that are there")
     return parser.parse_args(list(arguments))

@@ -79,3 +79,19 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
             draft.note(steps, "`warmup_ratio` decides")
     elif steps is not None and count is not None:
         draft.put("schedule.warmup", Amount("count", 0), steps)
+
+
+def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
+    """`optim_args`: the optimizer's own numbers, over those of the other keys."""
+    if entry is None or entry.empty:
+        return
+    if not entry.mapping:
+        draft.escape("trl", "optim_args", entry)
+        return
+    for key, one in entry.mapping.items():
+        path = {"eps": "optimizer.eps", "weight_decay": "optimizer.weight_decay"}.get(key)
+        if path is not None and number(one) is not None:
+            draft.settings.pop(path, None)
+            draft.put(path, number(one), one)
+        else:
+            draft.error(one, "the language has no such argument of an optimizer")

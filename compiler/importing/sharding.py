@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing import jsontext, zero
@@ -289,6 +290,20 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.error(config, "write the mapping itself, not the name of a file")
 
 
+STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
+
+
+def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
+    """The stage that the name of a DeepSpeed file speaks of, where the file is not there: no more of it is known."""
+    stage = STAGE.search(name.rpartition("/")[2].lower())
+    if stage is None or "offload" in name:
+        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
+        return
+    draft.put("strategy", zero.STAGES[int(stage[1])], entry)
+    draft.differs("deepspeed", f"`{name}` is not there: the spec takes the stage of its name and DeepSpeed's defaults "
+                  "(`--deepspeed FILE` reads it)", entry)  # fmt: skip
+
+
 def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
     """A DeepSpeed file that a source names: read where it lies beside the source, else asked for."""
     if entry.mapping:
@@ -302,7 +317,7 @@ def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
         draft.warn(entry, "the file is not there: what the tool's own file of this name holds is written",
                    "`--deepspeed FILE` names another")  # fmt: skip
     if data is None:
-        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
+        _by_its_name(draft, entry, name)
         return
     table = named_table(draft, entry, jsontext.read, data, name)
     if table is None:

@@ -183,8 +183,12 @@ def switches(draft: Draft, named: Entries) -> None:
                 "save.resume", "auto", resume, "the newest checkpoint of the output folder is taken up"
             ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle takes up its own")
         else:
-            draft.error(
-                resume, "a bundle resumes from its own folder only", "put the checkpoint into the output folder"
+            draft.mark(resume, "reserved", "# resume_from_checkpoint")
+            draft.differs(
+                "resume_from_checkpoint",
+                "the source goes on from a checkpoint of another folder; a run of the spec begins anew, unless the "
+                "checkpoint is put into the run's own folder",
+                resume,
             )
     mean = named.get("average_tokens_across_devices")
     if mean is not None and boolean(mean) is not None:

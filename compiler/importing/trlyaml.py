@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler import stacks
-from xpc.compiler.importing import corpus, defaults, sharding, switches, trainer
+from xpc.compiler.importing import corpus, defaults, families, local_model, sharding, switches, trainer
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing import zero as zeros
 from xpc.compiler.importing.draft import Draft
@@ -100,6 +100,9 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
             found.cpu = True
     models.model(draft, named)
     trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
+    many = named.get("preprocessing_num_workers")
+    if many is not None and "dataset_num_proc" not in named:
+        trainer.one(draft, "dataset_num_proc", many)
     models.adapter(draft, named)
     if source.fields(source.config(draft.method))["bf16"].effective is True:
         draft.default("precision", "bf16", f"not set: the default of {source.name}")
@@ -110,6 +113,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     defaults.native_defaults(draft, source)
     switches.follow(draft)
     models.loaded_as(draft)
+    families.trained_dtype(draft, "TRL")
     finish(draft, asked, found)
     draft.settle(entries, known(draft.stack, draft.method), IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
@@ -149,8 +153,14 @@ def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, ze
 
 
 def finish(draft: Draft, asked: Asked, found: Machines) -> None:
-    """The machines, and the target where it is not the default."""
+    """The machines, the architecture of a model that is elsewhere, the target where it is not the default; and no
+    default of an evaluation that there is none of."""
     machines(draft, found, asked)
+    each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
+    if micro is not None and micro.entry is None and (each is None or each.text == "never"):
+        del draft.settings["eval.micro"]
+        draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
+    local_model.architecture(draft, asked)
     if draft.stack.name != stacks.DEFAULT or asked.target is not None:
         draft.put("target", draft.stack.name)
 

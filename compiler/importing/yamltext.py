@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable, held, listed
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import evolve, field, mutable
 
 if TYPE_CHECKING:
     import yaml
@@ -89,9 +89,10 @@ class _Builder:
             if not isinstance(name, yaml.ScalarNode):
                 raise Unreadable("a key is a plain name", line)
             key = name.value
-            if key in out:
-                raise Unreadable(f"`{key[:60]}` stands twice, on line {out[key].line} and on line {line}", line)
-            out[key] = self.build(prefix + key, value, depth + 1, line)
+            one = self.build(prefix + key, value, depth + 1, line)
+            old = out.get(key)
+            again = old is not None and old.value != one.value and not (old.off and one.off)
+            out[key] = evolve(one, earlier=old.line) if old is not None and again else one
         return {**{key: one for key, one in merged.items() if key not in out}, **out}
 
     def known(self, node: yaml.Node, kind: str) -> None:

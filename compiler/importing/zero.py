@@ -261,7 +261,13 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         draft.note(told[-1], "parameters are sharded by zero3 only")
         on["param"] = False
     if on.get("param") and not on.get("optimizer") and told:
-        draft.error(told[-1], "the language offloads the optimizer, or everything", "offload the optimizer, too")
+        draft.mark(told[-1], "mapped", "strategy")
+        draft.differs(
+            "offload_param",
+            "the source keeps the weights alone in host memory; the language offloads the optimizer or everything, and "
+            "the spec keeps both on the GPU: the numbers are the same, in more memory",
+            told[-1],
+        )
     elif on.get("optimizer"):
         for one in told[: 2 if on.get("param") else 1]:
             draft.put("strategy.offload", "cpu" if on.get("param") else "optimizer", one)

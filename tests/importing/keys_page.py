@@ -28,8 +28,8 @@ def page() -> str:
     for tool, kind, same, read, quiet, kept, impossible in (
         ("axolotl", TRL, axolotl_keys.SAME, (*axolotl.OWN, *axolotl_data.READ), axolotl_keys.QUIET, axolotl_keys.KEPT,
          axolotl_keys.IMPOSSIBLE),
-        ("LLaMA-Factory", TRL, llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET, {},
-         llamafactory_keys.IMPOSSIBLE),
+        ("LLaMA-Factory", TRL, llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET,
+         llamafactory_keys.KEPT, llamafactory_keys.IMPOSSIBLE),
         ("torchtune", ("Read as a setting", "setting"), torchtune_keys.SAME, torchtune_keys.READ,
          torchtune_keys.QUIET, {},
          {**torchtune_keys.IMPOSSIBLE, **torchtune_keys.REFUSED}),

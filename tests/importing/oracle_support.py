@@ -94,6 +94,9 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     out["limit"] = data["max_samples"]
     out["holdout"] = data["val_size"] or None
     out["liger"] = model["enable_liger_kernel"]
+    if out["lr_scheduler_type"] == "cosine_with_min_lr":
+        out["lr_scheduler_type"] = "cosine"
+        out["cosine_min_lr_ratio"] = (trainer.get("lr_scheduler_kwargs") or {}).get("min_lr_rate")
     if out["eval_strategy"] == "no":
         out.update(eval_steps=None, per_device_eval_batch_size=None)
     if tuning["stage"] in ("pt", "sft"):
@@ -125,7 +128,7 @@ def _second(model: Record, trainer: Record) -> Record:
     out["use_reentrant"] = False if out["gradient_checkpointing"] else None
     out.update(weight_decay=0.01, lr_scheduler_type="constant", warmup_steps=0, adam_beta1=0.9, adam_beta2=0.999,
                adam_epsilon=1e-8)  # fmt: skip
-    out["save_strategy"] = "steps" if trainer["save_steps"] else "no"
+    out["save_strategy"] = "epoch" if trainer["save_epochs"] else "steps" if trainer["save_steps"] else "no"
     if not trainer["max_steps"]:
         out["num_train_epochs"] = trainer["num_train_epochs"]
     made = model["peft_config"]
@@ -218,6 +221,7 @@ COVERS = {
 def differing(theirs: Record, mine: Record, said: Any) -> dict[str, tuple[Any, Any]]:
     """The values that differ without a word of the import about them: theirs and ours."""
     spoken = {key for name in said for key in COVERS.get(name, (name,))}
+    spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}
     flat = _flat(mine)
     return {key: (value, flat.get(key)) for key, value in _flat(theirs).items()
             if key not in spoken and not _alike(value, flat.get(key))}  # fmt: skip

@@ -33,7 +33,7 @@ def test_the_spec_goes_to_standard_output(here, capsys):
     status, out, err = run("r.yaml", "--hardware", "1 x a100-80gb", capsys=capsys)
     assert status == 0
     assert out.startswith("xpc 1\n")
-    assert "lr = 1e-05" in out
+    assert "lr = 1e-5" in out
     assert (here / "r.chat_template.jinja").read_text() == "{{ x }}"
     assert "wrote r.chat_template.jinja" in err
 
@@ -78,7 +78,7 @@ def test_the_report_lists_every_key(here, capsys):
     assert found["spec"] == (here / "x.xp").read_text()
     assert set(found["keys"][0]) == {"key", "value", "file", "line", "fate", "to", "why"}
     _, _, err = run("r.yaml", "--report", "text", "--force", capsys=capsys)
-    assert "r.yaml:3: learning_rate: mapped: optimizer.lr = 1e-05" in err
+    assert "r.yaml:3: learning_rate: mapped: optimizer.lr = 1e-5" in err
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,6 @@ def test_the_report_lists_every_key(here, capsys):
         (["r.yaml", "--hardware", "0 x t4"], "a count and a GPU"),
         (["r.yaml", "--nodes", "0"], "above 0"),
         (["r.yaml", "--accelerate", "none.yaml"], "cannot be read"),
-        (["twice.yaml"], "stands twice, on line 1 and on line 2"),
         (["tag.yaml"], "the tag"),
         (["list.yaml"], "not a mapping"),
         (["bytes.yaml"], "not UTF-8"),
@@ -102,7 +101,6 @@ def test_the_report_lists_every_key(here, capsys):
     ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
 )
 def test_wrong_use_is_one_sentence_and_status_2(here, capsys, arguments, said):
-    (here / "twice.yaml").write_text("a: 1\na: 2\n")
     (here / "tag.yaml").write_text("a: !!python/object/apply:os.system [ls]\n")
     (here / "list.yaml").write_text("- a\n")
     (here / "bytes.yaml").write_bytes(b"a: \xff\n")
@@ -123,7 +121,7 @@ def test_standard_input(here, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECIPE.encode()), encoding="utf-8"))
     status, out, _ = run("-", "--hardware", "8 x h100-80gb", capsys=capsys)
     assert status == 0
-    assert "lr = 1e-05" in out
+    assert "lr = 1e-5" in out
 
 
 def test_yaml_is_read_as_it_was_meant(here, capsys):
@@ -140,7 +138,7 @@ def test_yaml_is_read_as_it_was_meant(here, capsys):
     )
     status, out, _ = run("z.yaml", capsys=capsys)
     assert status == 0
-    assert "lr = 2e-05" in out
+    assert "lr = 2e-5" in out
     assert "every = never" in out
     assert "precision bf16" in out
 

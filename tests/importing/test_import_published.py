@@ -168,4 +168,6 @@ def test_the_arguments_are_those_of_the_spec_written_by_hand(path, spec):
         for name, value in ours["arguments"].items()
         if value != theirs["arguments"].get(name) and not name.startswith(OTHERWISE)
     }
+    if ours["arguments"]["eval_strategy"] == "no":
+        differ.pop("per_device_eval_batch_size", None)  # nothing reads it, and an import leaves out its default
     assert not differ

@@ -25,7 +25,7 @@ DIFFERENT = {
         "an answer that begins with the end of a line": "tokenizer",
         "no template": "template",
         "rows that are too long": "cutoff_len",
-        "pretraining": "sample_packing",
+        "pretraining": "packing",
         "pretraining without packing": "tokenizer",
         "turns that do not alternate": "formatting",
     },
@@ -39,7 +39,7 @@ REFUSED = {
         "input_output", "dpo with columns of its own",
     },
     "llamafactory": {
-        "alpaca by fewshot", "openai", "earlier turns", "mask_history",
+        "alpaca by fewshot", "openai", "earlier turns",
     },
 }  # fmt: skip
 """Cases that the import refuses."""

@@ -69,6 +69,19 @@ CASES: dict[str, dict[str, Keys]] = {
         },
         "other trackers": {"report_to": ["mlflow", "wandb"]},
         "other parts that are frozen": {"freeze_vision_tower": True, "freeze_multi_modal_projector": True},
+        "packed rows": {
+            "packing": True, "cutoff_len": 4096, "mix_strategy": "concat", "dataset": "identity,alpaca_en_demo",
+        },
+        "packed rows that are kept apart": {"neat_packing": True, "flash_attn": "fa2"},
+        "keys that nothing reads": {
+            "asft_alpha": 0.2, "eaft_alpha": 0.5, "badam_mode": "ratio", "pissa_iter": 4, "simpo_gamma": 0.4,
+            "ppo_epochs": 2, "galore_proj_type": "right", "apollo_proj": "svd", "init_special_tokens": "desc_init",
+            "upcast_lmhead_output": True,
+        },
+        "the second layout saved by epochs": {
+            **dict.fromkeys(LLAMAFACTORY), **SECOND, "max_steps": None, "num_train_epochs": 4, "save_epochs": 1,
+            "enable_activation_checkpointing": False,
+        },
         "the second layout in fp32": {**dict.fromkeys(LLAMAFACTORY), **SECOND, "bf16": False},
         "the second layout's adapter over 4 bits": {
             **dict.fromkeys(LLAMAFACTORY), **SECOND, "bf16": True, "peft_config": {"name": "lora", "r": 16},

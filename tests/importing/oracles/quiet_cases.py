@@ -51,9 +51,17 @@ VALUES: dict[str, Keys] = {
     "llamafactory": {
         **dict.fromkeys(
             ("plot_loss", "overwrite_cache", "use_v1_kernels", "print_param_status", "data_shared_file_system",
-             "include_effective_tokens_per_second"),
+             "include_effective_tokens_per_second", "enable_torch_profiler", "profiler_with_stack", "sortish_sampler"),
             True,
         ),
+        **dict.fromkeys(
+            ("use_fast_tokenizer", "low_cpu_mem_usage", "profiler_profile_memory", "profiler_record_shapes"), False
+        ),
+        **dict.fromkeys(
+            ("profiler_active_steps", "profiler_repeat", "profiler_wait_steps", "profiler_warmup_steps"), 7
+        ),
+        **dict.fromkeys(("hf_hub_token", "ms_hub_token", "om_hub_token"), "a token"),
+        "profiler_output_dir": "profiles", "profile_modules": "all", "batching_workers": 3, "save_ckpt_as_hf": True,
         **dict.fromkeys(("freeze_vision_tower", "freeze_multi_modal_projector"), False),
         "max_new_tokens": 64, "infer_backend": "huggingface", "preprocessing_batch_size": 10, "media_dir": "media",
         "ray_init_kwargs": {"address": "auto"}, "sample_backend": "hf", "model_class": "llm",
@@ -74,6 +82,7 @@ BESIDE: dict[str, Keys] = {
     "experts_implementation": KERNELS, "push_dataset_to_hub": {"hf_use_auth_token": True},
     "batch_size": {"gradient_accumulation_steps": None, "batch_size": 32},
     "flash_optimum": {"bf16": False},
-    **{key: {**dict.fromkeys(LLAMAFACTORY), **SECOND} for key in ("sample_backend", "model_class", "init_config")},
+    **{key: {**dict.fromkeys(LLAMAFACTORY), **SECOND} for key in (
+        "sample_backend", "model_class", "init_config", "batching_workers", "save_ckpt_as_hf")},
 }  # fmt: skip
 """What a key needs beside it to be read at all."""

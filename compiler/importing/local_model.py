@@ -1,0 +1,59 @@
+"""A model whose folder is on another machine: its architecture by the folder's name, so that the spec compiles here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Asked
+
+NEAREST = 3
+"""Names of a path that are looked at, its end first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, a run
+leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
+
+
+def architecture(draft: Draft, asked: Asked) -> None:
+    """Write the config.json of the registered model that a folder is named after beside the spec, with a warning."""
+    folder = draft.model[1:-1].replace("\\\\", "\\").rstrip("/\\") if draft.model.startswith('"') else ""
+    if not folder or draft.has("model.config") or asked.read(f"{folder}/config.json") is not None:
+        return
+    alias = next(filter(None, map(model_called, re.split(r"[/\\]", folder)[: -NEAREST - 1 : -1])), None)
+    if alias is None:
+        draft.warn(
+            None,
+            f"`{folder}` is not here, and its name is that of no registered model: the spec compiles where its "
+            "config.json is",
+            "`--model` names another, and `model(config=file(...))` the folder's own config.json",
+        )
+        return
+    name = f"{draft.stem}.config.json"
+    draft.files[name] = (json.dumps(_config(alias), indent=2) + "\n").encode()
+    draft.raw("model.config", f'file("{name}")', None)
+    known = registry.find_model(alias)
+    draft.warn(
+        None,
+        f"`{folder}` is not here: the architecture is taken to be that of {alias if known is None else known.id}, "
+        "after which the folder or one above it is named",
+        "`model(config=file(...))` names the folder's own config.json, and `--model` another model",
+    )
+
+
+def model_called(name: str) -> str | None:
+    """The registered model that the words of a name spell, the longest; None where none does."""
+    words = re.findall("[a-z]+|[0-9]+", name.lower())
+    runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+    spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}
+    return spelled.get(max(runs & spelled.keys(), key=len, default=""))
+
+
+def _config(alias: str) -> dict[str, object]:
+    """The config.json that the registry has for a model."""
+    import tomllib
+
+    with open(os.path.join(os.path.dirname(registry.__file__), "models.toml"), "rb") as handle:
+        table = tomllib.load(handle)
+    row = table[alias]
+    return {**(_config(row["like"]) if "like" in row else {}), **row.get("config", {})}

@@ -1,0 +1,53 @@
+"""The keys that axolotl knows, of a file and of a data set, asked of its own classes and those of its plugins.
+
+    python ask_names.py OUT.txt
+
+Run by the interpreter that has axolotl (`make oracles` builds it). A name a line, `datasets.` before a data set's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
+import importlib
+import pkgutil
+from types import ModuleType
+
+import axolotl.integrations
+from axolotl.utils.schemas import config, datasets
+from pydantic import BaseModel
+
+SETS = ("SFTDataset", "PretrainingDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset")
+"""The classes of a data set."""
+
+
+def fields(model: type[BaseModel]) -> set[str]:
+    """The names of a class's fields, with the older ones that it reads."""
+    found = set(model.model_fields)
+    for one in model.model_fields.values():
+        found.update(str(name) for name in (one.alias, one.validation_alias) if name)
+    return found
+
+
+def plugins() -> list[ModuleType]:
+    """The modules of arguments that axolotl's own plugins have."""
+    every = pkgutil.walk_packages(axolotl.integrations.__path__, "axolotl.integrations.")
+    return [importlib.import_module(one.name) for one in every if one.name.endswith(".args")]
+
+
+def main() -> None:
+    """Write the names."""
+    names = fields(config.AxolotlConfigWCapabilities) | fields(config.AxolotlInputConfig)
+    for module in plugins():
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
+                names |= fields(one)
+    names |= {f"datasets.{name}" for kind in SETS for name in fields(getattr(datasets, kind))}
+    with open(sys.argv[1], "w", encoding="utf-8") as handle:
+        handle.write("".join(f"{one}\n" for one in sorted(names)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What TRL's own parser makes of its YAML files: the arguments of the trainer after its defaults, on a CPU.
+
+    python ask_trl.py METHOD=FILE ...
+
+Run by the interpreter of a stack. A line of JSON a file. Keys of the script, the model and the data are left out: they
+are read by classes that the scripts of Open-R1 and of the handbook have themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from enum import Enum
+from typing import Any
+
+os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", WANDB_MODE="disabled")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def ask(method: str, path: str) -> dict[str, Any]:
+    """The arguments of a file."""
+    import transformers.training_args as training_args
+    import trl
+    import yaml
+
+    training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
+    kind = getattr(trl, f"{method.upper()}Config")
+    with open(path, encoding="utf-8") as handle:
+        table = yaml.safe_load(handle)
+    names = {one.name for one in dataclasses.fields(kind)} - {"deepspeed"}
+    with tempfile.TemporaryDirectory() as folder:
+        config = os.path.join(folder, "config.yaml")
+        with open(config, "w", encoding="utf-8") as handle:
+            yaml.safe_dump({**{key: one for key, one in table.items() if key in names}, "use_cpu": True}, handle)
+        (made,) = trl.TrlParser((kind,)).parse_args_and_config(["--config", config])
+    return {one.name: plain(getattr(made, one.name)) for one in dataclasses.fields(made)}
+
+
+def main() -> None:
+    """Every file, and why it is refused where it is."""
+    for one in sys.argv[1:]:
+        method, _, path = one.partition("=")
+        try:
+            found: dict[str, Any] = {"arguments": ask(method, path)}
+        except Exception as error:
+            found = {"refused": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps({"file": path, **found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""LLaMA-Factory's own keys: each field of its classes is known, what has one value here, and what waits for another."""
+
+from __future__ import annotations
+
+import oracle_support
+import pytest
+from import_support import HARDWARE, imported
+
+from xpc.compiler.importing import llamafactory_keys as keys
+from xpc.compiler.importing import trlyaml
+from xpc.compiler.stacks import DEFAULT, load
+
+FILE = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: alpaca_en_demo
+template: qwen
+output_dir: out
+bf16: true
+"""
+DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_args", "use_ray", "use_ref_model"}
+"""Fields that LLaMA-Factory works out itself and a file cannot have."""
+
+
+def test_every_field_of_the_tools_classes_is_known() -> None:
+    stack = load(DEFAULT)
+    assert stack is not None
+    known = {*trlyaml.known(stack, "sft"), *trlyaml.known(stack, "dpo"), *keys.SAME, *keys.OURS, *keys.IMPOSSIBLE,
+             *keys.QUIET, *keys.KEPT, *keys.SPLIT, *keys.MEGATRON, *keys.FP8}  # fmt: skip
+    fields = {name for one in oracle_support.records("llamafactory")[0]["defaults"].values() for name in one}
+    assert fields - known == DERIVED
+
+
+def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None:
+    for key, (usual, _, refusal) in keys.FIXED.items():
+        for value in usual:
+            found = imported(FILE + f"{key}: {str(value).lower() if isinstance(value, bool) else value}\n", *HARDWARE)
+            assert not found.errors
+            assert found.fates[key] == "irrelevant", key
+        switch = keys.WITH.get(key)
+        if refusal and switch is None:
+            assert imported(FILE + f"{key}: something else\n", *HARDWARE).draft.wrong, key
+        elif switch is not None:
+            assert imported(FILE + f"{key}: something else\n", *HARDWARE).fates[key] == "irrelevant", key
+            on = "[<a>]" if switch == "add_special_tokens" else "true"
+            assert imported(FILE + f"{switch}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
+
+
+@pytest.mark.parametrize(
+    ("more", "length", "said"),
+    [
+        ("packing: true\n", 2047, True),
+        ("packing: true\nflash_attn: fa2\nper_device_train_batch_size: 1\n", 2047, False),
+        ("packing: true\nflash_attn: fa2\nper_device_train_batch_size: 2\n", 2047, True),
+        ("neat_packing: true\n", 2047, False),
+        ("neat_packing: true\ncutoff_len: 1000\n", 999, False),
+        ("packing: false\n", 2048, False),
+    ],
+)
+def test_packed_rows_are_a_token_shorter_and_see_each_other(more: str, length: int, said: bool) -> None:
+    """`data_args.py` takes one token off; without `neat_packing` a row of a pack sees those before it, but where flash
+    attention reads the beginnings of rows off the positions of a single sequence."""
+    found = imported(FILE + more, *HARDWARE)
+    assert found.arguments["max_length"] == length
+    assert ("packing" in found.draft.differences) is said
+    assert not said or "sample_packing" not in found.draft.differences
+
+
+def test_the_balance_of_experts_is_the_trainers() -> None:
+    more = "moe_aux_loss_coef: 0.01\n"
+    found = imported(FILE.replace("Qwen2.5-7B-Instruct", "Qwen3-30B-A3B") + more, *HARDWARE)
+    assert found.arguments["router_aux_loss_coef"] == 0.01
+    assert imported(FILE + more, *HARDWARE).fates["moe_aux_loss_coef"] == "irrelevant"
+
+
+def test_unsloths_kernels_are_a_difference() -> None:
+    found = imported(FILE + "use_unsloth: true\n", *HARDWARE)
+    assert not found.errors
+    assert "use_unsloth" in found.draft.differences

@@ -1,0 +1,110 @@
+"""The files of Open-R1 and of the alignment handbook: the bundle states what TRL's own parser makes of their arguments,
+after its defaults."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, Imported, imported
+from interpreters import interpreter
+
+from xpc.compiler.stacks import DEFAULT
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(ABSENT, reason=WHERE)]
+
+FAMILIES = ("alignment-handbook", "open-r1")
+MACHINE = {
+    "accelerator_config": "a record, printed",
+    "dataloader_pin_memory": "off on a CPU",
+    "use_cpu": "asked on a CPU",
+    "output_dir": "names a run where none is named",
+    "run_name": "names a run",
+    "logging_dir": "names a run",
+}
+STATED = {
+    "ddp_find_unused_parameters": "the Trainer turns it off where weights are recomputed",
+    "logging_nan_inf_filter": "a bundle reports a loss that is no number",
+    "hub_model_id": "stated where something is pushed",
+    "padding_free": "the newer TRL pads in DPO here",
+    "packing_strategy": "no TRL has ffd",
+    "dataset_kwargs": "no version of the targets reads these keys of it",
+}
+"""What a bundle states otherwise, and why the run is the same or the import says so."""
+UNSAID = {
+    "tf32": False,
+    "completion_only_loss": False,
+    "gradient_checkpointing_kwargs": {"use_reentrant": True},
+}
+"""What None stands for."""
+DATED = {
+    ("sft", "average_tokens_across_devices"): False,
+    ("dpo", "average_tokens_across_devices"): False,
+    ("sft", "optim"): "adamw_torch",
+    ("dpo", "optim"): "adamw_torch",
+    ("dpo", "truncation_mode"): "keep_end",
+}
+"""Defaults of the older TRL that a file counts on whose target is the newer one."""
+
+
+def recipes() -> list[str]:
+    found = [one for family in FAMILIES for one in glob.glob(f"{PUBLISHED}/{family}/recipes/**/*.yaml", recursive=True)]
+    return sorted(one for one in found if "accelerate_configs" not in one)
+
+
+def answers(stack: str, asked: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """What the parser of a stack makes of files, each with its method."""
+    program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
+    words = [f"{method}={path}" for path, method in asked]
+    done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
+    lines = [json.loads(one) for one in done.stdout.splitlines() if one.startswith("{")]
+    return {one["file"]: one for one in lines}
+
+
+def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
+    """The arguments that differ without a reason that stands above."""
+    out = {}
+    for key, ours in found.arguments.items():
+        if key not in theirs or key in MACHINE or key in STATED:
+            continue
+        said, written = theirs[key], key in theirs["written"]
+        if said is None and key in UNSAID:
+            said = UNSAID[key]
+        if key == "eval_packing" and said is None:
+            said = theirs["packing"] if theirs["eval_strategy"] != "no" else ours
+        if stack == DEFAULT and not written:
+            said = DATED.get((found.draft.method, key), said)
+        if key == "report_to" and not written:  # whatever happens to be installed
+            said = []
+        if key == "warmup_steps" and "warmup_ratio" not in found.arguments:
+            said = theirs["written"].get("warmup_ratio", said)
+        if said != ours and [said] != ours:
+            out[key] = (said, ours)
+    return out
+
+
+def test_trls_own_parser_makes_the_arguments_of_the_bundle() -> None:
+    import yaml
+
+    drafts = {path: _imported(path) for path in recipes()}
+    for stack in sorted({one.draft.stack.name for one in drafts.values()}):
+        asked = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
+        for path, answer in answers(stack, asked).items():
+            found = drafts[path]
+            if "refused" in answer:  # groups of 14 that no batch holds
+                assert found.errors, (path, answer["refused"])
+                continue
+            with open(path, encoding="utf-8") as handle:
+                theirs = {**answer["arguments"], "written": yaml.safe_load(handle)}
+            assert not found.errors, (path, found.errors)
+            assert differing(theirs, found, stack) == {}, path
+    assert len(drafts) == 25
+
+
+def _imported(path: str) -> Imported:
+    with open(path, encoding="utf-8") as handle:
+        return imported(handle.read(), *HARDWARE, name=path, root=os.path.dirname(path))

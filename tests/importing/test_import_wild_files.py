@@ -1,0 +1,272 @@
+"""What files of other people have in them that no published example has: keys twice, keys that the tool does not know,
+models in folders of another machine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from import_support import HARDWARE, imported
+
+AXOLOTL = """\
+base_model: Qwen/Qwen2.5-7B
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+micro_batch_size: 1
+gradient_accumulation_steps: 2
+learning_rate: 1e-4
+optimizer: adamw_torch
+"""
+FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: alpaca_en_demo
+template: qwen
+output_dir: out
+bf16: true
+"""
+
+
+def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+    found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
+    assert found.arguments["learning_rate"] == 2e-5
+    said = [one for one in found.messages if "stands on line" in one]
+    assert len(said) == 1
+    assert "`learning_rate`" in said[0]
+    assert "line 7" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("folder", "family", "layers"),
+    [
+        ("/data/models/Qwen2.5-7B-Instruct", "qwen2", 28),
+        ("../Meta-Llama-3-8B-Instruct/", "llama", 32),
+        ("D:\\Models\\Qwen3-4B", "qwen3", 36),
+        ("/models/Llama3-8B-Chinese-Chat", "llama", 32),
+    ],
+)
+def test_a_model_in_a_folder_elsewhere_has_the_architecture_that_its_name_says(
+    folder: str, family: str, layers: int
+) -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
+    assert not found.errors
+    config = json.loads(found.draft.files["recipe.config.json"])
+    assert (config["model_type"], config["num_hidden_layers"]) == (family, layers)
+    assert any("is not here: the architecture is taken to be" in one for one in found.messages)
+    assert found.payload["model"]["path"].rstrip("/") == folder.rstrip("/")
+
+
+def test_a_folder_whose_name_says_nothing_is_left_to_the_check() -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "./curr-model"), *HARDWARE)
+    assert not found.draft.files.get("recipe.config.json")
+    assert any(one.startswith("XP118") for one in found.errors)
+
+
+def test_a_key_of_a_data_set_that_axolotl_does_not_know_is_told() -> None:
+    found = imported(AXOLOTL.replace("type: alpaca\n", "type: alpaca\n    prompt_style: chat\n"), *HARDWARE)
+    assert not found.errors
+    assert any("`datasets[0].prompt_style`" in one and "no such key" in one for one in found.messages)
+
+
+def test_base_model_config_is_the_models_own() -> None:
+    assert not imported(AXOLOTL + "base_model_config: Qwen/Qwen2.5-7B\n", *HARDWARE).errors
+    assert imported(AXOLOTL + "base_model_config: Qwen/Qwen2.5-3B\n", *HARDWARE).draft.wrong
+
+
+def test_optim_args_are_the_optimizers_own_numbers() -> None:
+    found = imported(AXOLOTL + 'adam_epsilon: 1e-6\noptim_args:\n  eps: "1e-7"\n', *HARDWARE)
+    assert found.arguments["adam_epsilon"] == 1e-7
+
+
+def test_weights_alone_in_host_memory_stay_on_the_gpu_with_a_word() -> None:
+    found = imported(AXOLOTL + "deepspeed: deepspeed_configs/zero3_bf16_cpuoffload_params.json\n", *HARDWARE)
+    assert not found.errors
+    assert "offload_param" in found.draft.differences
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ("upcast_layernorm: true\n", "upcast_layernorm"),
+        ("resume_from_checkpoint: /saves/checkpoint-1500\n", "resume_from_checkpoint"),
+        ("deepspeed: configs/ds_config_zero2.json\n", "deepspeed"),
+    ],
+)
+def test_what_llamafactory_does_otherwise_is_said(more: str, name: str) -> None:
+    found = imported(FACTORY + more, *HARDWARE)
+    assert not found.errors
+    assert name in found.draft.differences
+
+
+def test_llamafactorys_max_length_is_of_inference_and_fp16_may_be_off() -> None:
+    found = imported(FACTORY + "max_length: 512\nfp16: false\n", *HARDWARE)
+    assert found.arguments["max_length"] == 2048
+    assert found.arguments["bf16"] is True
+
+
+def test_a_file_with_train_batch_size_may_be_axolotls() -> None:
+    assert imported(AXOLOTL + "train_batch_size: 4\n", *HARDWARE).draft.model == "Qwen/Qwen2.5-7B"
+
+
+def test_mask_history_is_written_into_the_template() -> None:
+    found = imported(FACTORY + "mask_history: true\n", *HARDWARE)
+    assert not found.errors
+    assert "not loop.last" in found.draft.files["recipe.chat_template.jinja"].decode()
+    assert imported(FACTORY.replace("qwen\n", "cohere\n", 1) + "mask_history: true\n", *HARDWARE).draft.wrong
+
+
+def test_trained_weights_of_fp16_are_held_in_fp32_with_a_word() -> None:
+    found = imported(AXOLOTL + "bf16: false\nfp16: true\n", *HARDWARE)
+    assert not found.errors
+    assert found.payload["model"]["dtype"] == "float32"
+    assert "torch_dtype" in found.draft.differences
+
+
+OPEN_R1 = """\
+model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
+torch_dtype: bfloat16
+dataset_name: openai/gsm8k
+bf16: true
+learning_rate: 1.0e-06
+output_dir: out
+"""
+
+
+def test_keys_of_older_scripts_of_trl_are_read() -> None:
+    more = "dataset_configs:\n- all\npreprocessing_num_workers: 8\n"
+    found = imported(OPEN_R1 + more, *HARDWARE, "--method", "sft")
+    assert not found.errors
+    assert found.arguments["dataset_num_proc"] == 8
+    assert found.payload["model"]["dtype"] == "float32"
+    assert "torch_dtype" in found.draft.differences
+    assert any("`dataset_configs`" in one for one in found.messages)
+
+
+def test_names_of_an_older_vllm_are_read() -> None:
+    more = (
+        "use_vllm: true\nvllm_max_model_len: 4608\nvllm_enforce_eager: true\nreward_funcs:\n- accuracy\n"
+        "num_generations: 8\nmax_completion_length: 512\n"
+    )
+    found = imported(OPEN_R1 + more, *HARDWARE, "--method", "grpo", "--target", "trl-1.16")
+    assert not found.draft.wrong, found.messages
+    assert found.draft.settings["method.vllm.max_length"].text == "4608"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/hub/models--Qwen--Qwen2.5-1.5B-Instruct/snapshots/989aa7980e4cf806f80c7fef2b1adb7bc71aa306",
+        "./outputs/qwen2.5-1.5b-sft-merge/merged",
+        "/data/Qwen2.5-1.5B-sft/checkpoint-3000",
+    ],
+)
+def test_a_checkpoint_elsewhere_has_the_architecture_that_a_folder_above_it_says(folder: str) -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
+    assert not found.errors
+    assert json.loads(found.draft.files["recipe.config.json"])["hidden_size"] == 1536
+    assert any("or one above it is named" in one for one in found.messages)
+
+
+def test_swanlab_is_kept_in_a_comment_and_its_key_is_not() -> None:
+    more = "use_swanlab: true\nswanlab_project: toys\nswanlab_mode: local\nswanlab_api_key: abc123\n"
+    found = imported(FACTORY + more, *HARDWARE)
+    assert not found.errors
+    assert "swanlab_project: toys" in found.text
+    assert "abc123" not in found.text
+
+
+def test_the_checkpointing_of_unsloth_computes_the_same_with_a_word() -> None:
+    found = imported(FACTORY + "use_unsloth_gc: true\n", *HARDWARE)
+    assert not found.errors
+    assert "use_unsloth_gc" in found.draft.differences
+    assert found.draft.settings["memory.checkpointing.reentrant"].text == "true"
+
+
+def test_the_file_of_a_local_folder_is_the_one_that_is_read() -> None:
+    for folder, said in ((".", "./train.jsonl"), ("./data", "./data/train.jsonl"), ("/data", "/data/train.jsonl")):
+        text = AXOLOTL.replace("tatsu-lab/alpaca", f"{folder}\n    data_files: train.jsonl")
+        found = imported(text, *HARDWARE)
+        assert not found.errors
+        assert found.payload["data"]["sources"][0]["path"] == said
+    several = AXOLOTL.replace("tatsu-lab/alpaca", "./data\n    data_files: [a.jsonl, b.jsonl]")
+    assert imported(several, *HARDWARE).draft.wrong
+
+
+def test_dpo_has_its_loss_under_axolotls_names() -> None:
+    more = "rl: dpo\ndpo_loss_type: [ipo]\ndpo_label_smoothing: 0.0\n"
+    text = AXOLOTL.replace("type: alpaca", "type: passthrough").replace("tatsu-lab/alpaca", "./pairs.jsonl")
+    found = imported(text + more, *HARDWARE)
+    assert not found.errors
+    assert found.arguments["loss_type"] == ["ipo"]
+
+
+def test_a_reward_function_of_a_module_stands_in_the_file_of_that_module() -> None:
+    more = "use_vllm: false\nreward_funcs:\n- my_rewards.short\n- other\nnum_generations: 8\n"
+    found = imported(OPEN_R1 + more, *HARDWARE, "--method", "grpo", "--target", "trl-1.16")
+    assert '"my_rewards.py:short"' in found.text
+    assert '"rewards.py:other"' in found.text
+
+
+def test_pretraining_says_what_becomes_of_the_texts() -> None:
+    text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
+    for model, apart in (("Qwen/Qwen3.5-4B", "has one text in each row"), ("Qwen/Qwen2.5-7B", "keeps them apart")):
+        found = imported(text.replace("Qwen/Qwen2.5-7B-Instruct", model), *HARDWARE)
+        assert not found.errors
+        assert apart in found.draft.differences["packing"], found.draft.differences["packing"]
+        assert "end_of_text" in found.draft.differences["template"]
+        assert not any("kernels of its own" in one for one in found.messages)
+    alone = imported(text + "packing: false\n", *HARDWARE)
+    assert "packing" not in alone.draft.differences
+    assert "cutoff_len" not in alone.draft.differences
+
+
+def test_segments_with_labels_are_refused_with_the_way_out() -> None:
+    found = imported(AXOLOTL.replace("type: alpaca", "type: input_output"), *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "each learned or not as its `label` says" in said.text
+    assert "`completion`" in said.help
+
+
+def test_a_default_of_an_evaluation_is_left_out_where_there_is_none() -> None:
+    found = imported(FACTORY, *HARDWARE)
+    assert "eval {" not in found.text
+    assert "eval {\n  every = 500\n  micro = 8\n}" in imported(
+        FACTORY + "eval_strategy: steps\neval_steps: 500\nval_size: 0.1\n", *HARDWARE
+    ).text  # fmt: skip
+    assert "micro = 2" in imported(FACTORY + "per_device_eval_batch_size: 2\n", *HARDWARE).text
+
+
+def test_a_value_that_is_left_to_the_default_is_not_written() -> None:
+    """The code of the hub that is not run here is a comment, and no `trust_remote_code = false`."""
+    found = imported(
+        FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "org/Qwen2.5-7B-mine") + "trust_remote_code: true\n", *HARDWARE
+    )
+    assert not found.errors
+    assert "trust_remote_code = " not in found.text
+    assert "# trust_remote_code: LLaMA-Factory runs code" in found.text
+    assert found.fates["trust_remote_code"] == "reserved"
+
+
+def test_a_small_number_is_written_as_one_writes_it() -> None:
+    found = imported(FACTORY + "learning_rate: 1.0e-5\nadam_epsilon: 1e-10\n", *HARDWARE)
+    assert "lr = 1e-5\n" in found.text
+    assert "eps = 1e-10\n" in found.text
+
+
+@pytest.mark.parametrize(
+    ("folder", "family"),
+    [("/root/models/Qwen1.5-0.5B", "qwen2"), ("models/deepseek-coder-6.7b-base/pt", "llama"),
+     ("/m/deepseek-llm-7b-chat", "llama")],
+)  # fmt: skip
+def test_the_first_models_of_qwen_and_deepseek_are_known(folder: str, family: str) -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
+    assert not found.errors
+    assert json.loads(found.draft.files["recipe.config.json"])["model_type"] == family
+
+
+def test_a_folder_that_names_no_model_is_told_at_once() -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/me"), *HARDWARE)
+    assert any("no registered model" in one for one in found.messages)
