@@ -4,12 +4,12 @@ The forms are checked against the real modules of transformers 5.23 on the meta 
 Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` intermediate.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.registry.config_json import Config, ConfigError
-from xpc.compiler.registry.types import ModelFacts
+from xpc.compiler.registry.types import Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve, fields, record
 
 # Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
 _FOREIGN_KEYS = (
@@ -34,23 +34,10 @@ _OTHER_SHAPES = frozenset(
 
 
 @record
-class _Shape:
-    """The dimensions of a decoder, and what one layer and everything outside the layers hold."""
+class _Shape(Decoder):
+    """A decoder, and what everything outside its layers holds."""
 
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    context: int
-    tied: bool
-    layer: int = 0
     outside: int = 0
-    gated_mlp: bool = True
-    experts: int = 0
-    experts_per_token: int = 0
     expert: int = 0
     """Parameters of one expert."""
     dense_layers: int = 0
@@ -67,18 +54,31 @@ class _Shape:
 
 
 def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> _Shape:
-    hidden = c.integer("hidden_size")
-    heads = c.integer("num_attention_heads")
+    s = _other_dimensions(c, ("intermediate_size",), tied=tied)
+    kv_heads = c.integer("num_key_value_heads", default=s.heads)
+    return evolve(s, gated_mlp=True, kv_heads=kv_heads, head_dim=c.integer("head_dim", default=head_dim or s.head_dim))
+
+
+def _other_dimensions(
+    c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
+) -> _Shape:
+    """Those of families before Llama: an MLP without a gate, a head of keys and values for each, other names.
+
+    The width of the MLP is the first of these names, else `times` the model's; `context` stands for one that is unsaid.
+    """
+    hidden = c.integer("hidden_size", "n_embd")
+    heads = c.integer("num_attention_heads", "n_head")
     return _Shape(
-        layers=c.integer("num_hidden_layers"),
+        layers=c.integer("num_hidden_layers", "n_layer"),
         hidden=hidden,
-        intermediate=c.integer("intermediate_size"),
+        intermediate=c.integer(*intermediate, default=times and times * hidden),
         heads=heads,
-        kv_heads=c.integer("num_key_value_heads", default=heads),
-        head_dim=c.integer("head_dim", default=head_dim or hidden // heads),
+        kv_heads=heads,
+        head_dim=hidden // heads,
         vocab=c.integer("vocab_size"),
-        context=c.integer("max_position_embeddings"),
+        context=c.integer("max_position_embeddings", "n_positions", default=context),
         tied=c.flag("tie_word_embeddings", tied),
+        gated_mlp=False,
     )
 
 
@@ -103,25 +103,27 @@ def _llama(
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
-    return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
 
 
 def _plain(c: Config) -> _Shape:
     """Mistral, Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
     s = _dimensions(c)
-    return evolve(s, layer=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
+    return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
 def _qwen2(c: Config) -> _Shape:
     """Biases on q, k and v always, none on the output."""
     s = _dimensions(c)
-    return evolve(s, layer=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
+    return evolve(
+        s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
+    )
 
 
 def _qwen3(c: Config, head_dim: int | None = 128) -> _Shape:
     """A norm of one head's width on q and on k."""
     s = _llama(c, mlp_bias=False, head_dim=head_dim)
-    return evolve(s, layer=s.layer + 2 * s.head_dim)
+    return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
 
 def _gemma(c: Config) -> _Shape:
@@ -135,19 +137,19 @@ def _gemma2(c: Config) -> _Shape:
 
 def _gemma3(c: Config) -> _Shape:
     s = _gemma2(c)
-    return evolve(s, layer=s.layer + 2 * s.head_dim)
+    return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
 
 def _olmo2(c: Config) -> _Shape:
     """Norms over the whole of q and of k."""
     s = _llama(c, mlp_bias=False)
-    return evolve(s, layer=s.layer + s.q + s.kv)
+    return evolve(s, layer_params=s.layer_params + s.q + s.kv)
 
 
 def _glm(c: Config, norms: int = 2) -> _Shape:
     s = _dimensions(c, head_dim=128)
     layer = _attention(s, qkv_bias=c.flag("attention_bias", True)) + _mlp(s) + norms * s.hidden
-    return evolve(s, layer=layer, outside=_embeddings(s) + s.hidden)
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
 
 
 def _experts(
@@ -157,7 +159,7 @@ def _experts(
     expert = _mlp(s)
     return evolve(
         s,
-        layer=layer_without_mlp + experts * expert + experts * s.hidden,
+        layer_params=layer_without_mlp + experts * expert + experts * s.hidden,
         experts=experts,
         experts_per_token=min(per_token, experts),
         expert=expert,
@@ -169,12 +171,12 @@ def _experts(
 def _mixtral(c: Config) -> _Shape:
     s = _plain(c)
     per_token = c.integer("num_experts_per_tok", default=2)
-    return _experts(s, s.layer - _mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
+    return _experts(s, s.layer_params - _mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
 
 
 def _qwen3_moe(c: Config) -> _Shape:
     s = _qwen3(c, head_dim=None)
-    without = s.layer - _mlp(s)
+    without = s.layer_params - _mlp(s)
     dense = _mlp(s)
     s = evolve(s, intermediate=c.integer("moe_intermediate_size"))
     experts = c.integer("num_experts", "num_local_experts")
@@ -191,40 +193,27 @@ def _starcoder2(c: Config) -> _Shape:
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
-        s, layer=_attention(s, bias, bias) + _mlp(s, bias) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+        s, layer_params=_attention(s, bias, bias) + _mlp(s, bias) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
     )
 
 
 def _gpt2(c: Config) -> _Shape:
-    hidden, heads = c.integer("n_embd", "hidden_size"), c.integer("n_head", "num_attention_heads")
-    context = c.integer("n_positions", "max_position_embeddings")
-    s = _Shape(
-        layers=c.integer("n_layer", "num_hidden_layers"),
-        hidden=hidden,
-        intermediate=c.integer("n_inner", default=4 * hidden),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        vocab=c.integer("vocab_size"),
-        context=context,
-        tied=c.flag("tie_word_embeddings", True),
-        gated_mlp=False,
-    )
-    layer = _attention(s, True, True) + _mlp(s, True) + 4 * hidden
-    return evolve(s, layer=layer, outside=_embeddings(s) + context * hidden + 2 * hidden)
+    s = _other_dimensions(c, ("n_inner",), times=4)
+    layer = _attention(s, True, True) + _mlp(s, True) + 4 * s.hidden
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.context * s.hidden + 2 * s.hidden)
 
 
 def _gpt_bigcode(c: Config) -> _Shape:
     """GPT-2 with one head of keys and values, unless `multi_query` is off."""
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
-    return evolve(s, layer=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
+    return evolve(s, layer_params=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
 
 
 def _cohere(c: Config) -> _Shape:
     """One norm for attention and MLP, which stand side by side; norms of q and of k are a switch."""
     s = _llama(c, tied=True, norms=1, mlp_bias=False)
-    return evolve(s, layer=s.layer + (s.q + s.kv) * c.flag("use_qk_norm", False))
+    return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
 
 def _gpt_oss(c: Config) -> _Shape:
@@ -236,7 +225,7 @@ def _gpt_oss(c: Config) -> _Shape:
     s = evolve(s, outside=_embeddings(s) + s.hidden)
     s = _experts(s, without, c.integer("num_experts_per_tok", default=4), experts)
     biases = 2 * s.intermediate + s.hidden
-    return evolve(s, layer=s.layer + experts * (biases + 1), expert=s.expert + biases)
+    return evolve(s, layer_params=s.layer_params + experts * (biases + 1), expert=s.expert + biases)
 
 
 def _gpt_neox(c: Config) -> _Shape:
@@ -245,53 +234,31 @@ def _gpt_neox(c: Config) -> _Shape:
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
     return evolve(
-        s, layer=_attention(s, bias, bias) + _mlp(s, True) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+        s, layer_params=_attention(s, bias, bias) + _mlp(s, True) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
     )
 
 
 def _opt(c: Config) -> _Shape:
     """Learned positions (two more than the context), projections where the embedding is narrower than the model."""
-    hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
-    s = _Shape(
-        layers=c.integer("num_hidden_layers"),
-        hidden=hidden,
-        intermediate=c.integer("ffn_dim"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        vocab=c.integer("vocab_size"),
-        context=c.integer("max_position_embeddings"),
-        tied=c.flag("tie_word_embeddings", True),
-        gated_mlp=False,
-    )
+    s = _other_dimensions(c, ("ffn_dim",))
+    hidden = s.hidden
     bias, norm = c.flag("enable_bias", True), 2 * hidden * c.flag("layer_norm_elementwise_affine", True)
     width = c.integer("word_embed_proj_dim", default=hidden)
     outside = s.vocab * width * (1 if s.tied else 2) + (s.context + 2) * hidden + 2 * width * hidden * (width != hidden)
     final = c.flag("do_layer_norm_before", True) and not c.flag("_remove_final_layer_norm", False)
-    return evolve(s, layer=_attention(s, bias, bias) + _mlp(s, bias) + 2 * norm, outside=outside + norm * final)
+    return evolve(s, layer_params=_attention(s, bias, bias) + _mlp(s, bias) + 2 * norm, outside=outside + norm * final)
 
 
 def _falcon(c: Config) -> _Shape:
     """One key and value head (7B), grouped ones with two norms (40B), or all of them (RW)."""
-    hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads", "n_head")
+    s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
-    grouped = c.integer("num_kv_heads", default=heads) if new else 1 if c.flag("multi_query", True) else heads
-    s = _Shape(
-        layers=c.integer("num_hidden_layers", "n_layer"),
-        hidden=hidden,
-        intermediate=c.integer("ffn_hidden_size", default=4 * hidden),
-        heads=heads,
-        kv_heads=grouped,
-        head_dim=hidden // heads,
-        vocab=c.integer("vocab_size"),
-        context=c.integer("max_position_embeddings", default=2048),
-        tied=c.flag("tie_word_embeddings", True),
-        gated_mlp=False,
-    )
+    one = 1 if c.flag("multi_query", True) else s.heads
+    s = evolve(s, kv_heads=c.integer("num_kv_heads", default=s.heads) if new else one)
     bias = c.flag("bias", False)
     two = c.integer("num_ln_in_parallel_attn", default=2) == 2 if new else not c.flag("parallel_attn", True)
-    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * hidden * (2 if two else 1)
-    return evolve(s, layer=layer, outside=_embeddings(s) + 2 * hidden)
+    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden * (2 if two else 1)
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + 2 * s.hidden)
 
 
 _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
@@ -355,7 +322,7 @@ def facts_from_config(
         s = form(reader)
     except ConfigError as error:
         return str(error)
-    params = s.layer * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
+    params = s.layer_params * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
     tokens, sliding = window(config)
     idle = s.expert * (s.experts - s.experts_per_token) * (s.layers - s.dense_layers)
     return ModelFacts(
@@ -363,23 +330,11 @@ def facts_from_config(
         id=id,
         model_type=model_type,
         params=params,
-        layers=s.layers,
-        hidden=s.hidden,
-        intermediate=s.intermediate,
-        heads=s.heads,
-        kv_heads=s.kv_heads,
-        head_dim=s.head_dim,
-        vocab=s.vocab,
-        context=s.context,
-        tied=s.tied,
+        **{name: getattr(s, name) for name in fields(Decoder)},
         dtype=reader.text("dtype") or reader.text("torch_dtype") or "float32",
         chat=chat,
         gated=gated,
-        experts=s.experts,
         active_params=params - idle if s.experts else None,
-        experts_per_token=s.experts_per_token,
-        gated_mlp=s.gated_mlp,
-        layer_params=s.layer,
         windowed=windowed(config),
         window=tokens,
         window_layers=sliding,

@@ -1,22 +1,16 @@
 """The registry's types: what is known of a model, a model family, a GPU and a dataset."""
 
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 
 @record
-class ModelFacts:
-    """One causal language model, as its published `config.json` describes it.
+class Decoder:
+    """The dimensions of a decoder. `layer_params` is one layer, the largest where layers differ.
 
-    Parameter counts are exact for the model that transformers builds (tied weights counted once). `intermediate` is the
-    width of one MLP (of one expert, for a mixture of experts); `layer_params` is one decoder layer, the largest where
-    layers differ. `context` is in tokens and includes what a published rope scaling adds. `windowed` says that some
-    layer sees a window, a chunk or a state of the past only; `window_layers` slide over `window` tokens.
+    `intermediate` is the width of one MLP (of one expert, for a mixture of experts). `context` is in tokens and
+    includes what a published rope scaling adds.
     """
 
-    alias: str
-    id: str
-    model_type: str
-    params: int
     layers: int
     hidden: int
     intermediate: int
@@ -26,14 +20,28 @@ class ModelFacts:
     vocab: int
     context: int
     tied: bool
+    gated_mlp: bool = field(default=True, kw_only=True)
+    experts: int = field(default=0, kw_only=True)
+    experts_per_token: int = field(default=0, kw_only=True)
+    layer_params: int = field(default=0, kw_only=True)
+
+
+@record
+class ModelFacts(Decoder):
+    """One causal language model, as its published `config.json` describes it.
+
+    Parameter counts are exact for the model that transformers builds (tied weights counted once). `windowed` says that
+    some layer sees a window, a chunk or a state of the past only; `window_layers` slide over `window` tokens.
+    """
+
+    alias: str
+    id: str
+    model_type: str
+    params: int
     dtype: str
     chat: bool
     gated: bool
-    experts: int = 0
     active_params: int | None = None
-    experts_per_token: int = 0
-    gated_mlp: bool = True
-    layer_params: int = 0
     windowed: bool = False
     window: int = 0
     window_layers: int = 0
@@ -42,6 +50,8 @@ class ModelFacts:
 @record
 class Gpu:
     """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
+
+    `link_gbs` is what it sends to the GPUs of its own machine, `network_gbs` its share of the network between machines.
 
     `bf16_tflops` is None where the hardware has no bfloat16 (capability below 8.0). `device_names` are substrings of
     `torch.cuda.get_device_name()`, every one of them enough to recognise the card's kind (variants share names).
@@ -54,6 +64,8 @@ class Gpu:
     fp16_tflops: float
     fp32_tflops: float
     bandwidth_gbs: float
+    link_gbs: float
+    network_gbs: float
     device_names: tuple[str, ...]
 
 
