@@ -7,6 +7,10 @@ adapter takes no dropout, and the halves of a fused pair are adapted together. S
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xpc.compiler.registry.linear_layers import ATTENTION, Linear, linear_layers, targeted
+from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import Stack
 
 FAMILIES = (
@@ -16,6 +20,8 @@ FAMILIES = (
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
 """The families that peft 0.21 converts; in transformers 4.52 their experts are linear layers of their own."""
+ALWAYS = ("gpt_oss",)
+"""Families of the registry's sizes whose experts are one parameter in every transformers, and no adapter's targets."""
 OLD_NAMES = ("w1", "w3", "w2")
 """The halves of the pair and the third layer of mixtral and its kin, as transformers 4 named them."""
 NAMES = ("gate_proj", "up_proj", "down_proj")
@@ -35,3 +41,56 @@ def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str,
         return layers
     ends = {str(one).rpartition(".")[2] for one in targets}
     return tuple(name for name in (*layers, *(("gate",) if layers else ())) if name in ends)
+
+
+def stacked(stack: Stack, facts: ModelFacts) -> bool:
+    """Whether the experts of a model are one parameter, which bitsandbytes does not quantize (`nn.Linear` alone)."""
+    return facts.experts > 0 and (stack.facts.experts_stacked or facts.model_type in ALWAYS)
+
+
+def expert_parameters(facts: ModelFacts) -> float:
+    """Parameters of all experts: those that a token does not meet, and as many as it does."""
+    idle, rest = facts.experts - facts.experts_per_token, facts.params - (facts.active_params or facts.params)
+    if idle > 0 and rest:
+        return float(rest) * facts.experts / idle
+    return float(
+        facts.layers * sum(one.inputs * one.outputs * one.count for one in linear_layers(facts) if one.count > 1)
+    )
+
+
+def adapter_layers(
+    stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
+) -> tuple[tuple[Linear, ...], int]:
+    """What adapters stand on in a decoder layer, as peft finds it, and how many weights of it are merged with them.
+
+    Experts that are linear layers have an adapter each. Of a stack all adapters are one, whose product peft adds to the
+    weights before they are used (`ParamWrapper`): a copy of the stack. The two halves of its pair have one of twice the
+    rank, or of the rank itself where `parameters` names the stack. all-linear takes in the router.
+    """
+    if not facts.experts:
+        return targeted(facts, targets), 0
+    listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
+    ends = {one.rpartition(".")[2] for one in listed or ()}
+    if listed is not None and facts.model_type == "mixtral":  # as transformers 4 names its layers
+        listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
+    found = targeted(facts, listed)
+    router = Linear("gate", "router", facts.hidden, facts.experts, 1)
+    routed = (router,) if facts.model_type in FAMILIES and (listed is None or "gate" in ends) else ()
+    if not stacked(stack, facts):
+        return (*found, *routed), 0
+    out = [*(one for one in found if one.site in ATTENTION), *routed]
+    hidden, inner, many = facts.hidden, facts.intermediate, facts.experts
+    pair, down = 0, 0
+    if names(stack, facts.model_type):
+        sites = {one.site for one in found}
+        pair, down = 2 * bool(sites & {"gate", "up"}), int("down" in sites)
+    for name in parameters:
+        pair, down = max(pair, name.endswith("gate_up_proj")), max(down, name.endswith("down_proj"))
+    merged = 0
+    if pair:
+        out.append(Linear("gate_up_proj", "gate_up", hidden, 2 * inner, pair * many))
+        merged += many * hidden * 2 * inner
+    if down:
+        out.append(Linear("down_proj", "down", inner, hidden, many))
+        merged += many * inner * hidden
+    return tuple(out), merged

@@ -1,9 +1,9 @@
 """What would make a run fit its GPUs, or go faster: changes of settings, each verified by planning it.
 
 No change touches what is learned: the global batch, the lengths, the rows, the loss and what is trained stay. Those of
-one tier are ordered by predicted tokens a second. Tiers stand in the order of what they cost beside: ZeRO-3 sends half
-as much again as ZeRO-2 (Rajbhandari et al. 2020, arXiv:1910.02054, section 7), offloading sends states over the host's
-bus, and more nodes are more GPUs.
+one tier are ordered by predicted tokens a second, which knows what each strategy sends. Tiers stand in the order of
+what they change beside: the stage of ZeRO, offloading, which sends states over the host's bus, and more nodes, which
+are more GPUs.
 """
 
 from __future__ import annotations
@@ -105,15 +105,23 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
     now = plan(spec, assumed)
     if now.verdict != FITS or now.speed is None:
         return []
+    mine = spec.text("strategy")
     found = [
         one
+        for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
         for micro in micros(spec)
-        if (one := planned(spec, now, {**micro_settings(spec, micro), **toggles}, assumed)).plan.verdict == FITS
+        if (one := planned(spec, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
     legal = legality(spec)
     return list(islice((one for one in _apart(gains) if legal(one.settings)), most))
+
+
+def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
+    """The settings that differ from those of the spec."""
+    other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
+    return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
@@ -198,6 +206,22 @@ def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
 def _loss(spec: Spec) -> str:
     load = load_of(spec)
     return load if isinstance(load, str) else load.loss
+
+
+def alike(spec: Spec) -> tuple[str, ...]:
+    """The strategies that give the numbers that the spec's own gives, to the order of a sum.
+
+    The stages of ZeRO do among each other: each computes with the same weights and adds the same gradients in another
+    order. In fp32 so does DDP; in half precision it computes under autocast, and DeepSpeed with weights that are in
+    half precision themselves beside a copy in fp32, which rounds otherwise.
+    """
+    mine = spec.text("strategy")
+    offload = spec.get("strategy.offload") not in (None, "none")
+    if spec.hardware.world == 1 or mine not in ("ddp", *STRATEGIES):
+        return (mine,)
+    if spec.text("precision") != "fp32":
+        return STRATEGIES if mine in STRATEGIES else (mine,)
+    return STRATEGIES if offload else ("ddp", *STRATEGIES)
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:

@@ -1,9 +1,8 @@
 """What the compiler chooses where a spec is silent: strategy, recomputation and micro-batch.
 
-Among ways to compute the same numbers, the one with the most predicted tokens a second that fits. Ways are compared
-within a group of strategies that give the same numbers and send as much: DDP, then ZeRO-1 and ZeRO-2, then ZeRO-3,
-which sends half as much again (Rajbhandari et al. 2020, arXiv:1910.02054, section 7); no published runs here say what
-that costs. A choice depends on the spec and on the tables of this version alone.
+Among ways to compute the same numbers, the one with the most predicted tokens a second that fits; the prediction knows
+the bytes that each strategy sends. Ways are compared within a group of strategies: DDP, then ZeRO-1 and ZeRO-2, then
+ZeRO-3, which sends most. A choice depends on the spec and on the tables of this version alone.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, FITS, GIB, Micro, verdict
 from xpc.compiler.plan.changed import Settings, changed, weighing
 from xpc.compiler.plan.from_spec import load_of, speed_of
+from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.resolve.divisors import divisors
 from xpc.compiler.spec import Spec
@@ -21,6 +21,8 @@ from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
+HARDLY = 0.005
+"""A share of a run's memory that decides nothing."""
 
 
 @record
@@ -54,10 +56,10 @@ _searched: list[Source] = []
 def chosen(spec: Spec, silent: Sequence[Path]) -> Choice | None:
     """The choices for the settings that nobody wrote; None where the plan cannot decide, or nothing fits.
 
-    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro`. Partly frozen layers and offloaded
-    activations are counted as the most that they can be, and are left as they are.
+    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro`. Partly frozen layers are counted as
+    the most that they can be. Offloaded activations are left as they are: what their copies cost is not known.
     """
-    if spec.hardware.gpu is None or spec.flag("freeze") or spec.flag("memory.offload_activations"):
+    if spec.hardware.gpu is None or spec.flag("memory.offload_activations"):
         return None
     if not _searched or _searched[0] is not spec.source:
         _found.clear()
@@ -79,7 +81,21 @@ def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings):
                 return _told(spec, best, found, silent, tried)
-    return None
+    return _least(spec) if "batch.micro" in silent else None
+
+
+def _least(spec: Spec) -> Choice | None:
+    """The micro-batch of a run that does not fit in any way: the largest that needs hardly more than the smallest."""
+    gpu, best, need, least = spec.hardware.gpu, 0, 0.0, 0.0
+    for micro in _open_micros(spec, {}):
+        held = _held(changed(spec, {"batch.micro": micro}))
+        if held is None or (best and held[1] > (1 + HARDLY) * least):
+            break
+        best, need, least = micro, held[1], least or held[1]
+    if not best or gpu is None:
+        return None
+    why = f"none fits: the {need / GIB:.1f} GiB of this one pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
+    return Choice({}, Micro(best, f"{why}, and no other needs less"))
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
@@ -125,11 +141,9 @@ def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[
 
 def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
     """The largest micro-batch of a way that fits: the plan knows none that is faster."""
-    share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
-    open_ = "batch.micro" in silent and share >= 1 and spec.integer("batch.gbs") % spec.replicas == 0
-    left = divisors(share, share) if open_ else [now]
-    if open_ and settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        left = [share]  # XP488
+    left = _open_micros(spec, settings) if "batch.micro" in silent else []
+    open_ = bool(left)
+    left = left or [spec.integer("batch.micro")]
     best, middle = None, len(left) - 1  # without accumulation first: no gradients wait for more
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
@@ -140,15 +154,34 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
     return best
 
 
+def _open_micros(spec: Spec, settings: Settings) -> list[int]:
+    """Micro-batches that give the global batch, the smallest first; none where it does not divide.
+
+    kto compares the rows of one with each other, so that it has two where it can (XP638).
+    """
+    share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
+    if share < 1 or rest:
+        return []
+    if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
+        return [share]  # XP488
+    found = divisors(share, share)
+    pairs = spec.get("method") == "kto" and spec.losses == ("kto",)
+    return (found[1:] or found) if pairs else found
+
+
 def _fits(spec: Spec, settings: Settings) -> Way | None:
-    load, gpu = load_of(spec), spec.hardware.gpu
+    held, gpu = _held(spec), spec.hardware.gpu
+    if held is None or gpu is None or verdict(held[1], gpu.memory_gib * GIB) != FITS:
+        return None
+    pace = speed_of(spec, held[0])
+    return Way(settings, held[1] / GIB, 0.0 if pace is None else pace.tokens)
+
+
+def _held(spec: Spec) -> tuple[Load, float] | None:
+    """What one GPU has to do, and the bytes that it holds at most; None where the plan does not know."""
+    load = load_of(spec)
     held = load if isinstance(load, str) else memory(load)
-    if isinstance(load, str) or isinstance(held, str) or gpu is None:
-        return None
-    if verdict(held.peak, gpu.memory_gib * GIB) != FITS:
-        return None
-    pace = speed_of(spec, load)
-    return Way(settings, held.peak / GIB, 0.0 if pace is None else pace.tokens)
+    return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
 
 
 def _told(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:

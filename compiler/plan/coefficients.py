@@ -79,6 +79,7 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
         "chosen": each,
         "chosen x hidden": each * facts.hidden,
         "chosen x intermediate": each * facts.intermediate,
+        "chosen x rank": each * rank,
     }
 
 

@@ -28,14 +28,16 @@ COMPARED = {
 }  # fmt: skip
 NAMES = ("gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
 EPILOG = (
-    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). What is not known "
-    "fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 used wrongly."
+    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). A value that "
+    "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 used wrongly."
 )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc plan", description="Say what runs need of GPUs and time.", epilog=EPILOG)
+    parser = argparse.ArgumentParser(
+        "xpc plan", description="Say what a run needs of its GPUs, and how long it takes.", epilog=EPILOG
+    )
     parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
     parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, where they are not known")
@@ -44,15 +46,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
-    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="form of the answer (default: text)")
-    return parser.parse_args(list(arguments))
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
+    return parser.parse_intermixed_args(list(arguments))  # specs may stand behind options
 
 
 def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    if re.fullmatch(r"[0-9]{1,18}", word) is None or not int(word):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not `{word[:40]}`")
+    return int(word)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     wrong = False
     for path in options.files:
         data, name, workspace = read_spec(path)
-        for hardware in options.on or [""]:
+        for hardware in options.on or [None]:
             specs = _specs(data, name, workspace, hardware, path)
             wrong = wrong or not specs
             plans += [plan(spec, given) for spec in specs]
@@ -93,9 +94,9 @@ def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: str) -> list[Spec]:
+def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
     """The run of a spec, or the members of its sweep; none where it does not compile, which is said."""
-    if hardware:
+    if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
     workspace.allow_oom = True  # that a run does not fit is what a plan is asked for
     checked = check_text(data, name, workspace)
@@ -106,7 +107,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str, path: st
     if checked.spec is not None:
         return [checked.spec]
     errors = [one for one in checked.problems if one.severity == ERROR]
-    sys.stderr.write(render(located(errors, path) if not hardware else errors, "full"))
+    sys.stderr.write(render(located(errors, path) if hardware is None else errors, "full"))
     return []
 
 
@@ -145,7 +146,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
             if found is None:
                 yield f"{one.spec.name}: {name} is not known, and --fail-if asks for it"
             elif COMPARED[compared](found, value if name == "verdict" else float(value)):
-                shown = found if isinstance(found, str) else f"{found:,.4g}"
+                shown = found if isinstance(found, str) else f"{found:,.0f}" if found >= 1000 else f"{found:.4g}"
                 yield f"{one.spec.name}: {name} is {shown}, and --fail-if is '{name} {compared} {value}'"
 
 

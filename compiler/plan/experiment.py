@@ -93,7 +93,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     if steps is None:
         unknown["steps"] = why
     tokens, full = _tokens(spec, given)
-    fast = None if isinstance(load, str) else speed_of(spec, load, tokens)
+    fast = None if isinstance(load, str) else speed_of(spec, load, tokens, given.tokens)
     real = measured(given.readings, spec) if given.readings else None
     if real is not None:
         fast = _measured_speed(spec, real, fast, tokens)
@@ -109,7 +109,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Rows that are shorter than the longest take less time; how much is not known without their lengths.
-        hours = Span(whole, 0.0 if full else whole / (1 + fast.off), whole / (1 - fast.off))
+        hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     written = disk(spec)
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
@@ -124,10 +124,10 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
     if real.seconds is not None:
         middle, low, high = real.seconds
         each = real.tokens or tokens / spec.hardware.world / middle
-        return Speed(each, max(1 - middle / high, middle / low - 1), real.source)
+        return Speed(each, low / middle, high / middle, real.source)
     if fast is None or real.pace is None:
         return fast
-    return Speed(fast.tokens * real.pace, fast.off, f"{fast.source}, corrected by {real.source}")
+    return Speed(fast.tokens * real.pace, fast.low, fast.high, f"{fast.source}, corrected by {real.source}")
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from xpc.compiler.adapter_dtype import adapter_dtype, tables_dtype
+from xpc.compiler.fused_experts import adapter_layers, expert_parameters, stacked
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.methods.method import none as no_reference
 from xpc.compiler.plan import QUANTIZED
 from xpc.compiler.plan.load import Adapters, Load
-from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables, targeted
+from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.time import Speed
 
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
-         "torchao_adamw4bit": 1}  # fmt: skip
-"""Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host."""
+         "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
+"""Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host, where GrokAdamW
+makes its own."""
 
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Beginnings of paths that no memory follows from."""
@@ -32,6 +35,8 @@ def load_of(spec: Spec) -> Load | str:
         return "the memory of a CPU process is not planned"
     if "quantization_config" in spec.model.config:
         return "the checkpoint is quantized, and its weights are not of one size"
+    if facts.experts and spec.flag("oft"):
+        return "what OFT keeps of a mixture of experts was not measured"
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
@@ -42,12 +47,16 @@ def load_of(spec: Spec) -> Load | str:
         stored = (
             2.0  # DeepSpeed casts the model to the type that it computes in (engine.py, _configure_distributed_model)
         )
-    trained, tuned = float(facts.params), None
+    trained, tuned, widened = float(facts.params), None, False
     if spec.lora:
-        tuned, trained = _adapters(spec, stored if deepspeed else 4), 0.0
+        kind = adapter_dtype(spec) or spec.text("model.dtype")
+        tuned, trained = _adapters(spec, stored if deepspeed else 4.0 if kind == "fp32" else 2.0), 0.0
         if spec.bits:
-            tables = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-            stored = (tables * 2 + (facts.params - tables) * QUANTIZED[spec.bits]) / facts.params
+            widened = tables_dtype(spec) == "fp32"
+            embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # no linear layers, and not packed
+            packed = facts.params - embeds - whole
+            stored = ((embeds + whole) * (4 if widened else 2) + packed * QUANTIZED[spec.bits]) / facts.params
     elif half and engine == "fsdp":
         stored = 4.0  # accelerate upcasts what is trained under mixed precision (accelerator.py, fsdp_utils.py)
     layers = facts.layers
@@ -63,7 +72,7 @@ def load_of(spec: Spec) -> Load | str:
         wide = 4 if spec.get("method.teacher_dtype") == "fp32" else 2
         beside += spec.teacher.facts.params * wide / spread
     name = spec.text("optimizer")
-    own = 4.0 if deepspeed or tuned is not None else stored
+    own = 4.0 if deepspeed else stored if tuned is None else float(tuned.element)
     micro, length = _batch(spec)
     flattened = spec.flag("batch.packing") or spec.flag("batch.padding_free")
     attention = _attention(spec, micro, flattened)
@@ -71,8 +80,8 @@ def load_of(spec: Spec) -> Load | str:
         facts=facts, family=facts.model_type, engine=engine, stage=stage, world=world, shard=shard,
         offload={"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0),
         element=2 if half else 4, weight=stored,
-        amp=half and not deepspeed and (tuned is not None or (stored == 4.0 and engine == "none")),
-        moments=float(BYTES.get(name, MOMENTS.get(name, 0) * own)),
+        amp=half and not deepspeed and (stored == 4.0 and engine == "none" if tuned is None else tuned.element == 4),
+        moments=float(BYTES.get(name, (MOMENTS.get(name, 0) + bool(spec.get("optimizer.momentum"))) * own)),
         temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
@@ -83,6 +92,7 @@ def load_of(spec: Spec) -> Load | str:
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
+        widened=widened and half,
     )  # fmt: skip
 
 
@@ -93,12 +103,12 @@ def _adapters(spec: Spec, element: float) -> Adapters:
     if spec.flag("oft"):
         block = facts.hidden // rank if rank else spec.get("lora.block_size") or 32
         rank = max(1, block // 2)
-    linear = targeted(facts, spec.get("lora.targets"))
+    linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
     standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
     params = lora_parameters(facts, rank, linear, spec.flag("lora.dora"))
     params += tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
-    return Adapters(standing, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0)
+    return Adapters(standing, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0, merged)
 
 
 def row_tokens(spec: Spec) -> int:
@@ -109,28 +119,57 @@ def row_tokens(spec: Spec) -> int:
     return (512 if prompt is None else int(prompt)) + int(spec.get("method.max_completion") or 256)
 
 
-def speed_of(spec: Spec, load: Load, tokens: int | None = None) -> Speed | None:
+def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
     """Tokens a second of a GPU: trained tokens, of every sequence of a sample.
 
-    `tokens` are those of an optimizer step; without them rows are as long as they can be.
+    `tokens` are those of an optimizer step, `row` those of one row before it is packed; without them rows are as long
+    as they can be.
     """
     from xpc.compiler.plan.time import Work, speed  # the table of speeds, which a check of a known batch does without
 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # a load has one
+    if spec.method.generates:
+        return None  # the completions are written at the speed of generation, which nobody measured for us
     precision = spec.text("precision")
     peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
     sequences = spec.integer("batch.gbs") * spec.method.sequences
-    row = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
+    length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
+    # Flash attention is told where packed rows begin, and computes each by itself.
+    attended = (
+        min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
+    )
     done = Work(
         params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
-        length=row, tokens=load.micro * row if load.micro > 1 else load.tokens, checkpointing=load.checkpointing,
-        adapters=load.adapters is not None, gpus=spec.hardware.world, node=spec.hardware.processes, peak=peak * 1e12,
+        length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
+        checkpointing=load.checkpointing, trained=load.trained / max(1, facts.params), peak=peak * 1e12,
+        through=1.0 if load.layers is None or not facts.layers else load.layers / facts.layers,
+        link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
+        bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),
     )  # fmt: skip
     kind = "full" if load.adapters is None else "qlora" if spec.bits else "lora"
-    if spec.method.generates:
-        return None  # the completions are written at the speed of generation, which nobody measured for us
-    return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""))
+    kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
+    if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
+        kinds.append("lengths")  # rows are as long as they are, and the GPU with the longest makes the others wait
+    return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""), kinds)
+
+
+def moved(load: Load, accumulation: int) -> dict[str, float]:
+    """Bytes that one process sends in a micro-batch, and those of weights and gradients that it reads and writes.
+
+    A frozen base is gathered as it is stored, and has no gradients.
+    """
+    from xpc.compiler.plan.time import sent, touched
+
+    adapters, element = load.adapters, float(load.element if load.stage else load.weight)
+    own = 0.0 if adapters is None else adapters.params * adapters.element
+    base = load.facts.params * (element if adapters is None else min(float(load.element), load.weight))
+    gradients = load.trained * element + own
+    gathered = base + own if load.stage == 3 or adapters is None else own
+    return {
+        "sent": sent(load.stage, load.shard, gathered, gradients, max(1, accumulation)),
+        "touched": touched(base + own, gradients, load.checkpointing),
+    }
 
 
 def _batch(spec: Spec) -> tuple[int, int]:

@@ -30,7 +30,7 @@ Cell = str | tuple[float | None, str]
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
-    "vllm", "key-value cache",
+    "vllm", "key-value cache", "merged experts",
 )  # fmt: skip
 """Components in the order of their hues."""
 
@@ -59,6 +59,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: var(--page); }
 th:first-child, td:first-child { text-align: left; }
+td:first-child { white-space: normal; min-width: 12rem; max-width: 40rem; }
 th button { all: unset; cursor: pointer; font-weight: 600; } th button:focus-visible { outline: 2px solid; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }

@@ -17,13 +17,15 @@ SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate",
 
 @record
 class Adapters:
-    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, and their dropout."""
+    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, their dropout, and how many weights
+    of a layer peft merges with them in each forward pass (stacks of experts)."""
 
     sites: str
     rank: int
     params: float
     element: int
     dropout: float = 0.0
+    merged: int = 0
 
 
 @record
@@ -39,6 +41,7 @@ class Load:
     row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
     what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
     gave. `layers` are those that a gradient passes through, None for all. `stack` has the libraries that run them.
+    `widened` says that embeddings and head are float32 beside a packed base, in half precision.
     """
 
     facts: ModelFacts
@@ -70,6 +73,7 @@ class Load:
     stack: str = DEFAULT
     selective: bool = False
     layers: int | None = None
+    widened: bool = False
 
     @property
     def tokens(self) -> int:
@@ -81,6 +85,6 @@ class Load:
         """The row of the coefficients: what is trained and in which precision."""
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         # Adapters of a float32 base, and in float32: at most what training all of it keeps.
-        if self.adapters is None or precision == "fp32" or (self.amp and self.weight == 4):
+        if self.adapters is None or precision == "fp32" or (self.amp and (self.weight == 4 or self.widened)):
             return f"full/{precision}"
         return f"lora-{self.adapters.sites}/{precision}"

@@ -195,6 +195,8 @@ def _states(load: Load) -> States:
 
 def _casts(load: Load) -> float:
     """Half-precision copies of fp32 weights: autocast caches them until the forward pass is over (torch 2.13)."""
+    if load.widened and load.amp:
+        return float(load.facts.vocab * load.facts.hidden * load.element)  # the head's, which its backward pass reads
     if not load.amp or load.engine != "none" or load.weight != 4:
         return 0.0
     if load.adapters is not None and load.checkpointing:
@@ -204,8 +206,8 @@ def _casts(load: Load) -> float:
 
 def _kept(load: Load) -> float:
     """The hidden state that a recomputed layer keeps of a token; float32 where autocast leaves the residual stream."""
-    wide = 4 if (load.element == 4 or (load.amp and load.weight == 4 and load.engine == "none")) else 2
-    return float(load.facts.hidden * wide)
+    stays = load.amp and load.weight == 4 and load.engine == "none"
+    return float(load.facts.hidden * (4 if load.element == 4 or stays or load.widened else 2))
 
 
 def _attended(load: Load) -> float:
@@ -238,6 +240,31 @@ def _fused(load: Load) -> float:
     return float(element * tokens * facts.hidden + element * weight + 2.0 * rows * facts.vocab * (element + 4))
 
 
+def _merged(load: Load) -> tuple[float, float]:
+    """Bytes that adapters of a stack of experts keep of a layer, and those that its backward pass adds.
+
+    peft adds the product of each adapter to the stack and computes with that copy (`ParamWrapper`). Its gradient is as
+    large, first of down and then of the pair of gate and up, two thirds of it. Beside it are copies of the adapters.
+    Counted on a real model (tests/plan/test_experts.py).
+    """
+    adapters = load.adapters
+    if adapters is None or not adapters.merged:
+        return 0.0, 0.0
+    copy = adapters.merged * (4.0 if load.weight == 4 or load.widened else load.element)
+    matrices = adapters.params / load.facts.layers * (adapters.element + (2 if load.amp else 0))
+    return copy + matrices, copy * 2 / 3
+
+
+def _unpacked(load: Load) -> float:
+    """A quantized weight in the computed type, which the backward pass makes of one linear layer after the other.
+
+    Source: bitsandbytes 0.50 `autograd/_functions.py` (`MatMul4Bit`, `MatMul8bitLt`); FSDP gathers them packed.
+    """
+    if load.adapters is None or load.weight >= 2:
+        return 0.0
+    return float(load.element * max(one.inputs * one.outputs for one in linear_layers(load.facts)))
+
+
 def _working(load: Load, layer: float) -> float:
     """What the backward pass of one layer adds to what its forward pass kept: gradients of the MLP's inner width.
 
@@ -248,9 +275,11 @@ def _working(load: Load, layer: float) -> float:
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # Gradients of eager attention's scores and of its softmax in float32, live bytes counted on the CPU.
-    scores = (6 if load.element == 2 else 8) * facts.heads * load.tokens * load.length
-    return mlp + (scores if load.attention == "eager" else 0.0)
+    # Of eager attention's scores, later than of the MLP, what CUDA's backward pass of the softmax holds at once: the
+    # gradient in float32, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result; in half precision
+    # the rounded softmax is free by then.
+    scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
+    return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
@@ -273,24 +302,27 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
         working *= 2  # FSDP1 keeps the working sets of two layers of adapters: measured, a100_80gb_liger.csv
     casts, logits = _casts(load), _logits(load)
+    (stack, gradient), unpacked = _merged(load), _unpacked(load)
+    stack *= layers if not load.checkpointing else 2 if load.engine == "fsdp" and load.shard > 1 else 1
     # The head's gradient is there before the first layer's backward pass begins.
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.beside},
         "forward": {
             **fixed, **gathered, **masks, "gradients": before, "autocast copies": casts,
-            "activations": kept, "logits and loss": logits,
+            "activations": kept, "merged experts": stack, "logits and loss": logits,
         },
         "backward": {
             **fixed, **gathered, **masks, "gradients": max(before, first), "activations": kept,
-            "recomputation": again, "backward temporaries": working,
+            "recomputation": again, "backward temporaries": working + unpacked, "merged experts": stack + gradient,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
         "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
     }  # fmt: skip
     last = {
         **fixed, **gathered, **masks, "gradients": held.gradients,
-        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working,
+        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + unpacked,
+        "merged experts": (stack if load.checkpointing else stack / max(1, layers)) + gradient,
     }  # fmt: skip
     if sum(last.values()) > sum(out["backward"].values()):
         out["backward"] = last

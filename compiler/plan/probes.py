@@ -17,7 +17,7 @@ from xpc.compiler.language.schema import TABLE
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
 from xpc.compiler.plan.changed import Settings, changed
-from xpc.compiler.plan.changes import STRATEGIES, Change, micro_settings, micros, planned
+from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, planned
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.plan.legality import legality
 from xpc.compiler.rules import check
@@ -62,22 +62,6 @@ def _others(spec: Spec) -> Iterator[Settings]:
         kept: Settings = {} if name == strategy else {"strategy": name}
         yield kept
         yield {**kept, "memory.checkpointing": not recomputed}
-
-
-def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that give the numbers that the spec's own gives, to the order of a sum.
-
-    The stages of ZeRO do among each other: each computes with the same weights and adds the same gradients in another
-    order. In fp32 so does DDP; in half precision it computes under autocast, and DeepSpeed with weights that are in
-    half precision themselves beside a copy in fp32, which rounds otherwise.
-    """
-    mine = spec.text("strategy")
-    offload = spec.get("strategy.offload") not in (None, "none")
-    if spec.hardware.world == 1 or mine not in ("ddp", *STRATEGIES):
-        return (mine,)
-    if spec.text("precision") != "fp32":
-        return STRATEGIES if mine in STRATEGIES else (mine,)
-    return STRATEGIES if offload else ("ddp", *STRATEGIES)
 
 
 def _near(spec: Spec) -> list[int]:

@@ -12,6 +12,8 @@ from xpc.compiler.plan.experiment import Plan, Span
 VERSION = 1
 """The version of the JSON contract; a change that breaks readers raises it (docs/plan.schema.json)."""
 WIDTH = 36
+LINE = 80
+"""Characters of a terminal's line."""
 
 
 def title(plan: Plan) -> str:
@@ -31,7 +33,7 @@ def text(plans: Sequence[Plan]) -> str:
 
 
 def _one(plan: Plan) -> str:
-    lines = [f"{plan.spec.name}: {title(plan)}", ""]
+    lines = [*_headed(plan.spec.name, title(plan)), ""]
     memory, peak = plan.memory, plan.peak
     if memory is not None and peak is not None:
         scale = max(plan.capacity, peak.value)
@@ -71,6 +73,20 @@ def _one(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _headed(name: str, about: str) -> list[str]:
+    """The name of a run and what it is, in a line of a terminal or in several: a member of a sweep is named by all that
+    it sets, and the name goes on in the next line before a setting (`_`), whole."""
+    if len(name) + len(about) + 2 <= LINE:
+        return [f"{name}: {about}"]
+    lines = [""]
+    for number, part in enumerate(name.split("_")):
+        part = f"_{part}" if number else part
+        if lines[-1] and len(lines[-1]) + len(part) > LINE - 1:
+            lines.append("  ")
+        lines[-1] += part
+    return [*lines[:-1], f"{lines[-1]}:", f"  {about}"]
+
+
 def peak_source(plan: Plan) -> str:
     """Where a peak is from that is not the plan's own alone; nothing where it is."""
     found = plan.measured
@@ -103,9 +119,10 @@ def saved(plan: Plan) -> list[str]:
 
 
 def hours(span: Span) -> str:
-    """Hours with their range: `133.1 (102.4 to 190.1)`."""
-    low = f"{span.low:.1f} to " if span.low else "up to "
-    return f"{span.value:.1f} ({low}{span.high:.1f})"
+    """Hours with their range: `133.1 (102.4 to 190.1)`; of less than one as many digits as say something."""
+    digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
+    low = f"{span.low:.{digits}f} to " if span.low else "up to "
+    return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"
 
 
 def _totals(plans: Sequence[Plan]) -> str:

@@ -1,15 +1,17 @@
 """How long a step takes: a sum of parts whose weights were fitted to public measurements (utilisation.json).
 
-A token costs 2 operations a parameter forward and 4 backward (2 where the weights are frozen), and the forward pass
-once more where it is recomputed; attention costs 4 x width x length a layer forward (Kaplan et al. 2020,
-arXiv:2001.08361, section 2.1; attention counted without the causal half, as the measurements do).
+A token costs 2 operations a parameter forward, 2 backward in the layers that a gradient passes through, 2 more for
+the gradient of each trained one, and the forward pass once more where it is recomputed; attention costs 4 x width x
+length a layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; attention counted without the causal half, as
+the measurements do). What is sent between processes costs its bytes over the bandwidth, in a machine and between
+machines.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
+from collections.abc import Sequence
 from functools import cache
 
 from xpc.grammar.record import record
@@ -21,14 +23,20 @@ if TYPE_CHECKING:
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "utilisation.json")
 NARROW = 768
 """Width whose products of matrices are taken as the unit of what narrow ones lose."""
-SMALL = 4096
-"""Tokens of a micro-batch, likewise."""
+ONE_RUN = (1 / 1.3, 1 / 0.7)
+"""The range where one run alone was measured: by choice."""
 
 
 @record
 class Work:
-    """What one GPU computes: parameters that a token meets, layers, width, tokens of a row and of a micro-batch; GPUs
-    in all and in a node; and the card's peak in operations a second."""
+    """What one GPU computes: parameters that a token meets, layers, width, tokens of a row and of a micro-batch, and
+    the card's peak in operations a second. `through` is the share of the layers that a gradient passes through,
+    `trained` that of the parameters that get one (none with adapters, which are few).
+
+    `sent` are the bytes that it sends in a micro-batch, `link` and `network` the bytes a second that it can send in
+    its machine and to others; `machines` how many there are. `touched` are the bytes of weights and gradients that a
+    micro-batch reads and writes, `bandwidth` those a second of the card's memory.
+    """
 
     params: float
     layers: int
@@ -36,18 +44,24 @@ class Work:
     length: int
     tokens: int
     checkpointing: bool
-    adapters: bool
-    gpus: int
-    node: int
+    trained: float
     peak: float
+    sent: float
+    link: float
+    network: float
+    machines: int
+    touched: float
+    bandwidth: float
+    through: float = 1.0
 
 
 @record
 class Speed:
-    """Tokens a second of one GPU, and how far off 9 of 10 measured runs are from such a prediction."""
+    """Tokens a second of one GPU; `low` and `high` are what a run takes of the predicted time at the least and most."""
 
     tokens: float
-    off: float
+    low: float
+    high: float
     source: str
 
 
@@ -59,23 +73,56 @@ def table() -> dict[str, Any]:
     return found
 
 
+def sent(stage: int, world: int, weights: float, gradients: float, accumulation: float) -> float:
+    """Bytes that a process sends in a micro-batch, on average of an optimizer step.
+
+    Sharded weights are gathered for the forward and for the backward pass, and gradients reduced to their owners
+    (ZeRO-3, FSDP). ZeRO-2 reduces gradients after each backward pass, ZeRO-1 after the last, and both gather the new
+    weights once; DDP reduces once, and sends each gradient twice (Rajbhandari et al. 2020, arXiv:1910.02054, section
+    7; DeepSpeed 0.19.8, stage_1_and_2.py).
+    """
+    if world == 1:
+        return 0.0
+    each = {
+        0: 2 * gradients / accumulation,
+        1: (gradients + weights) / accumulation,
+        2: gradients + weights / accumulation,
+        3: 2 * weights + gradients,
+    }
+    return each[stage] * (world - 1) / world
+
+
+def touched(weights: float, gradients: float, checkpointing: bool) -> float:
+    """Bytes of memory that a micro-batch moves whatever its size: weights are read by the forward pass, its repetition
+    and the backward pass, gradients read and written."""
+    return weights * (3 if checkpointing else 2) + 2 * gradients
+
+
 def parts(work: Work) -> list[float]:
-    """Seconds of a token at the card's peak: products, those of narrow layers, attention, network, small batches."""
-    passes = 2.0 + (2.0 if work.adapters else 4.0) + (2.0 if work.checkpointing else 0.0)
-    products = passes * work.params / work.peak
-    again = 4.0 / 3.0 if work.checkpointing else 1.0
-    attention = 12.0 * again * work.layers * work.hidden * work.length / work.peak
-    doublings = max(0.0, math.log2(max(1, work.gpus) / max(1, work.node)))
+    """Seconds of a token at the peaks: products, those of narrow layers, attention, the machine's links, the network,
+    and the weights themselves, which a small micro-batch reads for few tokens."""
+    again = work.through if work.checkpointing else 0.0
+    products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
+    attention = 4.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
+    moved = work.sent / max(1, work.tokens)
     return [
-        products, products * NARROW / work.hidden, attention, products * doublings,
-        products * SMALL / max(1, work.tokens),
+        products, products * NARROW / work.hidden, attention, moved / work.link,
+        moved / work.network if work.machines > 1 else 0.0, work.touched / work.bandwidth / max(1, work.tokens),
     ]  # fmt: skip
 
 
-def speed(work: Work, generation: int, precision: str, trainer: str) -> Speed | None:
+def range_of(kinds: Sequence[str]) -> tuple[float, float]:
+    """The range of times that nine of ten measured runs were in, over the predicted one: that of all, widened by what
+    is known of the run (names of rows of `ranges`; tests/plan/ranges.py)."""
+    found = [table()["ranges"][kind] for kind in ("base", *kinds)]
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
     """Tokens a second, or None where no run of that generation and precision was measured.
 
-    `trainer` is "full", "lora" or "qlora", with " fused" where Liger's or other fused kernels run.
+    `trainer` is "full", "lora" or "qlora", with " fused" where Liger's or other fused kernels run; `kinds` widen
+    the range.
     """
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
@@ -84,8 +131,6 @@ def speed(work: Work, generation: int, precision: str, trainer: str) -> Speed | 
         return None
     seconds = sum(weight * part for weight, part in zip(weights, parts(work)))
     if kind == "7/fp32":
-        return Speed(1 / seconds, 0.3, "one published run on V100")
+        return Speed(1 / seconds, *ONE_RUN, "one published run on V100")
     factor = known["trainers"].get(trainer) or known["trainers"].get(trainer.partition(" ")[0]) or 1.0
-    near = known["trainers"].get(trainer)
-    off = known["range"] + (known["spread"].get(trainer, 0.0) if near else 0.1)
-    return Speed(1 / (seconds * factor), min(0.5, off), f"{known['rows'][kind]} published runs")
+    return Speed(1 / (seconds * factor), *range_of(kinds), f"{known['rows'][kind]} published runs")

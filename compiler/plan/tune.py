@@ -61,7 +61,7 @@ class Probe:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc tune", description="Try on your own GPUs which way to run a spec is fastest.", epilog=EPILOG
+        "xpc tune", description="Measure on your own GPUs which way to run a spec is fastest.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="SPEC", help="a spec")
     parser.add_argument("-o", "--output", metavar="DIR", help="where the probes go (default: ./STEM.tune)")

@@ -195,32 +195,13 @@ class Stack:
 
     def family(self, model_type: str | None) -> Family | None:
         """What the stack can do with a family; None for one that it does not have, or that nobody has looked at."""
-        record = _mapping(self.table["library"]["families"]).get(model_type or "")
-        if model_type is None or record is None:
-            return None
-        table, facts = _mapping(record), self.facts
-        lacking = facts.family_lacks.get(model_type, ())
-        return Family(
-            model_type=model_type,
-            layers=_strings(table["layers"]),
-            attention=tuple(one for one in _strings(table["attention"]) if one not in lacking),
-            scores=bool(table["scores"]),
-            packing=(
-                "unaware"
-                if model_type in facts.families_unaware
-                else "stateful"
-                if model_type in facts.families_stateful
-                else "kernel"
-                if model_type in facts.families_convolving
-                else "exact"
-            ),
-        )
+        return None if model_type is None else _family(self, model_type)
 
     def carries(self, model_type: str | None) -> bool:
         """Whether it is a causal language model whose source has a state that runs from token to token."""
-        return model_type in _strings(self.table["library"]["carrying"])
+        return model_type in self.carrying
 
-    @property
+    @cached_property
     def carrying(self) -> tuple[str, ...]:
         """Every `model_type` that `carries` is true of."""
         return _strings(self.table["library"]["carrying"])
@@ -337,6 +318,30 @@ def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
     entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
     own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
+
+
+@cache
+def _family(stack: Stack, model_type: str) -> Family | None:
+    record = _mapping(stack.table["library"]["families"]).get(model_type)
+    if record is None:
+        return None
+    table, facts = _mapping(record), stack.facts
+    lacking = facts.family_lacks.get(model_type, ())
+    return Family(
+        model_type=model_type,
+        layers=_strings(table["layers"]),
+        attention=tuple(one for one in _strings(table["attention"]) if one not in lacking),
+        scores=bool(table["scores"]),
+        packing=(
+            "unaware"
+            if model_type in facts.families_unaware
+            else "stateful"
+            if model_type in facts.families_stateful
+            else "kernel"
+            if model_type in facts.families_convolving
+            else "exact"
+        ),
+    )
 
 
 @cache

@@ -31,8 +31,6 @@ class Facts:
     """Where the server answers once it is ready."""
     vllm_program: Literal["trl", "vllm"]
     """The program that is the server."""
-    vllm_serve: str
-    """The server's command, as the bundle's README shows it."""
     volta_wheels: str
     """The CUDA of the wheels of torch that still carry code for V100."""
 
@@ -60,6 +58,8 @@ class Facts:
     expert_blocks: Mapping[str, str]
     """The layer's class in families that call, of experts with modules of their own, only those that some token is sent
     to. ZeRO-3 must gather such a layer as one: processes whose tokens go to other experts ask each other for them."""
+    output_heads: Mapping[str, str]
+    """Families whose output head has another name than `lm_head`."""
     experts_stacked: bool
     """Whether the experts of a layer are one parameter, which PEFT can put adapters on by the layers' names."""
     tied_by_config: bool
@@ -107,6 +107,12 @@ class Facts:
     """Whether DeepSpeed's ZeRO-2 adds up the gradients of an accumulation, and does not keep the last ones alone."""
     zero_counts_micro_batches: bool
     """Whether DeepSpeed itself counts to the accumulation, so that a part of one at the end of an epoch is no step."""
+    fp16_masters_under: tuple[int, ...]
+    """The ZeRO stages that DeepSpeed has fp16 master weights under."""
+    idle_precision_read: bool
+    """Whether DeepSpeed reads the keys of its fp16 block where the run is in another precision."""
+    kto_precomputes_in_autocast: bool
+    """Whether kto's reference is computed in the run's precision when that happens before the first step."""
     zero3_evaluates_twice: bool
     """Whether an evaluation under ZeRO-3 may run the model twice on what it wrote."""
     zero3_draws_scores: bool
@@ -187,6 +193,8 @@ class Facts:
     """Whether OFT rotates embeddings."""
     quantized_adapters_bf16: Names
     """Methods whose trainer makes trained weights over a quantized base bfloat16."""
+    quantized_widened: Names
+    """Methods whose trainer makes what is not packed of a quantized base float32."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     zero3_adapters_as_base: bool

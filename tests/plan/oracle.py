@@ -234,8 +234,8 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base. Flash
     attention is measured where torch's own is not to be had or keeps something else. Adapters are measured with one
-    kind of attention: the others differ from it as they do in full training. On experts PEFT merges adapters into whole
-    weights, which is no number of bytes a token: not measured.
+    kind of attention: the others differ from it as they do in full training. Into stacks of experts PEFT merges
+    adapters, which is a number of bytes a layer and not a token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
@@ -244,7 +244,8 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     out: dict[str, dict[str, Any]] = {
         f"full/{name}/{kind}": {**precision, **KINDS[kind]} for name, precision in PRECISIONS.items() for kind in kinds
     }
-    for sites in ("qv", "qkvo") if family in MIXTURES else ("qv", "qkvo", "all"):
+    # all-linear finds no experts in gpt_oss
+    for sites in ("qv", "qkvo") if family == "gpt_oss" else ("qv", "qkvo", "all"):
         for name in ("bf16", "amp"):
             autocast = {"autocast": True} if name == "amp" else {}
             out[f"lora-{sites}/{name}/{kinds[0]}"] = {
@@ -370,4 +371,5 @@ def names(family: str, mode: str) -> tuple[str, ...]:
         out[-1:] = ["experts", "chosen", "one"]
     if family in ROTATED_HALF:
         out[-1:] = ["head width", "one"]
-    return tuple([*out, "rank"] if mode.startswith("lora") else out)
+    more = ["chosen x rank"] if family in MIXTURES and "lora-all" in mode else []
+    return tuple([*out, *more, "rank"] if mode.startswith("lora") else out)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,7 @@ RUNS = [
     ("llama-3.1-8b-instruct", "16 x h100-80gb", "lora", "gbs=64 seq=8192"),
     ("gemma-3-1b-it", "8 x h100-80gb", "memory(liger)", "gbs=64 seq=32768"),
     ("qwen3-0.6b", "4 x a100-40gb", "target trl-0.18", "gbs=36 seq=1024"),
+    ("qwen2.5-7b", "8 x h100-80gb", "freeze(except_last = 4)", "gbs=64 seq=2048"),
 ]
 
 
@@ -53,8 +56,8 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
             assert other.speed.tokens <= chosen.speed.tokens * 1.000001, settings
     for path in ("memory.checkpointing", "batch.micro"):  # the bundle's README says it
         assert "GiB" in (spec.values[path].origin.why or ""), path  # type: ignore[index]
-    for setting, told in (("checkpointing", not spec.flag("memory.checkpointing")), ("micro-batch", True)):
-        assert len([one for one in notes if one.startswith(f"no {setting} is written: ")]) == told, notes
+    for setting in ("checkpointing", "micro-batch"):
+        assert len([one for one in notes if one.startswith(f"no {setting} is written: ")]) == 1, notes
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
@@ -94,13 +97,39 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
         assert open_.get(path) == small.get(path), path  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("more", ["hardware 8 x cpu", "freeze(except_last = 2)", "memory(offload_activations)"])
+@pytest.mark.parametrize("more", ["hardware 8 x cpu", "memory(offload_activations)"])
 def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
     hardware = "8 x h100-80gb" if "cpu" not in more else more.removeprefix("hardware ")
     spec, notes = resolved("qwen2.5-0.5b", hardware, "" if "cpu" in more else more, "gbs=16 seq=1024")
     assert spec.flag("memory.checkpointing")
     assert spec.text("strategy") == "ddp"
     assert not [one for one in notes if "no checkpointing is written" in one]
+
+
+def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
+    """Without recomputation the fastest of this run would be a micro-batch of one, which kto refuses (XP638)."""
+    rows = [{"prompt": "a", "completion": one, "label": one == "b"} for one in "bc"]
+    (tmp_path / "kto.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = 'xpc 1\ntrain qwen2.5-7b-instruct on "kto.jsonl" for 1 epochs\nhardware 8 x h100-80gb\n'
+    text += "method kto\ndata { format = unpaired }\nbatch gbs=64 seq=2048\n"
+    found = check_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
+    assert found.spec is not None, [one.message for one in found.problems]
+    assert found.spec.integer("batch.micro") >= 2
+
+
+def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
+    """No gradient passes through them, so they are neither recomputed nor kept: less memory, and fewer operations."""
+    found = {}
+    for more in ("", "freeze(except_last = 4)"):
+        settings = f"zero2\nmemory(checkpointing)\n{more}"
+        found[more] = plan(resolved("qwen2.5-7b", "8 x h100-80gb", settings, "gbs=64 micro=2 seq=2048")[0])
+    whole, part = found.values()
+    assert whole.speed is not None
+    assert part.speed is not None
+    assert whole.peak is not None
+    assert part.peak is not None
+    assert whole.peak.value > 1.5 * part.peak.value
+    assert 2 < part.speed.tokens / whole.speed.tokens < 4  # 8 operations a parameter, and 2 + 6 x 4/28
 
 
 def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,8 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
-    assert changes.faster(spec_of(text)) == []  # of what nobody wrote, the fastest is chosen
+    # Of what nobody wrote the fastest is chosen: what is written, the strategy, is all that may change.
+    assert {one.settings["strategy"] for one in changes.faster(spec_of(text))} <= {"zero1", "zero2"}
     spec = spec_of(written(more="zero3\nmemory(checkpointing)", batch="gbs=128 micro=2 seq=2048"))
     found = changes.faster(spec)
     assert found

@@ -57,7 +57,7 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), **keys)
     model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation="sdpa").train()
     again = {"gradient_checkpointing": "reentrant" in text, "gradient_checkpointing_kwargs": {"use_reentrant": True}}
-    bundle: Any = SimpleNamespace(plan={"freeze": freeze_section(spec)}, scores=False, arguments=again)
+    bundle: Any = SimpleNamespace(plan={"freeze": freeze_section(spec), "method": {"scores": False}}, arguments=again)
     freeze(bundle, model)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     assert part.trained == pytest.approx(trained, abs=facts.hidden)  # the plan counts no norm outside of the layers

@@ -25,6 +25,10 @@ batch gbs=128 micro={micro} seq=2048
 save "out"
 """
 SWEEP = SPEC.format(model="qwen2.5-7b-instruct", micro=2) + "sweep { lr = [1e-6, 2e-6, 5e-6], micro = [2, 8] }\n"
+NAMED = SWEEP.replace(
+    "micro = [2, 8] }", "micro = [2, 8], warmup = [10%], betas = [[0.9, 0.95]], weight_decay = [0.1] }"
+)
+"""A sweep whose members have names that are wider than a phone."""
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 1280)
 CHECK = """
@@ -50,6 +54,7 @@ function look(width) {
       button.click(); seen.up = numbers(table, column); seen.sort = heads[column].getAttribute("aria-sort");
       button.click(); seen.down = numbers(table, column);
       seen.page = inside.documentElement.scrollWidth; seen.width = inside.documentElement.clientWidth;
+      seen.first = Math.max(...[...inside.querySelectorAll("td:first-child")].map((one) => one.clientWidth));
       seen.bars = inside.querySelectorAll(".bar i").length;
       seen.text = inside.body.innerText.length;
       found[width] = seen; done();
@@ -185,7 +190,9 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None and not os.environ.get("XPC_EVERY_TEST"), reason="no Chromium is installed here")
-@pytest.mark.parametrize("text", [SPEC.format(model="qwen2.5-7b-instruct", micro=2), SWEEP], ids=["one", "sweep"])
+@pytest.mark.parametrize(
+    "text", [SPEC.format(model="qwen2.5-7b-instruct", micro=2), SWEEP, NAMED], ids=["one", "sweep", "named"]
+)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
     """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
@@ -197,6 +204,7 @@ def test_in_a_browser(page, tmp_path, text, dark):
         assert seen["width"] >= int(width) - 20
         assert seen["page"] <= seen["width"], "the page scrolls sideways"
         assert seen["rows"] > 30
+        assert seen["first"] <= 0.7 * int(width), "the names leave no room for what is said of them"
         assert seen["bars"] > 10
         assert seen["text"] > 500
         sizes = sorted(seen["before"], key=float)

@@ -1,30 +1,28 @@
-"""Writes compiler/plan/utilisation.json: how fast GPUs compute a training step, from public measurements.
+"""How fast GPUs compute a training step, from public measurements: the weights of compiler/plan/utilisation.json.
 
-    python tests/plan/utilisation.py
-
-The time of a token is a sum of five parts, whose weights are fitted to the rows of one GPU generation and precision
-(llm-foundry's published table, 125 M to 30 B parameters): products of matrices, which are slower in narrow models;
-attention; the network, by the doublings of the GPUs beyond one node; and what a small micro-batch leaves idle. Trainers
-of the Hugging Face libraries get one factor over that each, from runs of fms-hf-tuning on A100 (the tokens/s in the
-notes of memory_points.jsonl), the median of their rows. Nothing is fitted to a model.
+`python tests/plan/ranges.py` writes them. The time of a token is a sum of five parts, whose weights are fitted to the
+rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): products of
+matrices, which are slower in narrow models; attention; the bytes that a process sends over the links of its machine,
+and those over the network between machines, where the weight says how much of it no computation hides. Trainers of
+the Hugging Face libraries get one factor over that each, from runs of fms-hf-tuning on A100 (the tokens/s in the notes
+of memory_points.jsonl), the median of their rows. Nothing is fitted to a model.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import statistics
+from collections.abc import Iterator
 
 import points
 
-from xpc.compiler.plan.time import TABLE, Work, parts
+from xpc.compiler.plan.from_spec import moved
+from xpc.compiler.plan.time import Work, parts, sent, touched
+from xpc.compiler.registry import find_gpu
 
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "3b": (32, 2560), "7b": (32, 4096), "30b": (48, 7168),
 }  # fmt: skip
 """Layers and width of MPT's models: llm-foundry scripts/train/yamls/pretrain."""
-PEAKS = {"a100_40gb": 312.0, "a100_80gb": 312.0, "h100_80gb": 989.5}
 GENERATIONS = {"a": "8", "h": "9"}
 Row = points.Row
 
@@ -40,20 +38,36 @@ def key(row: Row) -> str:
 
 
 def work(row: Row) -> Work:
-    """What a measured run computes."""
+    """What a measured run computes. All but three shard their weights (FULL_SHARD)."""
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
+    stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(
         params=row["params"], layers=layers, hidden=hidden, length=row["seq"], tokens=row["micro"] * row["seq"],
-        checkpointing=row["ckpt"], adapters=False, gpus=row["gpus"], node=8, peak=PEAKS[row["gpu"]] * 1e12,
+        checkpointing=row["ckpt"], trained=1.0, **card(row["gpu"].replace("_", "-")),
+        sent=sent(stage, row["gpus"], 2 * row["params"], 2 * row["params"], float(row["accum"] or 1)),
+        machines=-(-row["gpus"] // 8), touched=touched(2 * row["params"], 2 * row["params"], row["ckpt"]),
     )  # fmt: skip
 
 
+def card(name: str) -> dict[str, float]:
+    """What a GPU of the registry computes and sends in half precision."""
+    gpu = find_gpu(name)
+    assert gpu is not None, name
+    return {
+        "peak": (gpu.bf16_tflops or gpu.fp16_tflops) * 1e12,
+        "link": gpu.link_gbs * 1e9,
+        "network": gpu.network_gbs * 1e9,
+        "bandwidth": gpu.bandwidth_gbs * 1e9,
+    }
+
+
 def fit(rows: list[Row]) -> list[float]:
-    """The weights of the parts with the least relative error, by the normal equations."""
+    """The weights of the parts with the least relative error, by the normal equations. Reading the weights is not
+    fitted: a GPU that computes little else does it at its bandwidth."""
     system = [[part * row["tok_s_gpu"] for part in parts(work(row))] for row in rows]
-    count = len(system[0])
+    count = len(system[0]) - 1
     matrix = [
-        [sum(one[i] * one[j] for one in system) for j in range(count)] + [sum(one[i] for one in system)]
+        [sum(one[i] * one[j] for one in system) for j in range(count)] + [sum(one[i] * (1 - one[-1]) for one in system)]
         for i in range(count)
     ]
     for i in range(count):
@@ -63,7 +77,7 @@ def fit(rows: list[Row]) -> list[float]:
             if other != i:
                 factor = matrix[other][i] / matrix[i][i]
                 matrix[other] = [a - factor * b for a, b in zip(matrix[other], matrix[i])]
-    return [matrix[i][count] / matrix[i][i] for i in range(count)]
+    return [*(matrix[i][count] / matrix[i][i] for i in range(count)), 1.0]
 
 
 def left_out() -> list[tuple[Row, float]]:
@@ -79,55 +93,67 @@ def left_out() -> list[tuple[Row, float]]:
     return found
 
 
-def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Measured over predicted time of Hugging Face trainers by what they train."""
-    found: dict[str, list[float]] = {}
+def measured(row: Row) -> float:
+    """Tokens/s a GPU that the notes of a row of memory_points.jsonl tell, 0 where they tell none."""
+    return float(row["notes"].partition("tok/s/gpu=")[2].partition(";")[0] or 0)
+
+
+def tuned() -> Iterator[tuple[Row, Work, str]]:
+    """The runs of fms-hf-tuning whose speed is told: what each computes, and what is trained how."""
     for row in points.rows("memory_points.jsonl"):
-        speed = row["notes"].partition("tok/s/gpu=")[2].partition(";")[0]
-        if not speed or points.contradicts(row) or points.load(row).element == 4:
+        if not measured(row) or points.contradicts(row) or points.load(row).element == 4:
             continue  # the factor is that of runs in half precision
         done = Work(
             params=row["params"], layers=row["layers"], hidden=row["hidden"], length=row["seq_len"],
-            tokens=row["micro_batch"] * row["seq_len"], checkpointing=row["grad_ckpt"], adapters=bool(row["lora_r"]),
-            gpus=row["world_size"], node=8, peak=312e12,
+            tokens=row["micro_batch"] * row["seq_len"], checkpointing=row["grad_ckpt"],
+            trained=float(not row["lora_r"]), machines=1, **moved(points.load(row), row["grad_accum"]),
+            **card("a100-80gb"),
         )  # fmt: skip
-        ratio = 1 / float(speed) / sum(w * p for w, p in zip(table["8/half"], parts(done)))
-        fused = "foak" in row["notes"]
-        kind = ("qlora" if row["quant"] else "lora" if row["lora_r"] else "full") + (" fused" if fused else "")
+        kind = "qlora" if row["quant"] else "lora" if row["lora_r"] else "full"
+        yield row, done, kind + (" fused" if "foak" in row["notes"] else "")
+
+
+def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Measured over predicted time of Hugging Face trainers by what they train."""
+    found: dict[str, list[float]] = {}
+    for row, done, kind in tuned():
+        ratio = 1 / measured(row) / sum(w * p for w, p in zip(table["8/half"], parts(done)))
         found.setdefault(kind, []).append(ratio)
     return found
 
 
 def table() -> dict[str, object]:
-    """The whole table."""
+    """The weights and factors."""
     rows = foundry()
     weights = {}
     for name in sorted({key(row) for row in rows}):
         mine = [row for row in rows if key(row) == name]
         if len({row["model"] for row in mine}) > 1:
             weights[name] = [round(value, 5) for value in fit(mine)]
-    errors = sorted(abs(predicted / row["tok_s_gpu"] - 1) for row, predicted in left_out())
     ratios = trainers(weights)
-    # One run of the seed recipe on V100 in fp32: 310 tokens/s a GPU of Qwen2.5-3B, with recomputation.
-    seed = Work(3085938688, 36, 2048, 600, 6600, True, False, 8, 8, 15.7e12)
-    weights["7/fp32"] = [round(1 / 310 / parts(seed)[0], 5), 0.0, 0.0, 0.0, 0.0]
+    weights["7/fp32"] = seed(weights["8/half"])
     return {
         "source": "llm-foundry scripts/train/benchmarking; fms-acceleration scripts/benchmarks/refs; one run on V100",
         "weights": weights,
         "trainers": {name: round(statistics.median(values), 3) for name, values in sorted(ratios.items())},
-        "spread": {name: round(spread(values), 3) for name, values in sorted(ratios.items())},
-        "range": math.ceil(errors[math.ceil(0.9 * len(errors)) - 1] * 1000) / 1000,
         "rows": {name: len([row for row in rows if key(row) == name]) for name in weights},
     }
 
 
-def spread(values: list[float]) -> float:
-    """How far nine of ten rows are from their median."""
-    middle = statistics.median(values)
-    return sorted(abs(value / middle - 1) for value in values)[math.ceil(0.9 * len(values)) - 1]
+def seed(known: list[float]) -> list[float]:
+    """One run of the seed recipe on V100 in fp32, with recomputation: 310 tokens/s a GPU of Qwen2.5-3B.
 
-
-if __name__ == "__main__":
-    with open(TABLE, "w", encoding="utf-8") as handle:
-        handle.write(json.dumps(table(), indent=1) + "\n")
-    print(os.path.basename(TABLE), "written")
+    What it sends and reads costs its bytes as on A100; the rest is the products of its matrices.
+    """
+    gpu = find_gpu("v100-32gb")
+    assert gpu is not None
+    bytes_ = 4 * 3085938688.0
+    done = Work(
+        params=3085938688, layers=36, hidden=2048, length=600, tokens=6600, checkpointing=True, trained=1.0,
+        peak=gpu.fp32_tflops * 1e12, sent=sent(2, 8, bytes_, bytes_, 6), link=gpu.link_gbs * 1e9,
+        network=gpu.network_gbs * 1e9, machines=1, touched=touched(bytes_, bytes_, True),
+        bandwidth=gpu.bandwidth_gbs * 1e9,
+    )  # fmt: skip
+    products, _, _, *rest = parts(done)
+    left = 1 / 310 - sum(weight * part for weight, part in zip(known[3:], rest))
+    return [round(left / products, 5), 0.0, 0.0, *known[3:]]

@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,3 +91,24 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
     if found != stack.pins["liger-kernel"]:
         pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
     assert models == list(stack.facts.liger_models)
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
+    """peft's prepare_model_for_kbit_training is called by a trainer itself, or by a function that all share."""
+    stack = stacks.load(name)
+    assert stack is not None
+    where = "import importlib.util as u; print(u.find_spec('trl').submodule_search_locations[0])"
+    done = subprocess.run([interpreter(name), "-c", where], capture_output=True, text=True, check=True)
+    trl = Path(done.stdout.strip())
+    called = "= prepare_model_for_kbit_training("
+    shared = trl / "models" / "utils.py"
+    asks = ("prepare_peft_model(",) if called in shared.read_text() else ()
+    widened = set()
+    for method in METHODS:
+        text = "".join(one.read_text() for one in trl.glob(f"**/{method}_trainer.py"))
+        if any(words in text for words in (called, *asks, "return prepare_model_for_kbit_training(")):
+            widened.add(method)
+    if "sft" in widened:
+        widened.add("distill")  # GKDTrainer is an SFTTrainer
+    assert widened == set(stack.facts.quantized_widened)

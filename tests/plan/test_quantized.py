@@ -1,0 +1,99 @@
+"""What a quantized base is made of in memory, as each stack's trainer prepares it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.plan import GIB
+from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.memory import memory
+from xpc.compiler.registry import find_model
+from xpc.grammar.record import evolve
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SPEC = "xpc 1\ntrain qwen2.5-7b on infinity-instruct:0625 for 1 epochs\nhardware 1 x a100-80gb\n"
+BATCH = "batch gbs=16 micro=2 seq=1024\n"
+
+
+def load(*more: str) -> Load:
+    found = check_text((SPEC + BATCH + "\n".join(more) + "\n").encode(), "t.xp", Workspace(ROOT))
+    assert found.spec is not None, [one.message for one in found.problems]
+    made = load_of(found.spec)
+    assert not isinstance(made, str)
+    return made
+
+
+@pytest.mark.parametrize(("stack", "precision", "bits", "widened"), [
+    ("trl-1.16", "bf16", 4, False),
+    ("trl-1.16", "fp16", 4, False),
+    ("trl-0.24", "bf16", 4, False),  # peft_module_casting_to_bf16 undoes it
+    ("trl-0.24", "fp16", 4, True),
+    ("trl-0.24", "bf16", 8, True),
+    ("trl-0.18", "fp16", 4, True),
+])  # fmt: skip
+def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
+    stack: str, precision: str, bits: int, widened: bool
+) -> None:
+    facts = find_model("qwen2.5-7b")
+    assert facts is not None
+    asked = (f"target {stack}", f"precision {precision}", "memory(checkpointing)")
+    made = load(*asked, "qlora(rank = 16)" if bits == 4 else "lora(rank = 16, bits = 8)")
+    assert made.widened is widened
+    packed = {4: 0.55, 8: 1.05}[bits]
+    tables = 2 * facts.vocab * facts.hidden
+    assert made.weight * facts.params == pytest.approx(
+        tables * (4 if widened else 2) + (facts.params - tables) * packed
+    )
+    found = memory(made)
+    assert not isinstance(found, str)
+    held = found.phases["forward"]
+    wide = 4 if widened else 2
+    assert held["activations"] == facts.layers * made.tokens * facts.hidden * wide  # the residual stream
+    assert held.get("autocast copies", 0.0) == (facts.vocab * facts.hidden * 2 if widened else 0.0)
+
+
+def test_deepspeed_casts_what_the_trainer_widened() -> None:
+    made = load("target trl-0.24", "precision fp16", "qlora(rank = 16)", "zero1")
+    assert not made.widened
+    assert made.weight == load("target trl-0.24", "precision bf16", "qlora(rank = 16)", "zero1").weight
+
+
+def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
+    """TRL 1.16 trains adapters over a quantized base in bf16: of 40 million, 2 bytes of each, and of its moments."""
+    for stack, more, element in (
+        ("trl-1.16", "qlora(rank = 16)", 2), ("trl-1.16", "lora(rank = 16)", 4), ("trl-0.24", "qlora(rank = 16)", 4),
+    ):  # fmt: skip
+        made = load(f"target {stack}", "precision bf16", more)
+        assert made.adapters is not None
+        assert (made.adapters.element, made.moments, made.amp) == (element, 2 * element, element == 4), stack
+        found = memory(made)
+        assert not isinstance(found, str)
+        assert 0.03 < found.phases["step"]["gradients"] / GIB / element < 0.04
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> None:
+    """The largest of Qwen2.5 7B is 18,944 x 3,584, in bf16 130 MB; what FSDP gathers of two layers stays packed."""
+    asked = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
+    text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH
+    held = {}
+    for adapters in ("qlora(rank = 16)", "lora(rank = 16)\nmodel(dtype = bf16)"):
+        found = check_text((text + "\n".join((*asked, adapters)) + "\n").encode(), "t.xp", Workspace(ROOT))
+        assert found.spec is not None, [one.message for one in found.problems]
+        made = load_of(found.spec)
+        assert not isinstance(made, str)
+        whole = memory(evolve(made, weight=2.0, widened=False))
+        packed = memory(made)
+        assert not isinstance(whole, str)
+        assert not isinstance(packed, str)
+        parts = packed.phases["backward"], whole.phases["backward"]
+        held[adapters[0]] = parts[0]["backward temporaries"] - parts[1]["backward temporaries"]
+        if strategy == "fsdp" and adapters.startswith("q"):
+            less = parts[1]["gathered weights"] - parts[0]["gathered weights"]
+            assert less == pytest.approx(2 * made.facts.layer_params * (2 - made.weight))
+    assert held == {"q": 2 * 18944 * 3584, "l": 0}
