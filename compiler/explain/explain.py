@@ -33,7 +33,11 @@ def explain(what: str) -> str | None:
         from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
 
         return explain_name(what)
-    return _values(path, rows) if colon and path else "\n".join(_setting(row) for row in rows)
+    if colon and path:
+        return _values(path, rows)
+    from xpc.compiler.explain.names import also
+
+    return "\n".join([*filter(None, [also(name)]), *(_setting(row) for row in rows)])
 
 
 def _rows(name: str) -> list[Setting]:

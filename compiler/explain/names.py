@@ -6,7 +6,7 @@ Loaded only where nothing else is known of a name.
 from __future__ import annotations
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.language.schema import BY_PATH, REWARDS, Setting, bare_choices
+from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES, REWARDS, SPREADS, Setting, bare_choices
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
 
@@ -51,6 +51,29 @@ def _dataset(name: str) -> str:
         f"{facts.alias}: a dataset, {facts.id} on the Hub{config}, split {facts.split}\n"
         f"  rows     {facts.rows or 'not counted'}, {facts.shape}: {', '.join(facts.columns)}\n"
     )
+
+
+def also(name: str) -> str:
+    """What else a name is that a setting's choice or the setting itself is called by."""
+    chosen = bare_choices().get(name)
+    said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
+    return said + _reward(name)
+
+
+def _of_choice(name: str) -> str:
+    """What a choice does, where the tables know."""
+    if name in METHODS:
+        return f": {METHODS[name].doc}"
+    if name in OLD_STRATEGIES:
+        strategy, settings = OLD_STRATEGIES[name]
+        inner = ", ".join(f"{path.rpartition('.')[2]}={str(value).lower()}" for path, value in settings.items())
+        return f", the same as `strategy {strategy}{f'({inner})' if inner else ''}`"
+    if name in SPREADS:
+        parts = ("optimizer states", "gradients", "weights")[: SPREADS[name]]
+        return f", spread over the processes: {', '.join(parts) or 'nothing'}"
+    stack = stacks.load(stacks.DEFAULT)
+    own = stack.optimizers.get(name) if stack is not None else None
+    return f", `optim={own}` of transformers" if own else ""
 
 
 def _reward(name: str) -> str:
@@ -119,8 +142,10 @@ def _file(stack: stacks.Stack, escape: str, name: str) -> str:
     out = []
     for one in whole:
         path = extras.owner(escape, one)
-        kind = f", {keys[one]['type']}" if one in keys else ", a mapping"
-        out.append(_decided(path) if path is not None else f"`extra {escape}` has `{one}`{kind}")
+        kind = keys[one]["type"] if one in keys else "a mapping"
+        mapping = extras.wrong_value(stack, escape, one, None) == extras.MAPPING
+        has = f"a mapping, which `extra {escape}` cannot write" if mapping else f"`extra {escape}` has `{one}`, {kind}"
+        out.append(_decided(path) if path is not None else has)
     return "; ".join(dict.fromkeys(out))
 
 

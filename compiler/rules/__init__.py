@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 
 from xpc.compiler.rules.rule import Rule
@@ -11,10 +12,11 @@ from xpc.grammar.diagnostic import Diagnostic
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
-CHOSEN = ("launch", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Choices of which each has settings and rules of its own."""
+CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
+"""What rules speak of that a spec chooses: of a default that stands in for a misspelt one they say nothing."""
 
 
+@cache
 def rules(module: str) -> list[Rule]:
     """The rules of a module; importing it is what costs."""
     return [one for one in vars(import_module(f"xpc.compiler.{module}")).values() if isinstance(one, Rule)]

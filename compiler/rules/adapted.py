@@ -1,13 +1,14 @@
-"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP462, XP473)."""
+"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP463, XP473)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.fused_experts import adapted, names
+from xpc.compiler.fused_experts import adapted, expert_parameters, names
 from xpc.compiler.rules.conditions import adapters
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 WHEN = adapters
 
@@ -85,6 +86,29 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
             "leave `dora` out, or write `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
         )
+
+
+@rule("XP463", "experts-that-stay-whole", "warning")
+def whole_experts(spec: Spec) -> Iterator[Finding]:
+    """bitsandbytes packs linear layers, and the experts of a mixture are one stacked parameter in transformers 5.
+
+    They are most of the model: of Qwen3 30B A3B 28.9 of 30.5 billion weights stay in half precision, 54 GiB and not 15.
+    Today: no word, and a run that does not fit, or that needs a whole card more. Source: transformers 5.23
+    `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); executed.
+    """
+    kind, facts = spec.model.model_type, spec.model.facts
+    if not spec.bits or not names(spec.stack, kind):
+        return
+    share = (
+        "" if facts is None else f": {expert_parameters(facts) / 1e9:.3g} of {facts.params / 1e9:.3g} billion weights"
+    )
+    other = able(lambda one: not names(one, kind))
+    yield Finding(
+        spec.place("lora.bits", f"packs the linear layers to {spec.bits} bits"),
+        f"the experts of {kind} are no linear layers, and stay in {spec.text('model.dtype')}{share}",
+        f"write `target {other}`, where they are packed",
+        (spec.model.label,),
+    )
 
 
 @rule("XP461", "half-of-a-fused-pair")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.conditions import adapters
-from xpc.compiler.rules.modules import MODULES
+from xpc.compiler.rules.modules import MODULES, heads
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -33,8 +33,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     executed with ZeRO-3.
     """
     dtype, precision = spec.text("model.dtype"), spec.text("precision")
-    sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
-    if spec.bits == 4 and sharded and precision != "fp32" and dtype != precision:
+    if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
             spec.place("model.dtype", f"4 bits lie in {dtype} numbers"),
             f"{spec.text('strategy')} casts what it shards to {precision}, packed weights too",
@@ -51,7 +50,7 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     FSDP2 AttributeError in the first step; ZeRO-3 trains, and every process keeps a whole copy of the base beside its
     share, which is a warning. Source: bitsandbytes 0.50 `Int8Params`; executed in two processes.
     """
-    if spec.bits == 8 and (spec.sharded_by_fsdp or spec.zero_stage == 3):
+    if spec.bits == 8 and spec.weights_sharded:
         name = spec.text("strategy")
         yield Finding(
             spec.place("lora.bits", "bytes without a storage dtype"),
@@ -96,8 +95,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     targets = _targets(spec)
     if known is None or facts is None or facts.experts or not targets:
         return
-    heads = () if spec.get("method") == "reward" else HEADS
-    missing = [one for one in targets if one.rpartition(".")[2] not in (*known, *heads)]
+    missing = [one for one in targets if one.rpartition(".")[2] not in (*known, *heads(spec, facts.model_type))]
     if not missing:
         return
     legal = [name for name in known if not name.startswith(("embed", "word", "wte", "wpe"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.rules.conditions import extra
@@ -176,4 +177,25 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
             spec.extra_place("trl", "eval_on_start", "on which rows?"),
             "the evaluation before training has no data",
             write("eval_on_start = false", ", or `data(holdout=5%)` beside the block"),
+        )
+
+
+@rule("XP517", "evaluations-after-the-end")
+def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
+    """`eval_delay` counts what the evaluations count, steps or epochs; beyond the run's length none is ever made.
+
+    Today: nothing is said. No best checkpoint is chosen, no schedule steps by its metric, and no run ends early.
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`DefaultFlowCallback`); executed.
+    """
+    delay, every = spec.extra_value("trl", "eval_delay"), _moments(spec.amount("eval.every"))
+    length = spec.get("train.epochs" if every == "epoch" else "train.steps")
+    if not isinstance(delay, int | float) or not isinstance(length, int | float) or every == "never":
+        return
+    if delay > ceil(length):
+        name = "epochs" if every == "epoch" else "steps"
+        yield Finding(
+            spec.extra_place("trl", "eval_delay"),
+            f"evaluations begin after {delay:g} {name}, and the run has {length:g}",
+            write("eval_delay = 0"),
+            (spec.label("eval.every", "the evaluations"),),
         )

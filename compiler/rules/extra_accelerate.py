@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.resolve.extras import ONLY_FSDP1
 from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -11,11 +12,6 @@ from xpc.compiler.suggest.nearest import nearest
 
 WHEN = extra("accelerate")
 
-ONLY_FSDP1 = {
-    "fsdp_backward_prefetch": "FSDP2 prefetches by itself",
-    "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
-    "fsdp_sync_module_states": "FSDP2 needs no such copy",
-}
 TPU = ("command_file", "commands", "tpu_env", "tpu_name", "tpu_use_cluster", "tpu_use_sudo", "tpu_vm", "tpu_zone")
 
 

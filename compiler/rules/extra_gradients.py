@@ -17,30 +17,31 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     """Master weights in half precision need DeepSpeed's CPU Adam, so the optimizer must be offloaded.
 
     bf16 masters may stay on the GPU where the optimizer's states are bf16, too; those states in turn need bf16 masters.
-    DeepSpeed 0.16 has fp16 masters for ZeRO-2 alone. Today: AssertionError inside `train()`. Source: deepspeed 0.19.8
-    `runtime/config.py`, `runtime/base_optimizer.py`; 0.16.8 `runtime/config.py`; executed.
+    Before 0.19 DeepSpeed has fp16 masters for ZeRO-2 alone. From 0.18 on it reads the key whatever the precision is.
+    Today: AssertionError inside `train()`. Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`;
+    0.18.2 and 0.16.8 `runtime/config.py`; executed.
     """
     if not spec.zero_stage:
         return
     offloaded = spec.text("strategy.offload") != "none"
     states, related = "bf16.bf16_optimizer_states", (spec.label("strategy", "the strategy"),)
     for name in ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads"):
-        kind, old = name.partition(".")[0], not spec.stack.keys("deepspeed_removed")
-        if not is_on(spec, name) or (old and spec.text("precision") != kind):
-            continue  # DeepSpeed 0.16 reads a block only where it is switched on
-        if not offloaded and not (kind == "bf16" and is_on(spec, states)):
+        kind, facts = name.partition(".")[0], spec.stack.facts
+        if not is_on(spec, name) or (spec.text("precision") != kind and not facts.idle_precision_read):
+            continue
+        if kind == "fp16" and spec.zero_stage not in facts.fp16_masters_under:
+            yield Finding(
+                spec.extra_place("deepspeed", name, "for ZeRO-2"),
+                f"{spec.stack.name} has fp16 master weights for zero2 only",
+                "write `strategy zero2`" if offloaded else "write `strategy zero2(offload=optimizer)`",
+                related,
+            )
+        elif not offloaded and not (kind == "bf16" and is_on(spec, states)):
             also = f", or `{states} = true` beside it" if kind == "bf16" else ""
             yield Finding(
                 spec.extra_place("deepspeed", name, "needs DeepSpeed's CPU Adam"),
                 f"{kind} master weights without an offloaded optimizer",
                 f"write `offload = optimizer` in `strategy`{also}",
-                related,
-            )
-        elif kind == "fp16" and old and spec.zero_stage != 2:
-            yield Finding(
-                spec.extra_place("deepspeed", name, "for ZeRO-2"),
-                f"{spec.stack.name} has fp16 master weights for zero2 only",
-                "write `strategy zero2`",
                 related,
             )
     if is_on(spec, states) and not is_on(spec, "bf16.bf16_master_weights_and_grads"):
@@ -143,12 +144,15 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """DeepSpeed reads its `bf16` block in bf16 and its `fp16` block in fp16; the other lies unread.
 
-    Loss scaling is the usual case: bf16 has none. Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8
+    Loss scaling is the usual case: bf16 has none. Master weights are looked at apart (XP445), because some versions
+    make them fp16 in every precision. Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8
     `runtime/config.py`.
     """
-    precision = spec.text("precision")
+    precision, read = spec.text("precision"), spec.stack.facts.idle_precision_read
     for kind in ("bf16", "fp16"):
         for name in named(spec, kind + ".") if spec.zero_stage and precision != kind else ():
+            if read and name.endswith("master_weights_and_grads"):
+                continue
             yield Finding(
                 spec.extra_place("deepspeed", name, f"read in {kind}"),
                 f"`{name}` does nothing in {precision}",

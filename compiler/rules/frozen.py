@@ -39,7 +39,8 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
     """`freeze` names what is not frozen: layers at the end, at the beginning, or modules outside of the layers.
 
     `layer_modules` chooses among the modules of those layers. Today, silently: a run of trl 1.16 without a trained
-    weight goes to its end, and writes the model that it began with. Executed.
+    weight that recomputes activations goes to its end, and writes the model that it began with; else RuntimeError in
+    the first step. Executed.
     """
     layers = [path for path in LAYERS if spec.get(path) is not None]
     if not layers and spec.names("freeze.layer_modules"):
@@ -81,15 +82,15 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` names modules and weights that the model has; a reward model has a score where the head would be.
 
-    A name that the layers of other families have, and not those of the model, is refused here; names that no family of
-    the registry has are looked for at the launch. Today: a run ends once the model is loaded. Source: the runtime's
-    `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
+    A name that the layers of other families have, and not those of the model, is refused here, and so is one that
+    nothing outside of its layers has; a mixture of experts is asked at the launch. Today: a run ends once the model is
+    loaded. Source: the runtime's `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
     from xpc.compiler.registry.linear_layers import HEADS
-    from xpc.compiler.rules.modules import MODULES, inside, names
+    from xpc.compiler.rules.modules import MODULES, inside, names, outside
     from xpc.compiler.rules.tuned import absent
 
-    family = spec.model.model_type or ""
+    family, known = spec.model.model_type or "", spec.model.facts
     layer_modules = spec.names("freeze.layer_modules") if family in MODULES else ()
     told = absent(spec, layer_modules)  # XP466 has said so
     for one in layer_modules:
@@ -99,6 +100,16 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),
                 f"no layer of {family} has a module `{one}`",
                 "leave it out, or name one of those",
+            )
+    others = spec.names("freeze.except_modules") if family in MODULES and known and not known.experts else ()
+    told = [*absent(spec, others), *(HEADS if spec.method.scores else ())]
+    for one in others:
+        if one not in outside(spec, family) and one not in told:
+            legal = [name for name in outside(spec, family) if name.partition("_")[0] != "project"]
+            yield Finding(
+                spec.place("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
+                f"no weight of {family} outside of its layers stands in `{one[:60]}`",
+                "leave it out, or name one of those; `layer_modules` names what stands in the layers",
             )
     for path in NAMED if spec.text("method") == "reward" else ():
         for one in spec.names(path):

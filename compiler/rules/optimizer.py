@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, WARM_UP
-from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, RESTARTED, WARM_UP
 from xpc.compiler.rules.conditions import either, other, written
-from xpc.compiler.rules.modules import MODULES
+from xpc.compiler.rules.modules import MODULES, heads
 from xpc.compiler.rules.rule import Finding, lacking, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -113,7 +112,7 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
     if family not in MODULES or facts is None or facts.experts:
         return None
     own = () if family in CONVOLUTIONS else MODULES[family]
-    return (*(one for one in own if not one.startswith(EMBEDDINGS)), *HEADS)
+    return (*(one for one in own if not one.startswith(EMBEDDINGS)), *heads(spec, family))
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
@@ -252,4 +251,26 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
             f"{spec.text('optimizer')} and `schedule {spec.text('schedule')}` both warm up",
             "write `schedule constant`",
             (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),
+        )
+
+
+@rule("XP914", "moments-anew", "warning")
+def moments_anew(spec: Spec) -> Iterator[Finding]:
+    """Layerwise optimizers, AdaLomo and GrokAdamW begin their moments anew where a run goes on from a checkpoint.
+
+    A layerwise one is stepped in hooks, and transformers saves what stands in its place, `LayerWiseDummyOptimizer`,
+    whose state is empty. AdaLomo's states are beside those that `state_dict` gives out, and GrokAdamW looks for those
+    of a checkpoint by tensors that are no more. Nothing is said today. Source: transformers 5.23
+    `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`; executed.
+    """
+    name = spec.text("optimizer")
+    saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")
+    if name in RESTARTED and saves and spec.get("save.resume") == "auto":
+        yield Finding(
+            spec.place("optimizer", "its moments do not come back"),
+            f"a run that goes on from a checkpoint begins the moments of {name} anew",
+            "write `save every=never`, or another optimizer"
+            if name not in LAYERWISE
+            else f"write `optimizer {name.removesuffix('_layerwise')}`, or `save every=never`",
+            (spec.label("save.every", "the checkpoints"),),
         )

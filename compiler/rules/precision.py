@@ -193,6 +193,26 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP576", "zero-widens-the-score")
+def widened_score(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-1 and 2 keep what is trained in one row of numbers, and adapters of a run in fp32 are float32.
+
+    The score of a reward model becomes float32 with them, and what reaches it from a base in half precision is not.
+    Today: RuntimeError in the first step ("expected m1 and m2 to have the same dtype"). A run in bf16 or fp16 casts
+    all. Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage_1_and_2.py` (`flatten_dense_tensors_aligned`);
+    executed.
+    """
+    dtype = spec.text("model.dtype")
+    scored = spec.lora and spec.method.scores
+    if spec.zero_stage in (1, 2) and scored and spec.text("precision") == "fp32" and dtype != "fp32":
+        yield Finding(
+            spec.place("model.dtype", "what the base hands on"),
+            f"the score of the reward model is float32 under {spec.text('strategy')}, and its base is {dtype}",
+            write("dtype = fp32"),
+            (spec.label("strategy"), spec.label("precision")),
+        )
+
+
 @rule("XP308", "fp16-zero-before-volta")
 def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
     """DeepSpeed refuses fp16 on GPUs of compute capability 6.x, where it is deprecated.

@@ -179,6 +179,26 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP577", "precomputed-reference-in-two-types")
+def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
+    """kto's reference is computed before the first step, where trl 0.24 and 0.18 do not say in which precision.
+
+    Over 4 bits in a run of bf16 they make the norms float32 and the head bfloat16, which only meet in autocast. Today:
+    RuntimeError before the first step ("expected m1 and m2 to have the same dtype"). Source: trl 0.24 and 0.18
+    `kto_trainer.py` (`compute_reference_log_probs`, and `peft_module_casting_to_bf16` of its constructor); executed.
+    """
+    bits = spec.bits == 4 and spec.text("precision") == "bf16"
+    facts = spec.stack.facts
+    if _method(spec, "kto") and spec.flag("method.precompute") and bits and not facts.kto_precomputes_in_autocast:
+        other = able(lambda one: one.facts.kto_precomputes_in_autocast)
+        yield Finding(
+            spec.place("method.precompute"),
+            f"{spec.stack.name} cannot precompute the reference of kto over 4 bits in bf16",
+            f"leave `precompute` out, or write `target {other}`",
+            (spec.label("lora.bits", "4 bits"), spec.label("precision")),
+        )
+
+
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     """trl-0.18 cannot compute the reference beforehand where ZeRO-3 has spread the model.

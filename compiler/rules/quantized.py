@@ -66,7 +66,7 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
     Today, silently: nothing is sharded but the adapters. LLaMA-Factory refuses it (`model_utils/quantization.py`).
     """
     how = _packed(spec)
-    if how not in (None, "bitsandbytes") and spec.lora and (spec.sharded_by_fsdp or spec.zero_stage == 3):
+    if how not in (None, "bitsandbytes") and spec.lora and spec.weights_sharded:
         yield Finding(
             spec.place("strategy", "shards no packed weight"),
             f"{spec.text('strategy')} keeps a base of {how} whole in every process",

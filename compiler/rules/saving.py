@@ -162,7 +162,7 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
             "leave `merge` out, and merge the adapters into the unquantized model where that is good enough",
             (spec.label("qlora" if spec.flag("qlora") else "lora.bits", "the base"),),
         )
-    elif spec.zero_stage == 3 or spec.sharded_by_fsdp:
+    elif spec.weights_sharded:
         yield Finding(
             spec.place("strategy", "spreads the weights"),
             f"no process has the whole weights under {spec.text('strategy')}, and `merge` needs them",

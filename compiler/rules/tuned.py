@@ -11,7 +11,7 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES
 from xpc.compiler.rules.conditions import either, on, written
-from xpc.compiler.rules.modules import EMBEDDINGS, MODULES, holds_layers
+from xpc.compiler.rules.modules import EMBEDDINGS, MODULES, heads, holders, holds_layers
 from xpc.compiler.rules.optimizer import CONVOLUTIONS
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -26,15 +26,13 @@ WHEN = either(
 )  # fmt: skip
 
 OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
-BLOCKS = ("self_attn", "attention", "attn", "mlp", "layers", "h", "model", "transformer", "score")
-"""Modules that hold others, in one family or another."""
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
     """The modules of the model by their last names, or None where they are not known."""
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
-    return None if known is None else (*known, *HEADS)
+    return None if known is None or facts is None else (*known, *heads(spec, facts.model_type))
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
@@ -43,7 +41,9 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
     if known is None:
         return []
     ends = [(one, one.rpartition(".")[2]) for one in names]
-    return [one for one, end in ends if end not in (*known, *BLOCKS) and "norm" not in end and not end.startswith("ln")]
+    return [
+        one for one, end in ends if end not in (*known, *holders()) and "norm" not in end and not end.startswith("ln")
+    ]
 
 
 @rule("XP795", "within-without-names")
@@ -137,7 +137,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         known, gone = _known(spec) or (), set(missing)
         outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
         better = [one for one in names if one not in gone] or (
-            ["self_attn"] if path.endswith("layer_modules") else [one for one in outside if one != "embed_out"]
+            ["self_attn"] if path.endswith("layer_modules") else outside
         )
         name = path.rpartition(".")[2]
         yield Finding(
@@ -221,13 +221,13 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     """A new token begins with random rows in the embeddings and the head, which must be trained, or it means nothing.
 
     Adapters and `freeze` leave them as they were drawn unless they name them. vLLM loads the model without the new
-    rows, and cannot be given the trained ones. Today: silence, and tokens that are noise; axolotl refuses it, too
-    (`utils/schemas/validation.py`).
+    rows, and cannot be given the trained ones. Today: silence, and tokens that are noise.
     """
     if not spec.names("model.tokens"):
         return
     known = _known(spec) or ("embed_tokens", "lm_head")
-    rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"), "lm_head"]
+    rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"),
+            *(one for one in known if one in HEADS)]  # fmt: skip
     path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
     named = {one.rpartition(".")[2] for one in spec.names(path)}
     frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))

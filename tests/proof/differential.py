@@ -37,7 +37,8 @@ from emitted import put
 from interpreters import installed, interpreter
 from looker import Looker
 from lowered import resolved
-from prove import every, port
+from ports import free_port
+from prove import every
 
 from xpc.compiler.pipeline import FIRST_RULE
 
@@ -46,7 +47,7 @@ DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").matc
 """What the libraries say of old names; it is no false accept where the compiler warned of the name as well."""
 SEED = "2026-11"
 PATIENCE = 3
-"""How much longer a step may take that is tried again, alone, because it took too long."""
+"""How much longer a step may take, and how much more memory it gets, that is tried again, alone, for want of either."""
 
 
 class Differential:
@@ -195,17 +196,18 @@ class Differential:
                 })  # fmt: skip
 
     def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The answers to jobs, by target; one that took too long is asked again, alone and with more time."""
+        """The answers to jobs, by target; one for which time or memory did not suffice is asked again, with more."""
         again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():
             for answer in looker.collect():
-                if late(answer):
+                if late(answer) or starved(answer):
                     again.append((target, answer))
                 else:
                     yield target, answer
         for target, answer in again:
             job = dict(sent[answer["id"]])
-            self.lookers[target].send({**job, "port": port(), "timeout": PATIENCE * job["timeout"]})
+            more = {name: PATIENCE * job[name] for name in ("timeout", "memory") if name in job}
+            self.lookers[target].send({**job, "port": free_port(), **more})
             self.report.asked_again += 1
             yield from ((target, one) for one in self.lookers[target].collect())
 
@@ -241,6 +243,12 @@ def late(answer: Mapping[str, Any]) -> bool:
     raised = answer.get("raised") or {}
     late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
     return late_ or "EADDRINUSE" in raised.get("message", "")
+
+
+def starved(answer: Mapping[str, Any]) -> bool:
+    """Whether a job asked for more memory than a step here is lent."""
+    raised = answer.get("raised") or {}
+    return raised.get("type") == "MemoryError" or "can't allocate memory" in raised.get("message", "")
 
 
 PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")

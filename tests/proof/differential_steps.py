@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 from lowered import lowered_files, resolved, write
-from prove import port
+from ports import free_port
 from stacks import has
 
 from xpc.compiler.language.optimizers import TORCH
@@ -103,7 +103,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "",
         "rows": max(ROWS, min(spec.integer("batch.gbs"), MOST_ROWS)) if own else ROWS,
         "unpacked": bool(spec.bits) and not packs(spec),
-        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": port(),
+        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": free_port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),

@@ -164,7 +164,8 @@ class Watch:
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
                 allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 leaves DoRA's wide
-                allowed |= {base} if ".score." in name else set()  # runtime/features/adapters.py, keep_scores
+                # What is trained whole beside adapters is of the base's type (XP305 warns of it; keep_scores).
+                allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
             elif quantized:
                 # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
                 # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)

@@ -71,10 +71,31 @@ def _batch(scene: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list
         if packed or len(rows) < 2:
             return None, []
         chosen = [rows[0], rows[1]]
-        lengths = [len(one["input_ids"]) for one in chosen]
+        lengths = [len(one.get("input_ids", ())) for one in chosen]
     batch = trainer.data_collator(chosen)
+    if "input_ids" not in batch:
+        return _pairs(trainer, batch)
     names = ("input_ids", "attention_mask", "position_ids")
     return {name: value for name, value in batch.items() if name in names}, list(accumulate(lengths))
+
+
+def _pairs(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
+    """What dpo's trainer of the older stacks makes of two pairs: their texts in one row, as the model gets it."""
+    import torch
+
+    seen: dict[str, Any] = {}
+    model = trainer.accelerator.unwrap_model(trainer.model)
+
+    def listen(_: Any, placed: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.update(zip(("input_ids",), placed, strict=False), **named)
+
+    listening = model.register_forward_pre_hook(listen, with_kwargs=True)
+    with torch.no_grad(), trainer.compute_loss_context_manager():
+        trainer.concatenated_forward(model, trainer._prepare_inputs(batch))
+    listening.remove()
+    begun = torch.nonzero(seen["position_ids"][0] == 0).flatten().tolist()
+    names = ("input_ids", "attention_mask", "position_ids")
+    return {name: seen[name] for name in names if name in seen}, [*begun[1:], seen["input_ids"].shape[1]]
 
 
 def _ended(scene: Any, ids: list[int]) -> list[int]:

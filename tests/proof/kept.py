@@ -54,6 +54,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         flash.install()
         more["attn_implementation"] = FLASH
     if job["zero"] and values.get("deepspeed"):
+        if values.get("fp16"):  # DeepSpeed casts all weights to fp16, which it does not do here
+            plan["model"] = {**plan["model"], "dtype": "float32"}
         more.update(deepspeed=_deepspeed(plan, job, more), use_cpu=False)
     return more
 

@@ -47,7 +47,6 @@ import json
 import os
 import pkgutil
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -57,12 +56,14 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 if __name__ == "__main__":
     sys.modules["prove"] = sys.modules["__main__"]
-sys.path += [one for one in (HERE, os.path.join(os.path.dirname(HERE), "compiler")) if one not in sys.path]
+_FOLDERS = (HERE, *(os.path.join(os.path.dirname(HERE), name) for name in ("compiler", "support")))
+sys.path += [one for one in _FOLDERS if one not in sys.path]
 
 import violations  # noqa: E402
 from attrs import field, frozen  # noqa: E402
 from compile_support import codes, put  # noqa: E402
 from lowered import GONE, past  # noqa: E402
+from ports import free_port  # noqa: E402
 from rule_cases import CASES  # noqa: E402
 from stacks import environment, interpreter  # noqa: E402
 
@@ -155,13 +156,6 @@ def every() -> tuple[Proof, ...]:
     return tuple(proof for topic in topics() for proof in of(topic))
 
 
-def port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
     """One side of a proof, lowered into a folder, as prover.py takes it."""
     root = put(os.path.join(folder, "files"), proof.files)
@@ -184,7 +178,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
         "all_tokens": spec.stack.facts.loss_over_all_tokens,
         "on_cpu": on_cpu, "keep": proof.keep, "changed": [*proof.common, *({} if legal else proof.arguments)],
         "family": family, "shape": proof.shape, "rows": proof.rows, "steps": proof.steps, "measure": proof.measure,
-        "processes": processes, "port": port(),
+        "processes": processes, "port": free_port(),
         "group": proof.at in CPU_STAGES and ((own and spec.zero_stage > 0) or "fsdp" in proof.keep),
         "timeout": proof.timeout, "eager": proof.eager,
     }  # fmt: skip
@@ -228,7 +222,7 @@ class Prover:
         """Ends the process once it has nothing left to do."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=600)
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:

@@ -113,6 +113,8 @@ class Scene:
         """The training rows, in the shape of the bundle's first source."""
         shape = self.job["shape"] or self.plan["data"]["sources"][0]["shape"]
         made = tiny_models.rows(shape, self.job["rows"])
+        if self.plan["data"]["sources"][0].get("wording") == "chat":
+            made = made.map(tiny_models.as_turns)
         if shape == "prompt" and self.job.get("checked"):  # what the registered rewards compare with
             made = made.add_column("solution", made["answer"][:])
         return made

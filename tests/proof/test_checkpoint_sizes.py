@@ -15,12 +15,20 @@ pytestmark = pytest.mark.slow
 
 SAVED = {"length": "2 steps", "save": 'save "out" every=2 keep=1'}
 TWO = {"hardware": "2 x cpu", **SAVED}
-ONE_MOMENT = "optimizer rmsprop(lr=1e-3)"
+ADAMW, PROJECTED = "optimizer adamw(lr=1e-3)", "(targets=all-linear, rank=8)"
+HALF = "precision bf16\nmodel(dtype=bf16)"
+
+
+def with_optimizer(name: str, *more: str) -> str:
+    return spec(*more, **SAVED).replace(ADAMW, f"optimizer {name}")
+
+
 KINDS = {
     "full": spec(**SAVED),
-    "half": spec(**SAVED).replace("precision fp32", "precision bf16\nmodel(dtype=bf16)"),
-    "scheduled": spec(**SAVED).replace("optimizer adamw(lr=1e-3)", "optimizer schedule_free_adamw(lr=1e-3)"),
-    "momentum": spec(**SAVED).replace("optimizer adamw(lr=1e-3)", ONE_MOMENT),
+    "half": spec(**SAVED).replace("precision fp32", HALF),
+    "scheduled": with_optimizer("schedule_free_adamw(lr=1e-3)"),
+    "8bit": with_optimizer("adamw8bit"),
+    "projected": with_optimizer(f"galore_adamw{PROJECTED}"),
     "lora": spec("lora(rank=16)", **SAVED),
     "few": spec("lora(rank=16, targets=[q_proj, v_proj])", **SAVED),
     "dora": spec("lora(rank=16, dora)", **SAVED),
@@ -31,6 +39,25 @@ KINDS = {
     "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
 }
 """Every strategy, adapter, precision and kind of optimizer that writes checkpoints of its own on a CPU."""
+OPTIMIZERS = {
+    "rmsprop": with_optimizer("rmsprop(lr=1e-3)"),
+    "sgd": with_optimizer("sgd(momentum=0.9)"),
+    "rmsprop-momentum": with_optimizer("rmsprop(momentum=0.9)"),
+    "lion8bit": with_optimizer("lion8bit"),
+    "adafactor": with_optimizer("adafactor"),
+    "galore-half": with_optimizer(f"galore_adamw{PROJECTED}").replace("precision fp32", HALF),
+    "galore-some": with_optimizer("galore_adamw(targets=[attn, up_proj], rank=16)"),
+    "galore-lora": with_optimizer("galore_adamw(targets=[q_proj, v_proj], rank=4)", "lora(rank=16)"),
+    "galore-factored": with_optimizer(f"galore_adafactor{PROJECTED}"),
+    "galore-layerwise": with_optimizer(f"galore_adamw_layerwise{PROJECTED}").replace("micro=2", "micro=8"),
+    "apollo": with_optimizer(f"apollo_adamw{PROJECTED}"),
+    "apollo-wide": with_optimizer("apollo_adamw(targets=all-linear, rank=256)"),
+    "stable": with_optimizer("stable_adamw"),
+    "ademamix8bit": with_optimizer("ademamix8bit"),
+    "torchao8": with_optimizer("torchao_adamw8bit"),
+    "torchao4": with_optimizer("torchao_adamw4bit"),
+}
+"""Every formula of the states of an optimizer: torch's, bitsandbytes', GaLore's, APOLLO's and torchao's."""
 
 
 def mask() -> int:
@@ -60,9 +87,11 @@ def tensors(folder: str) -> int:
     return total
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *(pytest.param(one, marks=pytest.mark.nightly) for one in OPTIMIZERS)])
 def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: object, kind: str) -> None:
-    bundle = warm.compiled(KINDS[kind], f"size-{kind}")
+    if kind.startswith("torchao"):
+        pytest.importorskip("torchao")
+    bundle = warm.compiled({**KINDS, **OPTIMIZERS}[kind], f"size-{kind}")
     run, plan = warm.launch(bundle, str(tmp_path)), payload(bundle)["run"]["disk"]
     assert run.done.returncode == 0, run.said
     assert tensors(os.path.join(run.out, "checkpoint-2")) == pytest.approx(plan["checkpoint"], rel=0.03)

@@ -65,6 +65,8 @@ def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
             "extra trl {", "  jit_mode_eval = true", "}", target=target),
         one(f"{target}-packed-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
             batch=", packing(isolate=flash)", precision="bf16", target=target),
+        one(f"{target}-flattened-pairs", "packed training rows attend to each other", GPU, "preference",
+            "model(attn=sdpa)", "method dpo", batch=", padding_free", target=target),
         one(f"{target}-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp",
             "method kto", "extra trl {", "  use_liger_loss = true", "}", target=target),
         one(f"{target}-legal-reference", "", "2 x a100-80gb", "prompt", "strategy zero2",

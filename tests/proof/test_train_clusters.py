@@ -6,11 +6,9 @@ this machine in an /etc/hosts of their own. All else is as emitted; the interpre
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -21,8 +19,10 @@ import yaml
 from attrs import frozen
 from emitted import compiled
 from method_runs import Warm
+from ports import free_port
 from stacks import environment, payload
 from tiny_runs import spec
+from whole_lines import events
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -35,12 +35,6 @@ SECONDS = 600
 """When a hang is one."""
 
 Pods = list[Mapping[str, str]]
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 @frozen
@@ -82,12 +76,8 @@ class Cluster:
 
     def steps(self) -> list[int]:
         """The steps whose loss is written down."""
-        out = os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"], "metrics.jsonl")
-        if not os.path.exists(out):
-            return []
-        with open(out, encoding="utf-8") as handle:
-            events = [json.loads(line) for line in handle if line.endswith("\n")]
-        return [event["step"] for event in events if "loss" in event]
+        told = events(os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"]))
+        return [event["step"] for event in told if "loss" in event]
 
 
 def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -131,7 +121,7 @@ def trains(made: Cluster, pods: Pods) -> None:
 
 def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:
     told = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "two-node-0-0.two",
-            "PET_MASTER_PORT": free_port()}  # fmt: skip
+            "PET_MASTER_PORT": str(free_port())}  # fmt: skip
     trains(cluster("trainjob.yaml", 2), [{**told, "PET_NODE_RANK": rank} for rank in "01"])
 
 
@@ -143,7 +133,7 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
     """As its failure policy says: one pod gets the kubelet's SIGTERM, both end with 75, and both are started again."""
     made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
-    pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [free_port()] for index in "01"]
+    pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [str(free_port())] for index in "01"]
     started = made.start(pods)
     until = time.monotonic() + SECONDS
     while len(made.steps()) < 3 and time.monotonic() < until and not any(one.poll() for one in started):

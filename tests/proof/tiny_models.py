@@ -152,6 +152,14 @@ def rows(shape: str, number: int = 32) -> Any:
     return datasets.Dataset.from_dict(made[shape])
 
 
+def as_turns(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of texts as turns, as the runtime has them where the source says `chat`."""
+    speakers = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
+    return {
+        name: [{"role": speakers[name], "content": value}] if name in speakers else value for name, value in row.items()
+    }
+
+
 def reward(index: int) -> Any:
     """A reward function that gives completions of one prompt different numbers."""
 

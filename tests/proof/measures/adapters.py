@@ -31,6 +31,17 @@ def packed(scene: Any) -> dict[str, Any]:
     return {"trains": True}
 
 
+def experts(scene: Any) -> dict[str, Any]:
+    """Whether the weights of the MLP are packed, be they one or a mixture's; its router aside."""
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    asked = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
+    found = {one.dtype for name, one in model.named_parameters() if ".mlp." in name and ".gate." not in name}
+    return {"packed": found == {torch.uint8}}
+
+
 def merged(scene: Any) -> dict[str, Any]:
     """transformers' merge of the base's own quantization with the one that the bundle asks for."""
     from transformers import BitsAndBytesConfig

@@ -36,6 +36,13 @@ def patient(scene: Any) -> dict[str, Any]:
     return {"steps": scene.trainer.state.global_step}
 
 
+def evaluated(scene: Any) -> dict[str, Any]:
+    """How often a run evaluates, and which checkpoint it loads as the best."""
+    scene.trainer.train()
+    state = scene.trainer.state
+    return {"evaluations": sum("eval_loss" in one for one in state.log_history), "best": state.best_model_checkpoint}
+
+
 def deterministic(scene: Any) -> dict[str, Any]:
     """Whether kernels are launched one by one, and only deterministic ones are taken."""
     import torch

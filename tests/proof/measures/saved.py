@@ -23,3 +23,13 @@ def resumed(scene: Any) -> dict[str, Any]:
     again.train(resume_from_checkpoint=first)
     states = again.optimizer.state_dict()["state"]
     return {"adam": int(max(one["step"] for one in states.values())), "steps": again.state.global_step}
+
+
+def states(scene: Any) -> dict[str, Any]:
+    """How many parameters have states of the optimizer in the first checkpoint."""
+    import torch
+
+    scene.trainer.train()
+    first = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
+    held = torch.load(os.path.join(first, "optimizer.pt"), map_location="cpu", weights_only=False)
+    return {"states": sum(bool(one) for one in held["state"].values())}

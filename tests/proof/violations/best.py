@@ -6,7 +6,7 @@ from typing import Any
 
 import cases_data
 from case_support import spec
-from cases_best import BEST, HELD, best
+from cases_best import BEST, HELD, SHORT, best
 from cases_numerics import extra
 from prove import Proof
 
@@ -22,6 +22,12 @@ def metric(name: str, *more: str) -> str:
 def saved(*more: str, keep: str = "") -> str:
     """A spec that saves and evaluates at every step."""
     return spec(HELD, EACH, *more, save=f'save "out/run" every=1{keep}')
+
+
+def late(delay: int, *more: str) -> str:
+    """A run of 20 steps that loads its best checkpoint and evaluates from a step on."""
+    lines = (HELD, EACH, *more, *extra(f"eval_delay = {delay}", BEST))
+    return spec(*lines, train=SHORT, save='save "out/run" every=1')
 
 
 def several(*more: str) -> str:
@@ -47,7 +53,7 @@ PROOFS: tuple[Proof, ...] = (
           **CONFIG),
     Proof("C01", "XP510", case="XP510-without-checkpoints", match="save and eval strategy to match", variant="no-save",
           **CONFIG),
-    Proof("C02", "XP511", match="100, which is not a round multiple of 60", **CONFIG),
+    Proof("C02", "XP511", match="which is not a round multiple of", **CONFIG),
     Proof("C02", "XP511", case="XP511-shares", match="which is not a multiple of 0.05", variant="shares", **CONFIG),
     Proof("C02", "XP511", case="XP511-rounding", match="0.3, which is not a round multiple of 0.1", variant="rounding",
           legal=best("10%", "20%", "target trl-0.18"), **CONFIG),
@@ -77,6 +83,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E20", "XP516", at="train", raises="ValueError", match="eval_dataset"),
     Proof("E21", "XP793", at="init", measure="best.patient", raises="AssertionError", match="requires IntervalStrategy"),
     Proof("E22", "XP794", at="init", measure="best.patient", warns="without load_best_model_at_end"),
+    Proof("E23", "XP517", at="init", text=late(100), legal=late(1), measure="best.evaluated",
+          expect={"evaluations": 0, "best": None}),
+    Proof("E23", "XP517", at="init", text=late(100, "target trl-0.18"), legal=late(1, "target trl-0.18"),
+          measure="best.evaluated", expect={"evaluations": 0, "best": None}, variant="0.18"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", variant="before-ampere"),
     Proof("P20", "XP350", case="XP350-before-ampere", raises="ValueError", match="support bf16/gpu", target="trl-0.18",
           variant="before-ampere-0.18"),

@@ -59,6 +59,8 @@ BATCH: tuple[Proof, ...] = (
           legal=spec(SUM, batch="gbs=8192 micro=2")),
     Proof("C07", "XP702", at="init", common={"save_strategy": "steps", "save_steps": 1}, measure="saved.resumed",
           expect={"adam": 1, "steps": 2}, legal=spec()),
+    Proof("O37", "XP914", at="init", common={"save_strategy": "steps", "save_steps": 1}, keep=KEPT, measure="saved.states",
+          expect={"states": 0}),
     Proof("C16", "XP105", case="XP105-save-every", onto="legal", arguments={"save_steps": 2.5}, raises="ValueError",
           match="save_steps must be an integer"),
     Proof("E02", "XP107", case="XP107-eval-every", onto="legal", arguments={"eval_steps": 0},

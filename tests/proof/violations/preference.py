@@ -16,7 +16,12 @@ def on_two(*more: str, strategy: str) -> str:
 
 
 FLATTENED = pairs("method dpo", MID, FLASH, batch=FLAT)
+FOUR_BITS = spec("method kto(precompute)", "qlora", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs",
+                 hardware="cpu", strategy="ddp", batch="gbs=4 micro=2")  # fmt: skip
 PROOFS: tuple[Proof, ...] = (
+    Proof("P37", "XP577", at="load", target="trl-0.24", measure="adapters.trained", raises="RuntimeError",
+          match="same dtype", text=FOUR_BITS,
+          legal=FOUR_BITS.replace("(precompute)", "")),
     Proof("R02", "XP106", case="XP106-dpo-loss", at="train", onto="legal", arguments={"loss_type": ["sigmoyd"]},
           raises="ValueError", match="Unknown loss type"),
     Proof("R02", "XP106", case="XP106-dpo-loss", at="train", onto="legal", arguments={"loss_type": "sigmoyd"},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from case_support import spec
-from cases_strategy import BEST, BY_SIZE, ROUTED, WEIGHTS_ONLY, extra, zero
+from cases_strategy import BEST, BY_SIZE, PAIRS, ROUTED, WEIGHTS_ONLY, extra, zero
 from prove import GONE, Proof
 
 CP = "parallelism_config.parallelism_config_"
@@ -15,9 +15,9 @@ NORM = 4.0
 """Between the norms of the tiny model's first gradient as a mean (2.83) and as a sum over two processes (5.67)."""
 
 
-def cpu(*more: str, strategy: str = "zero2") -> str:
+def cpu(*more: str, strategy: str = "zero2", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
     """A spec of two CPU processes that a proof runs as it stands."""
-    return _text(*more, hardware="2 x cpu", strategy=strategy, precision="fp32")
+    return _text(*more, hardware="2 x cpu", strategy=strategy, precision="fp32", train=train)
 
 
 def two(*more: str, strategy: str = "fsdp", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
@@ -35,6 +35,10 @@ def _text(
     head = f"xpc 1\ntrain {train}\nhardware {hardware}\nstrategy {strategy}\n"
     save = () if any(line.startswith("save") for line in more) else ('save "out/run"',)
     return head + "\n".join([f"precision {precision}", "batch gbs=4 micro=2", *more, *save]) + "\n"
+
+
+FP16_MASTERS = spec(extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"), "target trl-0.18",
+                    precision="fp16")  # fmt: skip
 
 
 def exported(name: str, value: str, plugin: str) -> Any:
@@ -152,6 +156,9 @@ ZERO: tuple[Proof, ...] = (
     Proof("D49", "XP445", case="XP445-states", at="deepspeed", raises="AssertionError", match="bf16_master_weights_and_grads",
           variant="states"),
     Proof("D49", "XP445", case="XP445-fp16", at="deepspeed", raises="AssertionError", match="ZeRO Stage 2", variant="fp16"),
+    Proof("D49", "XP445", case="XP445-idle", at="deepspeed", raises="AssertionError", match="ZeRO Stage 2", variant="idle"),
+    Proof("D49", "XP445", text=FP16_MASTERS, legal=FP16_MASTERS.replace("zero2", "zero2 offload"),
+          needs="a GPU: fp16 with ZeRO-2", variant="fp16-on-the-gpu"),
     Proof("D50", "XP446", at="deepspeed", raises="ValueError", match="ZeRO stage 3"),
     Proof("D51", "XP447", at="train", text=cpu(extra("deepspeed", "prescale_gradients = true")),
           legal=cpu(extra("deepspeed", "prescale_gradients = true"), strategy="zero2(reduce_scatter=false)"),
@@ -282,6 +289,15 @@ EXPERTS = (
         expect={"as_stated": False},
         text=cpu("lora", "model(dtype=bf16)", strategy="zero3"),
         legal=cpu("lora", strategy="zero3"),
+    ),
+    Proof(
+        "P36",
+        "XP576",
+        at="train",
+        raises="RuntimeError",
+        match="same dtype",
+        text=cpu("lora", "model(dtype=bf16)", "method reward", train=PAIRS),
+        legal=cpu("lora", "method reward", train=PAIRS),
     ),
     Proof(
         "D96",
