@@ -19,8 +19,8 @@ if not __package__:
     __import__(__package__)
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
-from .core import machine, output_folder
-from .features import deepspeed
+from .core import machine
+from .features import deepspeed, shared_folder
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
@@ -136,7 +136,7 @@ def home() -> str:
 def folders() -> Iterator[Entry]:
     """Where a run reads and writes: may it, and how much is free there."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
-        standing, _ = output_folder.standing(place)
+        standing, _ = shared_folder.standing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
             continue

@@ -15,7 +15,7 @@ if not __package__:
     __package__ = os.path.basename(_folder)
     __import__(__package__)
 
-from .core import arguments, bundle_integrity, output_folder
+from .core import arguments, output_folder
 from .core import bundle as bundles
 from .core.bundle import Bundle
 from .core.errors import RunError, rank, say, stop
@@ -132,7 +132,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
     """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
-    wanted = bundle_integrity.stated(bundle.folder)
+    wanted = bundles.stated(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if wanted else ():
             name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")

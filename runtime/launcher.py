@@ -50,10 +50,8 @@ def main(folder: str, words: Sequence[str]) -> int:
     try:
         read = bundle.read(folder)
         arguments.prepare_environment(read)
-        if not looked and not preflight.without_libraries(read):
-            from .core import run
-
-            return run.main(folder, ["--preflight"]) or 1  # which tells of everything at once
+        if not looked and (found := preflight.without_libraries(read)):
+            preflight.check(read, 0, 0, found)  # which tells of everything at once
     except Finished as done:
         say(str(done))
         return 0
@@ -68,7 +66,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing import api
 
     if not looked and (read.run["nodes"] > 1 or read.uses("all_reduce")):
-        status = _machine(folder, read)
+        status = _looked(folder)
         if status != 0:
             return status
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
@@ -81,16 +79,16 @@ def main(folder: str, words: Sequence[str]) -> int:
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
 
 
-def _machine(folder: str, read: "Bundle") -> int:
-    """What torch tells of the GPUs, or the preflight of several nodes, in a fork: it leaves no CUDA context here."""
-    from .core import preflight, signals
+def _looked(folder: str) -> int:
+    """The rest of the preflight, in a fork: it leaves no CUDA context here."""
+    from .core import preflight, run, signals
 
     child = os.fork()
     if child == 0:
         for number in (signal.SIGINT, *signals.ASKING):
             signal.signal(number, signal.SIG_DFL)
         signals.end_with_launcher()
-        status = preflight.forked(read)
+        status = run.main(folder, ["--preflight"])
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -98,26 +96,22 @@ def _machine(folder: str, read: "Bundle") -> int:
     if _asked:
         os.write(2, BEFORE)
         return signals.REQUEUE
-    os.environ[preflight.DONE] = "passed" if read.run["nodes"] > 1 else "machine"
+    os.environ[preflight.DONE] = "passed"
     return status if status >= 0 else _ended("the preflight", status, [])
 
 
 def _launched(launch: Callable[[], object], read: "Bundle") -> int:
     """Lets the launcher run, and gives its exit status."""
-    from subprocess import CalledProcessError
-
     from .core.signals import BROKEN
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         launch()
-    except CalledProcessError as error:
-        if error.returncode in (1, 2):
-            return int(error.returncode)  # the one process has said why, as the last thing
-        return _ended("the process", error.returncode, [error.returncode])
     except KeyboardInterrupt:
         return _ended("the launcher", -signal.SIGINT, [])
     except Exception as error:
+        for who, status in read.found("launch_failed", error):
+            return _ended(who, status, [status]) if who else int(status)
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -128,11 +122,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
             return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
         if isinstance(error, SignalException):
             return _ended("the launcher", -int(error.sigval), [])
-        told = [one for one in read.step("missed_meeting", error) if one]
-        if not told:
-            raise
-        print(f"error: {told[0]}", file=sys.stderr, flush=True)
-        return 1
+        raise
     return 0
 
 

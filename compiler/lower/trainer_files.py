@@ -1,4 +1,5 @@
-"""The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs.
+"""The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs. Of README.md's list of private
+parts of the libraries, it has the rows of these files.
 
 Which features a run uses is stated once, in `runtime/core/features.py`, which the compiler asks for trainer_args.json.
 What a module imports at its top comes with it. Of the programs, `main.py` and `launcher.py` are in every
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from functools import cache
 
 TYPE_CHECKING = False
@@ -27,6 +29,9 @@ CHOSEN = ("features", "library_internals")
 IMPORTS = re.compile(rb"^from \.+(?:features|library_internals)?(?: import (.+)|\.?(\w+) import .+)$", re.MULTILINE)
 """Of modules of these folders, at the top of a file."""
 
+TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
+"""A row of README.md on a module of library_internals/."""
+
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
@@ -37,7 +42,13 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
         used |= found
         chosen = {name: data for name, data in runtime.items() if _is_chosen(name, programs, used)}
         found = {one for data in chosen.values() for one in imported(data)}
+    chosen["README.md"] = readme(chosen["README.md"], chosen)
     return {**{f"trainer/{name}": data for name, data in chosen.items()}, BESIDE: runtime[BESIDE]}
+
+
+def readme(whole: bytes, chosen: Collection[str]) -> bytes:
+    """The README.md of a trainer that has these files."""
+    return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 
 def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:

@@ -2,12 +2,12 @@
 
 import os
 from datetime import timedelta
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from ..library_internals import torch_distributed
 from .bundle import Bundle
-from .errors import RunError
+from .errors import RunError, first_line
 
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
 
@@ -43,11 +43,10 @@ def build_arguments(bundle: Bundle) -> Any:
 
 def named(dotted: str) -> Any:
     """The class of a dotted name. Raises RunError when the installed stack has none of that name."""
-    module, _, name = dotted.rpartition(".")
     try:
-        return getattr(import_module(module), name)
+        return resolve_name(dotted)
     except (ImportError, AttributeError) as error:
-        raise RunError(f"this stack has no {dotted}: {str(error).splitlines()[0]}") from error
+        raise RunError(f"this stack has no {dotted}: {first_line(error)}") from error
 
 
 def no_peer_to_peer() -> None:
@@ -65,8 +64,6 @@ def no_peer_to_peer() -> None:
 def check_state(bundle: Bundle, args: Any) -> None:
     """What accelerate made of the launch, against the plan: it falls back in silence, to DDP or one process. Raises
     RunError."""
-    from accelerate.utils import DistributedType
-
     state, run = args.distributed_state, bundle.run
     seen = str(getattr(state.distributed_type, "value", state.distributed_type))
     wanted = run["distributed_type"]
@@ -79,7 +76,3 @@ def check_state(bundle: Bundle, args: Any) -> None:
             f"this bundle is for {wanted}, and accelerate runs {SINGLE.get(seen, seen)} ({seen}); "
             "start it with its launch.sh"
         )
-    if wanted == "DEEPSPEED" and state.distributed_type == DistributedType.DEEPSPEED:
-        stage = args.deepspeed_plugin.zero_stage if args.deepspeed_plugin is not None else None
-        if stage != run["zero_stage"]:
-            raise RunError(f"this bundle is for ZeRO stage {run['zero_stage']}, and DeepSpeed was given stage {stage}")

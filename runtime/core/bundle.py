@@ -32,9 +32,6 @@ class Bundle:
         self.stack = plan["stack"]
         self.config = plan["config"]
         self.method = plan["method"]["name"]
-        self.generates = plan["method"]["generates"]
-        self.scores = plan["method"]["scores"]
-        self.rewards = plan["method"]["rewards"]
         self.lora = plan.get("lora")
         self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.folder_taken)
         self.arguments = plan["arguments"]
@@ -80,8 +77,8 @@ class Bundle:
         """Does what they add to a step, in order; what each of them gives."""
         return [getattr(part, name)(self, *given) for part in self.parts(name)]
 
-    def found(self, name: str, *given: Any) -> list[str]:
-        """The findings of all of them at a step of the preflight."""
+    def found(self, name: str, *given: Any) -> list[Any]:
+        """What all of them found at a step, in one list."""
         return [one for found in self.step(name, *given) for one in found]
 
     def changed(self, name: str, value: Any, *given: Any) -> Any:

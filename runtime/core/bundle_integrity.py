@@ -7,10 +7,9 @@ and the run goes on: a bundle is its owner's to change. This finds mistakes and 
 import os
 from collections.abc import Mapping
 from hashlib import file_digest
+from pathlib import Path
 
-from .bundle import Bundle
-from .bundle import stated as stated
-from .errors import changed as changed
+from .bundle import Bundle, stated
 from .errors import say
 
 CHECKED_LATER = ("data/",)
@@ -55,11 +54,7 @@ def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
 
 def modules(trainer: str) -> list[str]:
     """The Python files of a trainer folder, as bundle.toml names them."""
-    found = []
-    for where, _, names in os.walk(trainer):
-        below = os.path.relpath(where, os.path.dirname(trainer)).replace(os.sep, "/")
-        found += [f"{below}/{one}" for one in names if one.endswith(".py")]
-    return sorted(found)
+    return sorted(one.relative_to(Path(trainer).parent).as_posix() for one in Path(trainer).rglob("*.py"))
 
 
 def _is(path: str, expected: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
 STAGING = "_saving"
 """Below the output folder: what is being written, and what is being deleted."""
@@ -88,7 +89,9 @@ def take_name(path: str) -> str:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """What differs from the record, or None; a checkpoint without one cannot be told. ``digests`` reads every byte."""
+    """What differs from the record, or None; a checkpoint without one cannot be told. ``digests`` reads every byte.
+
+    Raises OSError."""
     try:
         with open(os.path.join(path, RECORD), encoding="utf-8") as handle:
             files = json.load(handle)["files"]
@@ -106,21 +109,16 @@ def broken(path: str, digests: bool) -> str | None:
             return f"{name} is cut off ({found:,} of {size:,} bytes)" if found < size else f"{name} is not as written"
     if not digests:
         return None
-    try:
-        for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):
-            if other != digest:
-                return f"{name} is corrupted (its sha256 is not that of what was written)"
-    except OSError as error:
-        return f"a file cannot be read: {error.strerror}"
+    for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):
+        if other != digest:
+            return f"{name} is corrupted (its sha256 is not that of what was written)"
     return None
 
 
 def names(folder: str) -> list[str]:
     """The files below a folder but for the record, relative to it, in order."""
-    found = []
-    for place, _, files in os.walk(folder):
-        found += [os.path.relpath(os.path.join(place, one), folder) for one in files]
-    return sorted(one for one in found if one != RECORD)
+    files = (str(one.relative_to(folder)) for one in Path(folder).rglob("*") if not one.is_dir())
+    return sorted(one for one in files if one != RECORD)
 
 
 def _writer(name: str) -> int:

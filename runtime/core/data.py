@@ -25,30 +25,24 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
 
 def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
     """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
-    part = _part(bundle, source, tokenizer is None or bool(tokenizer.chat_template), split)
-    why = template_check.unheard(part, tokenizer, data_sources.name(source), shapes(bundle).conversations)
-    if why is not None:
-        raise RunError(why if split is None else f"{why} (split {split})")
-    return part
-
-
-def _part(bundle: Bundle, source: Mapping[str, Any], chat: bool, split: str | None = None) -> Any:
-    stored = data_sources.load(bundle, source, split)
-    known = shapes(bundle)
+    stored, known = data_sources.load(bundle, source, split), shapes(bundle)
     data_sources.check_columns(known, source, list(stored.column_names))
-    text = bundle.arguments.get("dataset_text_field") or "text"
-    how = {"system": bundle.data.get("system"), "text": text, "method": bundle.method, "chat": chat}
     try:
-        return stored.map(
-            _convert,
+        part = stored.map(
+            row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template)),
             with_indices=True,
             remove_columns=known.dropped(source, stored.column_names, bundle.method),
-            fn_kwargs={"source": dict(source), "how": how, "to_row": row_maker(bundle)},
             num_proc=bundle.data.get("workers"),
             desc=None,
         )
     except UnicodeDecodeError as error:  # the readers take what only its letters show
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
+    if tokenizer is not None and tokenizer.chat_template:
+        telling = {number: part[number] for number in template_check.telling(part)}
+        why = template_check.unheard(telling, tokenizer, data_sources.name(source), known.conversations)
+        if why is not None:
+            raise RunError(why if split is None else f"{why} (split {split})")
+    return part
 
 
 def shapes(bundle: Bundle) -> Any:
@@ -56,11 +50,9 @@ def shapes(bundle: Bundle) -> Any:
     return next(iter(bundle.parts("to_row")), rows)
 
 
-def row_maker(bundle: Bundle) -> Callable[..., dict[str, Any]]:
-    """What makes a row of trl's out of a stored one."""
-    made: Callable[..., dict[str, Any]] = bundle.changed("row_maker", shapes(bundle).to_row)
-    return made
-
-
-def _convert(row: Any, index: int, source: Any, how: Any, to_row: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    return to_row(source, row, index, **how)
+def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
+    """What makes a row of trl's out of a stored one and its number; ``chat`` where there is a chat template."""
+    return partial(
+        bundle.changed("row_maker", shapes(bundle).to_row), dict(source), system=bundle.data.get("system"),
+        text=bundle.arguments.get("dataset_text_field") or "text", method=bundle.method, chat=chat,
+    )  # fmt: skip

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from runpy import run_path
 from typing import Any
 
 from .bundle import Bundle
-from .errors import RunError
+from .errors import RunError, first_line
 
 KEPT = ("tools", "chat_template_kwargs")
 """Columns beside the shape's own that trl reads as they are."""
@@ -17,14 +18,15 @@ def name(source: Mapping[str, Any]) -> str:
     return str(source["id"] or source["path"])
 
 
-def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, streaming: bool = False) -> Any:
-    """The rows of one source as they are stored; ``streaming`` reads only what is asked for. Raises RunError."""
+def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
+    """The rows of one source as they are stored; a list of the ``first`` ones, read without the others. Raises
+    RunError."""
     import datasets
 
     datasets.disable_progress_bars()
-    part = split or source["split"]
     try:
-        return bundle.changed("reader", _of_hub, source)(bundle, source, part, streaming)
+        found = bundle.changed("reader", _of_hub, source)(bundle, source, split or source["split"], first is not None)
+        return found if first is None else list(islice(found, first))
     except RunError:
         raise
     except Exception as error:  # the datasets library wraps what its readers raise in many classes
@@ -45,9 +47,7 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
     """A sentence on rows that cannot be read, with the first of them where the files are lines of JSON."""
     part, cause = split or source["split"], error.__cause__ or error
-    lines = str(cause).strip().splitlines()
-    why = lines[0] if lines else type(cause).__name__
-    return f"cannot read {name(source)} ({part}): {bundle.changed('why_unreadable', why, source, part)}"
+    return f"cannot read {name(source)} ({part}): {bundle.changed('why_unreadable', first_line(cause), source, part)}"
 
 
 def check_columns(shapes: Any, source: Mapping[str, Any], present: Sequence[str]) -> None:

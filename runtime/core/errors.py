@@ -60,8 +60,3 @@ def first_line(error: BaseException) -> str:
     """The first line of a message, or the name of its class."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def changed(path: str) -> RunError:
-    """The error of a file whose digest is another."""
-    return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")

@@ -49,10 +49,6 @@ class FaultTolerant(TrainerHooks):
         self.window = loss.float().clone() if self.window is None else self.window + loss
         return loss
 
-    def logged(self) -> None:
-        """A loss was logged: the mean of the next one begins here."""
-        self.window = None
-
     def get_batch_samples(self, *given: Any, **named: Any) -> Any:
         """transformers' batches, and none for a run that was killed after its last step, which has nothing to train."""
         if self.state.global_step >= self.state.max_steps:
@@ -85,7 +81,7 @@ class FaultTolerant(TrainerHooks):
     def agree(self) -> None:
         """At the end of a step: whether all stop here, and whether the loss of any process was no number.
 
-        One reduction of two numbers. Raises RunError where it was none and the bundle does not allow that.
+        Two numbers are exchanged. Raises RunError where it was none and the bundle does not allow that.
         """
         import torch
 
@@ -102,11 +98,7 @@ class FaultTolerant(TrainerHooks):
 
     def largest(self, values: Any) -> list[int]:
         """The largest over all processes, number by number."""
-        import torch
-
-        if self.args.world_size > 1:
-            torch.distributed.all_reduce(values, op=torch.distributed.ReduceOp.MAX)
-        return [int(one) for one in values.tolist()]
+        return [int(one) for one in self.accelerator.gather(values[None]).amax(0).tolist()]
 
     def no_number(self, word: str, step: int) -> None:
         """The loss of a process is "nan" or "infinite". Raises RunError."""
@@ -141,10 +133,14 @@ class FaultTolerant(TrainerHooks):
 
         Raises RunError when it cannot be written.
         """
+        import torch
         from accelerate.utils import gather_object
 
         name = f"checkpoint-{self.state.global_step}"
-        self.windows = self._all_windows()
+        window = (
+            torch.zeros(()) if self.window is None else self.window
+        )  # the sum of the losses that are not logged yet
+        self.windows = self.accelerator.gather(window.reshape(1).to(self.args.device)).tolist()
         with writing(name, self.args.output_dir, self.sound):
             if rank() == 0:
                 checkpoint_integrity.clear(self.args.output_dir)
@@ -165,14 +161,6 @@ class FaultTolerant(TrainerHooks):
         """The bundle's in the place of trl's, which knows neither the spec nor the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
-
-    def _all_windows(self) -> list[float]:
-        """Of every process, the sum of the losses that are not logged yet."""
-        import torch
-
-        mine = torch.zeros(()) if self.window is None else self.window
-        told: list[float] = self.accelerator.gather(mine.reshape(1).to(self.args.device)).tolist()
-        return told
 
 
 @contextmanager

@@ -5,11 +5,15 @@ module adds to a step of the run is its function of the step's name (``Bundle.st
 imported below ``if bundle.uses(NAME)``, and what a module imports at its top comes with it.
 """
 
+import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ..features.packages import EIGHT_BIT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .payload import Payload, Source, Trainer
 
 CHATS = ("text", "messages", "conversations")
@@ -29,15 +33,15 @@ STEPS: dict[str, tuple[str, ...]] = {
     "missing": ("packages",),
     "problems": ("hub", "continued_adapter", "packages"),
     "extensions": ("deepspeed",),
-    "between_gpus": ("all_reduce",),
-    "before_rows": ("method_checks", "liger"),
+    "between_gpus": ("all_reduce", "node_all_reduce"),
+    "before_rows": ("method_checks", "liger", "arranged_rows"),
     "of_columns": ("method_checks",),
     "part_ways": ("paired_rows",),
-    "end": ("all_reduce",),
+    "end": ("node_all_reduce",),
     # the launch
     "before_launch": ("library_internals.torch_exit_barrier",),
     "launch": ("one_process",),
-    "missed_meeting": ("node_rendezvous",),
+    "launch_failed": ("one_process", "node_rendezvous"),
     # arguments, the output folder
     "before_arguments": (
         "cpu_processes", "executed_files", "compiled_layers", "sampling", "library_internals.deepspeed_engine",
@@ -52,23 +56,25 @@ STEPS: dict[str, tuple[str, ...]] = {
     "to_row": ("paired_rows", "chat_rows"),
     "row_maker": ("worded_rows",),
     "arranged": ("arranged_rows",),
-    "name_columns": ("pair_lengths",),
-    "measuring": ("orpo_lengths",),
-    "unlearned": ("masked_rows",),
+    "limit": ("packed_rows",),
+    "counter": ("pair_lengths", "orpo_lengths"),
+    "counted": ("packed_rows", "masked_rows", "reward_model"),
     "model_folder": ("local_files",),
-    "before_model": ("library_internals.hub_kernels",),
+    "before_model": ("library_internals.hub_kernels", "projected_gradients"),
     "model_loader": ("reward_model", "adapters"),
     "model_loaded": ("weight_dtypes", "added_tokens", "liger"),
-    "bases": (
-        "nan_allowed", "weights_only", "library_internals.random_states", "optimizer_groups", "distillation",
-        "evaluation", "checkpoint_rotation", "hub", "adapters",
+    "TrainerMixin": (
+        "nan_allowed", "weights_only", "library_internals.random_states", "optimizer_groups", "evaluation",
+        "checkpoint_rotation", "hub", "adapters",
     ),
+    "bases": ("distillation", "evaluation"),
     "trainer_maker": ("trainer_parts",),
     "trainer_built": ("library_internals.epoch_order", "tied_weights"),
     # training
     "missed": ("evaluation",),
     "before_first_step": ("evaluation", "deepspeed"),
     "line": ("evaluation",),
+    "progress": ("reward_progress",),
     # the end
     "stopped": ("hub",),
     "before_final_save": ("fsdp",),
@@ -76,7 +82,20 @@ STEPS: dict[str, tuple[str, ...]] = {
     "last_told": ("evaluation",),
     "finished": ("hub",),
 }  # fmt: skip
-"""The steps of a run to which modules add something, each with those that do, in order."""
+"""The steps of a run to which modules add something, each with those that do, in order.
+
+Each has a function of the step's name; of "TrainerMixin" a class, which stands before those of earlier modules."""
+DECISIVE: dict[str, tuple[str, ...]] = {
+    "arguments": (
+        "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy", "optim",
+        "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
+    ),
+    "run": (
+        "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "nan", "nodes", "patience",
+        "processes_per_node", "world_size", "zero_stage",
+    ),
+}  # fmt: skip
+"""What `uses` reads of the two sections that hold the most else."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -88,10 +107,22 @@ def sources(plan: "Payload") -> "list[Source]":
 
 def trainer(plan: "Payload") -> "Trainer":
     """The section of trainer_args.json that says which modules the run uses, and which settings need another one."""
-    asked: list[str] = []
-    found = {
-        name for name, used in uses(cast("Payload", _Read(cast("dict[str, Any]", plan), "", asked))).items() if used
-    }
+    decisive: dict[str, Any] = dict(plan)
+    decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
+    found = _trainer(json.dumps(decisive))
+    steps = {step: [*places] for step, places in found["steps"].items()}
+    return {"modules": [*found["modules"]], "steps": steps, "unused": [*found["unused"]]}
+
+
+def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: section[name] for name in names if name in section}
+
+
+@lru_cache(64)
+def _trainer(text: str) -> "Trainer":
+    """The section for what decides it: the runs of a sweep differ in other things."""
+    plan, asked = json.loads(text), list[str]()
+    found = {name for name, used in uses(cast("Payload", _Read(plan, "", asked))).items() if used}
     settings = (path for path in dict.fromkeys(asked) if not path.startswith("stack."))
     return {
         "modules": sorted(found),
@@ -163,7 +194,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     asked: dict[str, object] = {
         "adapters": plan["lora"],
         "added_tokens": tokens.get("added"),
-        "all_reduce": nodes or (not on_cpu and run["processes_per_node"] > 1),
+        "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
         "chat_rows": any(one["shape"] in ("messages", "text") for one in sources(plan)),
@@ -191,19 +222,23 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "method_checks": arguments.get("assistant_only_loss") or method["rewarded"] or method["teacher"],
         "mixture": shares or held_out,
         "nan_allowed": run.get("nan") == "allow",
+        "node_all_reduce": nodes,
         "node_network": nodes,
         "node_rendezvous": nodes,
         "one_process": run["world_size"] == 1,
         "optimizer_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
         "orpo_lengths": plan["config"].endswith("ORPOConfig"),
+        "packed_rows": arguments.get("packing"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "pair_lengths": method["name"] != "sft",
         "paired_rows": prompts,
         "plain_checkpoints": not zero,
+        "projected_gradients": arguments.get("optim_target_modules"),
         "random_states": run["division"]["step"] is None and run["division"]["processes"] is None,
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],
+        "reward_progress": method["name"] != "sft",
         "row_filters": filtered,
         "sampling": method["generates"],
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),

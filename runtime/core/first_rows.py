@@ -1,18 +1,12 @@
 """The first rows of the data before the model is loaded: their columns, and what they become as tokens."""
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from . import data_sources, template_check, truncation
 from .bundle import Bundle
 from .data import row_maker, shapes
 from .errors import RunError, say
-
-if TYPE_CHECKING:
-    from .payload import Source
-
-ROWS = 4
-"""Rows of each source that are read and rendered."""
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
@@ -33,31 +27,22 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: "Source", tokenizer: Any) -> list[str]:
-    evaluated = bundle.data.get("eval_split") if source in bundle.data["sources"] else None
-    try:
-        first = list(islice(data_sources.load(bundle, source, streaming=True), ROWS))
-        if evaluated and not list(islice(data_sources.load(bundle, source, evaluated, streaming=True), 1)):
-            return [f"{data_sources.name(source)} has no rows in {evaluated}"]
-    except RunError:
-        raise
-    except Exception as error:  # the datasets library wraps what its readers raise in many classes
-        raise RunError(f"cannot read the first rows of {data_sources.name(source)}: {error}") from error
+def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    name, known = data_sources.name(source), shapes(bundle)
+    first = data_sources.load(bundle, source, first=template_check.FIRST)
     if not first:
-        return [f"{data_sources.name(source)} has no rows"]
-    present, known = list(first[0]), shapes(bundle)
+        return [f"{name} has no rows"]
+    present = list(first[0])
     data_sources.check_columns(known, source, present)
-    chat = bool(getattr(tokenizer, "chat_template", None))
-    system, method = bundle.data.get("system"), bundle.method
-    to_row = row_maker(bundle)
-    read = [to_row(source, row, index, system=system, method=method, chat=chat) for index, row in enumerate(first)]
-    drop = known.dropped(source, present, method)
+    make = row_maker(bundle, source, bool(getattr(tokenizer, "chat_template", None)))
+    read = [make(row, index) for index, row in enumerate(first)]
+    drop = known.dropped(source, present, bundle.method)
     kept = [*(one for one in present if one not in drop), *read[0]]
-    told = [f"{data_sources.name(source)}: {one}" for one in bundle.found("of_columns", kept)]
+    told = [f"{name}: {one}" for one in bundle.found("of_columns", kept)]
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
-def _tokens(bundle: Bundle, source: "Source", read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = data_sources.name(source), [], 0, truncation.limit(bundle)
     asks = source["shape"] == "prompt"
     for row in read:
@@ -79,10 +64,10 @@ def _tokens(bundle: Bundle, source: "Source", read: list[dict[str, Any]], tokeni
         ends += tokenizer.eos_token_id in ids
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
-    for number, row in enumerate(read if tokenizer.chat_template else ()):
-        why = template_check.of_row(row, tokenizer, shapes(bundle).conversations)
-        if why is not None:
-            return [f"{name}, row {number}: {why}"]
+    rendered = dict(enumerate(read)) if tokenizer.chat_template else {}
+    why = template_check.unheard(rendered, tokenizer, name, shapes(bundle).conversations)
+    if why is not None:
+        return [why]
     learnt = not asks and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
     note += "".join(bundle.step("part_ways", read, tokenizer))

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import timedelta
 from typing import Any
 
 from transformers import TrainerCallback
@@ -16,15 +17,7 @@ from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
-SHOWN = {"reward": "reward", "rewards/margins": "margin"}
-"""What the progress line tells beside the loss: GRPO's and RLOO's reward, the margin of preference methods."""
 LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
-
-
-def clock(seconds: float) -> str:
-    """``h:mm:ss``."""
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
@@ -39,7 +32,6 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = 0
         self.lr: float | None = None
         self.last_tokens: float | None = None
-        self.checked = False
 
     def state(self) -> dict[str, Any]:
         """What transformers puts into the trainer_state.json of a checkpoint."""
@@ -76,9 +68,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
-        if not self.checked:
+        if state.global_step == self.first_step:
             self.bundle.step("before_first_step", self.trainer)
-            self.checked = True
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -105,7 +96,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Writes one event, and prints its line. Where one cannot be written the run ends: it would never be there."""
         if logs and "loss" in logs:
-            self.trainer.logged()
+            self.trainer.window = None  # the mean of the next one begins here
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -130,9 +121,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             return f"{words[0]}  {evaluated}"
         if "loss" in event:
             words.append(f"loss {event['loss']:.4f}")
-        for key, word in SHOWN.items():
-            if key in event:
-                words.append(f"{word} {event[key]:.3f}")
+        words += self.bundle.found("progress", event)
         if "lr" in event:
             words.append(f"lr {event['lr']:.2e}")
         if isinstance(event.get("grad_norm"), float):
@@ -145,19 +134,14 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.last_time = now
         done = event["step"] - self.first_step
         if done > 0:
-            words.append(f"left {clock((now - self.started) / done * (total - event['step']))}")
+            words.append(f"left {timedelta(seconds=round((now - self.started) / done * (total - event['step'])))}")
         return "  ".join(words)
-
-
-def _peak() -> int | None:
-    """The most that torch had allocated on this process's GPU at once, since the program began; None on a CPU."""
-    import torch
-
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
 
 
 def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
     """Writes summary.json, from metrics.jsonl, the trainer's state and what was counted of its rows, and prints it."""
+    import torch
+
     state, folder = trainer.state, bundle.output_dir
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
     losses: list[float] = []
@@ -167,6 +151,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
+        total = max(total, seconds)
         evaluation, held = next(iter(bundle.step("last_told", path)), (None, ""))
         facts = {
             "bundle": bundle.digest,
@@ -178,9 +163,9 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "sequences": state.global_step * bundle.run["gbs"],
             "tokens": tokens,
             "data": trainer.data_facts,
-            "seconds": round(max(total, seconds), 3),
-            "tokens_per_second": None if not tokens else round(tokens / max(total, seconds, 1e-3), 1),
-            "peak_allocated_bytes": _peak(),
+            "seconds": round(total, 3),
+            "tokens_per_second": None if not tokens else round(tokens / max(total, 1e-3), 1),
+            "peak_allocated_bytes": torch.cuda.max_memory_allocated() or None,  # none on a CPU
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,
@@ -195,7 +180,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
     seen = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     print(
-        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {clock(facts['seconds'])}\n"
+        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
         f"loss       {loss}\n{held}seen       {seen}\n"
         f"weights    {folder}{base}\n"
         f"metrics    {path}",

@@ -20,7 +20,7 @@ PATIENCE = 5
 """Seconds."""
 
 
-class Finished(RunError):
+class Finished(Exception):
     """The run is done: there is nothing to start, and nothing is wrong."""
 
 
@@ -153,11 +153,3 @@ def _marker(bundle: Bundle) -> dict[str, Any] | None:
         return dict(marker) if isinstance(marker["bundle"], str) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def standing(folder: str) -> tuple[str, int]:
-    """The nearest folder that exists, from the run's own upward, and how many levels up it lies."""
-    levels = 0
-    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
-        folder, levels = os.path.dirname(folder), levels + 1
-    return folder, levels

@@ -1,84 +1,54 @@
 """Seconds before hours: everything that can be looked at before the model is loaded, told in one go."""
 
-import io
 import os
 import shutil
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Sequence
+from pathlib import Path
 
 from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
 from .bundle import Bundle
-from .errors import RunError, findings, say, stop
+from .errors import RunError, findings
 from .first_rows import rows_and_tokens
-from .output_folder import Finished
 
 DONE = "XPC_PREFLIGHT"
-"""The variable that says what has been looked at by now: the files, the machine too, or all."""
+"""The variable that says what has been looked at by now: "files", or that all "passed"."""
 
 
-def without_libraries(bundle: Bundle) -> bool:
-    """What takes no library to find out, before the launch: False where something is wrong, and nothing is told then.
-
-    Raises Finished. Several nodes look when they have met.
-    """
+def without_libraries(bundle: Bundle) -> list[str]:
+    """What takes no library to find out, before the launch. Several nodes look when they have met. Raises Finished."""
     output_folder.unfinished(bundle)
     if bundle.parts("held"):
-        return True
-    said = io.StringIO()
-    with redirect_stdout(said):
-        found = own_files(bundle, 0, 0)
-    if not found:
-        sys.stdout.write(said.getvalue())  # what `say` wrote
-        sys.stdout.flush()
-        os.environ[DONE] = "files"
-    return not found
+        return []
+    os.environ[DONE] = "files"
+    return own_files(bundle, 0, 0)
 
 
-def forked(bundle: Bundle) -> int:
-    """What is looked at after that in a fork of the launcher. Gives the exit status."""
-    try:
-        if bundle.run["nodes"] > 1:
-            check(bundle, 0, 0)
-            say("preflight passed")
-        else:
-            _raise(bundle, gpus(bundle, alone=True), 0)
-    except Finished as done:
-        say(str(done))
-    except RunError as error:
-        return stop(error)
-    return 0
-
-
-def check(bundle: Bundle, rank: int, local_rank: int) -> None:
-    """Every check that nobody has made yet, each on the process whose business it is. Raises one RunError.
+def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
+    """Every check that nobody has made yet, each on the process whose business it is. Raises one RunError, which tells
+    of what is ``known`` by now, too.
 
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
     output_folder.unfinished(bundle)
     if any(bundle.step("held", lambda rank: own(bundle, rank, 0, alone=True))):
         return
-    _raise(bundle, own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ), local_rank)
-    if bundle.run["nodes"] > 1 and "WORLD_SIZE" not in os.environ:
-        say("only this node was looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
-
-
-def _raise(bundle: Bundle, found: list[str], local_rank: int) -> None:
-    if not found:
-        return
-    error = findings(found)
-    error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
-    bundle.step("end", error)
-    raise error
+    found = [*known, *own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
+    if found:
+        error = findings(found)
+        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+        bundle.step("end", error)
+        raise error
 
 
 def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
-    done = os.environ.get(DONE)
-    found = [] if done else own_files(bundle, rank, local_rank)
-    if not done and local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
+    found = [] if os.environ.get(DONE) else own_files(bundle, rank, local_rank)
+    if local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
         return found
-    if local_rank == 0 and done != "machine":
-        found += gpus(bundle, alone)
+    if local_rank == 0:
+        wrong = machine.devices(bundle) + bundle.found("extensions")
+        found += wrong or (bundle.found("between_gpus") if alone else [])
     if rank == 0 or alone:
         found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
     return found
@@ -95,12 +65,6 @@ def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
     if rank == 0:
         found += disk(bundle) + output_problems(bundle) + bundle.found("problems")
     return found
-
-
-def gpus(bundle: Bundle, alone: bool) -> list[str]:
-    """What torch tells of this node's GPUs."""
-    found = machine.devices(bundle) + bundle.found("extensions")
-    return found or (bundle.found("between_gpus") if alone else [])
 
 
 def versions(bundle: Bundle) -> list[str]:
@@ -123,7 +87,8 @@ def disk(bundle: Bundle) -> list[str]:
     if plan is None:
         return []
     needed = plan["model"] + plan["checkpoints"] * plan["checkpoint"]
-    free = shutil.disk_usage(output_folder.standing(bundle.output_dir)[0]).free
+    folder = Path(bundle.output_dir)
+    free = shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.is_dir())).free
     if free + _written(bundle) >= needed:
         return []
     parts = ", ".join(f"{plan[one] / 2**30:.1f} GiB a {one}" for one in ("checkpoint", "model"))
@@ -143,8 +108,6 @@ def output_problems(bundle: Bundle) -> list[str]:
     """The rules of the output folder, before anything is loaded."""
     try:
         output_folder.begin(bundle)
-    except Finished:
-        raise
     except RunError as error:
         return [str(error)]
     return []

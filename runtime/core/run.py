@@ -93,7 +93,7 @@ def train(bundle: Bundle) -> int:
         save_final(bundle, trainer, tokenizer)
     if trainer.is_world_process_zero():
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
-    _leave()
+    _leave(trainer)
     bundle.step("finished", trainer)
     return 0
 
@@ -103,7 +103,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
     resumes = bundle.run["resume"] == "auto"
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
-    _leave()
+    _leave(trainer)
     bundle.step("stopped", trainer)
     return signals.REQUEUE if resumes else 1
 
@@ -120,20 +120,19 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives on process 0 while the others wait, as long as ddp_timeout; its RunError is raised on all."""
+    """What ``make`` gives on process 0; the others wait as long as ddp_timeout. What it raises is raised on all."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
-    told: list[tuple[type[RunError], str] | None] = [None]
+    told: list[Exception | None] = [None]
     if rank() == 0:
         try:
             made = make()
-        except RunError as error:
-            told[0] = type(error), str(error)
+        except (RunError, output_folder.Finished) as error:
+            told[0] = error
     broadcast_object_list(told)
     if told[0] is not None:
-        kind, words = told[0]
-        raise kind(words)
+        raise told[0]
     return made
 
 
@@ -183,10 +182,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     return trainer, tokenizer
 
 
-def _leave() -> None:
+def _leave(trainer: Any) -> None:
     """Ends the process group in order; without it torch warns, and a rank may die of another's exit."""
-    import torch
-
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()

@@ -14,14 +14,12 @@ Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """Gives the conversations of a mapped row (see ``data.shapes``)."""
 
 
-def unheard(part: Any, tokenizer: Any, name: str, conversations: Conversations) -> str | None:
-    """A sentence on the first turn whose words the template leaves out, among the first rows and the first of each
-    role, or None."""
-    if tokenizer is None or not tokenizer.chat_template:
-        return None
-    numbers = sorted({*range(min(FIRST, len(part))), *_of_each_role(part)})
-    for number in numbers:
-        why = of_row(part[number], tokenizer, conversations)
+def unheard(
+    rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations
+) -> str | None:
+    """A sentence on the first turn whose words the template leaves out, in these rows by their number, or None."""
+    for number, row in rows.items():
+        why = of_row(row, tokenizer, conversations)
         if why is not None:
             return f"{name}, row {number}: {why}"
     return None
@@ -69,28 +67,26 @@ def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:
     return dict(turn), False
 
 
-def _of_each_role(part: Any) -> set[int]:
-    """The number of the first row with each role, in each column of turns; found without reading rows one by one."""
+def telling(part: Any) -> list[int]:
+    """The numbers of the first mapped rows, and of the first with each role in each column of turns. The latter are
+    found without reading rows one by one."""
     import pyarrow
     import pyarrow.compute
 
-    found: set[int] = set()
-    if rearranged(part):
-        return found
-    for name in (one for one in COLUMNS if one in part.column_names):
-        column, before = part.data.column(name), 0
+    found = set(range(min(FIRST, len(part))))
+    for name in () if rearranged(part) else (one for one in COLUMNS if one in part.column_names):
+        column, before, known = part.data.column(name), 0, set[str]()
         kind = column.type
         if not pyarrow.types.is_list(kind) or not pyarrow.types.is_struct(kind.value_type):
             continue
         if kind.value_type.get_field_index("role") < 0:
             continue
-        known: set[str] = set()
         for chunk in column.chunks:
             rows = pyarrow.compute.list_parent_indices(chunk)
             roles = pyarrow.compute.struct_field(pyarrow.compute.list_flatten(chunk), "role")
-            for role in pyarrow.compute.unique(roles):
-                if role.as_py() not in known:
-                    known.add(role.as_py())
+            for role in pyarrow.compute.unique(roles).to_pylist():
+                if role not in known:
+                    known.add(role)
                     found.add(before + rows[pyarrow.compute.index(roles, role).as_py()].as_py())
             before += len(chunk)
-    return found
+    return sorted(found)

@@ -31,7 +31,8 @@ def library_class(bundle: Bundle) -> Any:
 
 def trainer_class(bundle: Bundle) -> Any:
     """trl's trainer of the bundle's method, with what this run adds to it."""
-    return type("Trainer", tuple(bundle.changed("bases", [RunTrainer, library_class(bundle)])), {})
+    mixins = [part.TrainerMixin for part in reversed(bundle.parts("TrainerMixin"))]
+    return type("Trainer", (*mixins, RunTrainer, *bundle.changed("bases", [library_class(bundle)])), {})
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:

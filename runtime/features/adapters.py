@@ -11,7 +11,7 @@ from ..core.fault_tolerance import FaultTolerant
 from ..library_internals.adapter_loading import LoadingHook
 
 CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
-"""bitsandbytes 0.50, at its import, on any machine: a kernel of the hub for which its own stands in."""
+"""bitsandbytes 0.50, at its import on a processor with AVX512-BF16: a kernel of the hub for which its own stands in."""
 LABELS = "No label_names provided for model class `PeftModel"
 """transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
 
@@ -36,7 +36,7 @@ def adapter(bundle: Bundle) -> Any:
         return None
     from peft import LoraConfig, OFTConfig
 
-    whole = bundle.scores or plan["modules_to_save"]
+    whole = bundle.plan["method"]["scores"] or plan["modules_to_save"]
     shared = bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3
     if bundle.uses("deepspeed_engine") and shared and whole:
         from ..library_internals.deepspeed_engine import own_hooks
@@ -45,7 +45,7 @@ def adapter(bundle: Bundle) -> Any:
     common = {
         "target_modules": _within(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
         "modules_to_save": plan["modules_to_save"],
-        "task_type": "SEQ_CLS" if bundle.scores else "CAUSAL_LM",
+        "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }
     if plan["kind"] == "oft":
@@ -70,7 +70,7 @@ def _within(module: str, targets: Sequence[str]) -> str:
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
 
-class Adapting(LoadingHook, FaultTolerant):
+class TrainerMixin(LoadingHook, FaultTolerant):
     """What the trainer of a run with adapters gets."""
 
     rates: Mapping[str, Any] | None = None
@@ -104,10 +104,24 @@ def settle(bundle: Bundle, trainer: Any) -> None:
         from . import continued_adapter
 
         continued_adapter.load(bundle, trainer)
+    if plan["bits"] == 4:
+        keep_backward(trainer.model)
     if plan.get("lr_ratio") is not None:
         trainer.rates = {**plan, "rate": trainer.args.learning_rate}
-    if bundle.scores and plan["bits"] is not None:
+    if bundle.plan["method"]["scores"] and plan["bits"] is not None:
         keep_scores(trainer.model, trainer.args)
+
+
+def keep_backward(model: Any) -> None:
+    """Keeps 4-bit weights on the CPU as they are stored, so that what trains goes on to train after an evaluation.
+
+    On a processor with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
+    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. Its multiplication has no backward pass then: no
+    gradient reaches the adapters below, in silence, or the bias stops the run ("a view of a leaf Variable").
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
@@ -153,11 +167,6 @@ def quantization(bundle: Bundle) -> Any:
         bnb_4bit_compute_dtype=getattr(torch, plan["compute_dtype"]),
         bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]),
     )
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [Adapting, *classes]
 
 
 def model_loader(bundle: Bundle, loader: Any, options: dict[str, Any]) -> Any:

@@ -3,7 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..core import data_sources
 from ..core.bundle import Bundle
+from ..core.errors import RunError
+
+
+def before_rows(bundle: Bundle, tokenizer: object) -> list[str]:
+    """A sentence on each source whose split that is evaluated on cannot be read, or has no rows."""
+    found, split = [], bundle.data.get("eval_split")
+    for source in bundle.data["sources"] if split else ():
+        try:
+            if not data_sources.load(bundle, source, split, first=1):
+                found.append(f"{data_sources.name(source)} has no rows in {split}")
+        except RunError as error:
+            found.append(str(error))
+    return found
 
 
 def arranged(

@@ -3,16 +3,14 @@
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any
 
 from ..core import checkpoints
-from ..core.bundle import Bundle
 from ..core.checkpoint_integrity import take_name, tidy
 from ..core.errors import rank
 from ..core.fault_tolerance import FaultTolerant
 
 
-class Rotating(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of a run with `save.keep` gets."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
@@ -35,8 +33,3 @@ def remove(path: str) -> None:
     """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
     shutil.rmtree(take_name(path), ignore_errors=True)
     tidy(os.path.dirname(path))
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [Rotating, *classes]

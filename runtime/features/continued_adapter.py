@@ -8,6 +8,7 @@ from ..core import bundle_integrity
 from ..core.bundle import Bundle
 from ..core.errors import RunError, first_line, say
 from . import local_files
+from .changed_files import changed
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -22,7 +23,7 @@ def find(bundle: Bundle) -> str:
             raise RunError(f"{place} has no {name}: training cannot continue the adapter")
     config = os.path.join(place, CONFIG)
     if bundle_integrity.digest(config) != "sha256:" + stated["sha256"]:
-        raise bundle_integrity.changed(config)
+        raise changed(config)
     return place
 
 

@@ -234,6 +234,5 @@ def lacks(trainer: Any) -> bool:
 
 
 def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer; what trl's lacks comes right before it."""
-    *ours, library = classes
-    return [*ours, OnPolicy, library] if lacks(library) else classes
+    """trl's trainer, and before it what it lacks."""
+    return [OnPolicy, *classes] if lacks(classes[0]) else classes

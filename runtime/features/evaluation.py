@@ -21,7 +21,7 @@ class Interrupted(Exception):
     """The evaluation ends here: the run was asked to stop."""
 
 
-class Evaluating(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of a run that evaluates gets."""
 
     prefix = "eval"
@@ -124,8 +124,8 @@ def named_log() -> Any:
 
 
 def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer; its log is named after all that trl adds."""
-    return [Evaluating, *classes, named_log()]
+    """trl's trainer; its log is named after all that it adds."""
+    return [*classes, named_log()]
 
 
 def random_states() -> tuple[Any, Any, Any, Any]:

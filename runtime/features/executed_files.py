@@ -5,7 +5,8 @@ from hashlib import sha256
 from typing import Any
 
 from ..core.bundle import Bundle, stated
-from ..core.errors import RunError, changed
+from ..core.errors import RunError
+from .changed_files import changed
 
 
 def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:

@@ -21,7 +21,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     chosen = {*range(min(first, count)), *range(max(0, count - last), count)}
     inside, outside = plan["layer_modules"], list(plan["modules"] or [])
     patterns = {one: re.compile(one) for one in plan["parameters"] or []}
-    if bundle.scores:
+    if bundle.plan["method"]["scores"]:
         outside.append("score")
     trained: set[int] = set()
     found: set[str] = set()

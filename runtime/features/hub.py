@@ -158,7 +158,7 @@ def branch(api: Any, repository: str, name: str) -> None:
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
 
-class Publishing(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of a run that pushes gets."""
 
     publisher: "Publisher | None" = None
@@ -179,11 +179,6 @@ class Publishing(FaultTolerant):
         done = f"step {self.state.global_step}" if steps else f"epoch {int(self.state.epoch)}"
         folder = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
         self.publisher.saved(folder, f"Training in progress, {done}")
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [Publishing, *classes]
 
 
 def attach(bundle: Bundle, trainer: Any) -> None:

@@ -9,6 +9,7 @@ from ..core import bundle_integrity
 from ..core.bundle import Bundle
 from ..core.errors import RunError
 from . import data_folders, local_files
+from .changed_files import changed
 
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
@@ -78,7 +79,7 @@ def _check_digest(path: str, expected: str | None, named: str) -> None:
     except OSError as error:  # it went away since it was looked for
         raise RunError(f"cannot read {named}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
-        raise bundle_integrity.changed(path)
+        raise changed(path)
 
 
 def why_unreadable(bundle: Bundle, why: str, source: Mapping[str, Any], split: str) -> str:

@@ -3,20 +3,24 @@
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.errors import say
+from ..core.truncation import Counted
 from ..library_internals.datasets_rows import rearranged
 
 
-def unlearned(bundle: Bundle, prepared: Any) -> int:
+def counted(bundle: Bundle, counted: Counted, prepared: Any) -> None:
     """Rows whose every token is masked (trl 0.18 keeps them)."""
     import pyarrow.compute
 
     names = prepared.column_names
     mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
-    if mask is None or rearranged(prepared):
-        return 0
+    if mask is None or rearranged(prepared) or bundle.arguments.get("packing"):
+        return
     learnt = 0
     for chunk in prepared.data.column(mask).chunks:
         ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
         rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
         learnt += pyarrow.compute.count_distinct(rows).as_py()
-    return len(prepared) - learnt
+    counted.unlearned = len(prepared) - learnt
+    if counted.unlearned:
+        say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq: their loss is none")

@@ -1,13 +1,10 @@
 """`nan = allow`: a run trains on after a loss that is no number."""
 
-from typing import Any
-
-from ..core.bundle import Bundle
 from ..core.errors import say
 from ..core.fault_tolerance import FaultTolerant
 
 
-class TrainingOn(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of such a run gets."""
 
     told_of_nan = False
@@ -17,8 +14,3 @@ class TrainingOn(FaultTolerant):
         if not self.told_of_nan:
             say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
             self.told_of_nan = True
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [TrainingOn, *classes]

@@ -1,12 +1,75 @@
 """A tiny all-reduce over the nodes: whether gloo and NCCL reach every one before the run does."""
 
 import os
+import threading
 import time
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from ..core.arguments import no_peer_to_peer
 from ..core.bundle import Bundle
-from .all_reduce import PATIENCE, ROUNDS, SIZES
+from ..core.errors import RunError, first_line, say
+from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, speed, within
+
+PATIENCE = 45.0
+"""Seconds for the group and its all-reduce; a healthy one takes less than ten."""
+SIZES = {"gloo": 2**22, "nccl": SIZE}
+"""Numbers (float32) that are summed: 16 MiB on the CPU."""
+LEAST = {"gloo": 0.1, "nccl": SLOW}
+"""GB/s below which a line says so: less than 1 Gbit/s of Ethernet is slow on the CPU."""
+
+
+left_behind = False
+"""Whether a thread of this process hangs in C++: it then cannot end in order, and has to leave by `os._exit`."""
+
+
+def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
+    """What the work writes down; when it fails or does not end, with a sentence under `error`.
+
+    A thread that never ends (NCCL waits in C++ for what does not come) is left behind.
+    """
+    global left_behind
+    out: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            work(out)
+        except Exception as error:  # torch raises RuntimeError, DistError and what NCCL says
+            out["error"] = first_line(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not thread.is_alive():
+        return out
+    left_behind = True
+    return {**out, "error": f"it did not end within {seconds:.0f} s"}
+
+
+def speeds(out: Mapping[str, Any]) -> str:
+    """What an all-reduce measured with each backend, and whether that is little."""
+    return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
+
+
+def between_gpus(bundle: Bundle) -> list[str]:
+    """A line on the all-reduce over this node's GPUs, and a finding where it hangs: the other nodes hear of it."""
+    count = bundle.run["processes_per_node"]
+    if count < 2:
+        return []
+    out = bounded(lambda out: out.update(nccl=within(count)))
+    if left_behind:
+        return [hangs(count)]
+    told = f"warning: not possible ({out['error']})" if "error" in out else speeds(out)
+    say(f"all-reduce over the {count} GPUs of this node: {told}")
+    return []
+
+
+def end(bundle: Bundle, error: RunError) -> None:
+    """Raises the error. A process with a thread that hangs in C++ tells it and leaves at once."""
+    if left_behind:
+        leave(error)
+    raise error
 
 
 def store(address: str, port: int = 0) -> Any:
@@ -29,8 +92,6 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
 
     backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
     if not bundle.on_cpu:
-        from ..core.arguments import no_peer_to_peer
-
         no_peer_to_peer()
         torch.cuda.set_device(0)
         # A timeout is raised in the waiting thread; torch's watchdog would end the process without a word of ours.

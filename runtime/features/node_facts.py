@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..core import bundle_integrity, machine
-from ..core.bundle import DECISIVE, Bundle
+from ..core.bundle import DECISIVE, Bundle, stated
 
 NAMED = 3
 """Files that a finding names; more are counted."""
@@ -31,13 +31,13 @@ def contents(bundle: Bundle) -> dict[str, str]:
 
     Data that the bundle holds counts with the digest that bundle.toml states: its reader compares that one.
     """
-    stated = bundle_integrity.stated(bundle.folder)
-    names = {*stated, *DECISIVE, "requirements.txt", "bundle.toml"}
+    wanted = stated(bundle.folder)
+    names = {*wanted, *DECISIVE, "requirements.txt", "bundle.toml"}
     trainer = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = {}
     for name in sorted(names):
         if name.startswith(bundle_integrity.CHECKED_LATER):
-            found[name] = stated[name]
+            found[name] = wanted[name]
         elif os.path.isfile(os.path.join(bundle.folder, name)):
             found[name] = bundle_integrity.digest(os.path.join(bundle.folder, name))
     for name in bundle_integrity.modules(trainer):

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core import errors
 from ..core.bundle import Bundle
-from ..core.errors import RunError, findings, say
-from . import all_reduce, node_all_reduce, node_facts, node_messages, node_network, shared_folder
+from ..core.errors import RunError, findings, say, stop
+from . import node_all_reduce, node_facts, node_messages, node_network, shared_folder
 from .node_messages import Node, Seat
 
 SKEW = 5.0
@@ -26,6 +26,8 @@ def held(bundle: Bundle, look: Callable[[int], list[str]]) -> bool:
     here = node_messages.seat(bundle.run["nodes"], os.environ)
     if here is not None:
         hold(bundle, here, lambda: look(here.rank))
+    elif "WORLD_SIZE" not in os.environ:
+        say("only this node is looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
     return here is not None
 
 
@@ -89,7 +91,7 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
             meeting = node_all_reduce.store(here.address, int(question["port"]))
             node_all_reduce.reduce(bundle, here.rank, here.nodes, meeting, out)
 
-        return all_reduce.bounded(work)
+        return node_all_reduce.bounded(work)
 
     answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
         "clock": lambda _: {"time": time.time()},
@@ -109,7 +111,7 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
 def _end(bundle: Bundle, error: RunError) -> None:
     """Raises the error, which its node tells."""
     error.local = True  # type: ignore[attr-defined]
-    all_reduce.end(bundle, error)
+    node_all_reduce.end(bundle, error)
 
 
 def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
@@ -125,7 +127,7 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
         return
     meeting = node_all_reduce.store("127.0.0.1")
     node_messages.send(others, {"ask": "group", "port": meeting.port})
-    out = all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
+    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
     results = [out, *(node_messages.hear(one) for one in others)]
     for one, result in zip(came, results, strict=True):
         if "error" in result:
@@ -133,7 +135,7 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {all_reduce.speeds(out)}")
+        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
@@ -169,7 +171,13 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
     return out
 
 
-def missed_meeting(bundle: Bundle, error: Exception) -> str | None:
+def launch_failed(bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
+    """Tells what it means that the launchers did not find each other; nothing of another error."""
+    told = missed_meeting(error)
+    return [] if told is None else [("", stop(RunError(told)))]
+
+
+def missed_meeting(error: Exception) -> str | None:
     """What it means that the launchers did not find each other; None for another error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import MutableMapping
+from subprocess import CalledProcessError
 
 from ..core.bundle import Bundle
 
@@ -19,3 +20,10 @@ def launch(bundle: Bundle, program: str) -> None:
     half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
     told = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
     subprocess.run([sys.executable, program], env={**os.environ, **told}, check=True)
+
+
+def launch_failed(bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
+    """Who ended with which status; nobody where the one process has said why, as the last thing."""
+    if not isinstance(error, CalledProcessError):
+        return []
+    return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

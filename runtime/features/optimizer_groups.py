@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from ..core.bundle import Bundle
 from ..core.fault_tolerance import FaultTolerant
 
 
-class WithoutEmptyGroups(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of a run gets whose weights may all be of one group."""
 
     def create_optimizer(self, *given: Any) -> Any:
@@ -20,8 +19,3 @@ class WithoutEmptyGroups(FaultTolerant):
         if groups is not None:
             groups[:] = [group for group in groups if group["params"]]
         return optimizer
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [WithoutEmptyGroups, *classes]

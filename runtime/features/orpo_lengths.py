@@ -4,6 +4,8 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.truncation import Counted, lengths_of
+from .pair_lengths import PairsCounted
 
 PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
@@ -39,24 +41,25 @@ def environment(bundle: Bundle, environ: MutableMapping[str, str]) -> None:
     environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 
-def measuring(
-    bundle: Bundle, real: Callable[..., Any], counted: Any, lengths_of: Callable[[Any, str], Any]
-) -> Callable[..., Any]:
-    """``Dataset.map``, which counts the pairs where ORPO tokenizes them."""
+class OrpoCounted(PairsCounted):
+    """Counts the pairs where ORPO tokenizes them."""
 
-    def mapped(rows: Any, *given: Any, **named: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Any, *given: Any, **named: Any) -> Any:
+        """``Dataset.map``; gives the pairs as the trainer has them."""
         if getattr(given[0] if given else None, "__name__", "") != "tokenize_row":
-            return real(rows, *given, **named)
-        return look(counted, real(rows, Measured(given[0]), *given[1:], **named), lengths_of)
+            return super().mapped(real, rows, *given, **named)
+        return self.look(real(rows, Measured(given[0]), *given[1:], **named))
 
-    return mapped
+    def look(self, made: Any) -> Any:
+        """Counts the pairs as they were and as they are."""
+        import numpy
+
+        if not self.seen and WHOLE_LENGTHS in made.column_names:
+            whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
+            self.count(whole, whole - numpy.stack([lengths_of(made, name) for name in PAIR]))
+        return made.remove_columns(WHOLE_LENGTHS)
 
 
-def look(counted: Any, made: Any, lengths_of: Callable[[Any, str], Any]) -> Any:
-    """Counts the pairs of ORPO as they were and as they are, and gives them back as the trainer has them."""
-    import numpy
-
-    if not counted.seen and WHOLE_LENGTHS in made.column_names:
-        whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
-        counted.count(whole, whole - numpy.stack([lengths_of(made, name) for name in PAIR]))
-    return made.remove_columns(WHOLE_LENGTHS)
+def counter(bundle: Bundle, kind: type[Counted]) -> type[Counted]:
+    """What counts the rows of this run."""
+    return OrpoCounted

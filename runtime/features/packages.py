@@ -44,7 +44,11 @@ def missing(bundle: Bundle) -> list[str]:
     if bundle.uses("rewards"):
         from .rewards import MATH
 
-        checked = [reward["name"] for reward in bundle.rewards if reward["file"] is None and reward["name"] in MATH]
+        checked = [
+            reward["name"]
+            for reward in bundle.plan["method"]["rewards"]
+            if reward["file"] is None and reward["name"] in MATH
+        ]
         if checked:
             wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
     told: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.truncation import Counted, lengths_of
 
 PROMPTS = ("prompt_ids", "prompt_input_ids")
 ANSWERS = (
@@ -11,6 +12,15 @@ ANSWERS = (
 )  # fmt: skip
 
 
-def name_columns(bundle: Bundle, counted: Any) -> None:
-    """Has the sequences of both answers counted, each behind its prompt."""
-    counted.prompts, counted.answers = PROMPTS, ANSWERS
+class PairsCounted(Counted):
+    """Counts the sequences of both answers, each behind its prompt."""
+
+    def sequences(self, made: Any) -> list[Any]:
+        """The prompt with each answer."""
+        prompts = [lengths_of(made, name) for name in PROMPTS if name in made.column_names]
+        return [sum(prompts, lengths_of(made, name)) for name in ANSWERS if name in made.column_names]
+
+
+def counter(bundle: Bundle, kind: type[Counted]) -> type[Counted]:
+    """What counts the rows of this run."""
+    return PairsCounted

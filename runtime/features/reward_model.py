@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.truncation import Counted
 
 SCORES = {"score.weight", "lm_head.weight"}
 """A reward model has a new weight, its score, in the place of the old head; transformers warns of both."""
@@ -19,6 +20,12 @@ def model_loader(bundle: Bundle, loader: Any, options: dict[str, Any]) -> Any:
     quiet()
     options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
     return AutoModelForSequenceClassification
+
+
+def counted(bundle: Bundle, counted: Counted, prepared: object) -> None:
+    """Too long a row is left out, and none is cut."""
+    counted.cut_rows = counted.cut_tokens = 0
+    counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
 
 def quiet() -> None:

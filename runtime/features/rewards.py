@@ -14,9 +14,9 @@ from inspect import iscoroutinefunction, signature
 from types import ModuleType
 from typing import Any
 
-from ..core import bundle_integrity
 from ..core.bundle import Bundle
 from ..core.errors import RunError
+from .changed_files import changed
 
 Function = Callable[..., Any]
 STEPS = r"(Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,)"
@@ -187,9 +187,9 @@ def read_tokens_alone(tokenizer: Any, model: Any) -> None:
 
 def functions(bundle: Bundle) -> list[Function]:
     """The reward functions in the order of the bundle, which is that of ``reward_weights``. Raises RunError."""
-    if not bundle.rewards:
+    if not bundle.plan["method"]["rewards"]:
         raise RunError(f"{bundle.method} needs a reward function, and this bundle has none")
-    return [_function(bundle, reward) for reward in bundle.rewards]
+    return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
 
 
 def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
@@ -227,7 +227,7 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     except OSError as error:
         raise RunError(f"cannot read the reward functions in {path}: {error.strerror}") from error
     if wanted is None or sha256(code).hexdigest() != wanted.removeprefix("sha256:"):
-        raise bundle_integrity.changed(path)
+        raise changed(path)
     module = _modules.get(path)
     if module is None:
         module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")

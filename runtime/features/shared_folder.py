@@ -5,7 +5,6 @@ import secrets
 import time
 
 from ..core.bundle import Bundle
-from ..core.output_folder import standing
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
@@ -35,6 +34,14 @@ class Probe:
     def __exit__(self, *_: object) -> None:
         if not self.error:
             os.unlink(self._path)
+
+
+def standing(folder: str) -> tuple[str, int]:
+    """The nearest folder that exists, from this one upward, and how many levels up it lies."""
+    levels = 0
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        folder, levels = os.path.dirname(folder), levels + 1
+    return folder, levels
 
 
 def sees(bundle: Bundle, name: str, levels: int) -> bool:

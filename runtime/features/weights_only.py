@@ -1,7 +1,6 @@
 """Checkpoints of weights only, which training cannot go on from, but for the one that a stopped run leaves."""
 
 from collections.abc import Callable
-from typing import Any
 
 from ..core.bundle import Bundle
 from ..core.checkpoints import steps
@@ -10,7 +9,7 @@ from ..core.fault_tolerance import FaultTolerant
 from .plain_checkpoints import weights_whole
 
 
-class WeightsOnly(FaultTolerant):
+class TrainerMixin(FaultTolerant):
     """What the trainer of such a run gets."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
@@ -21,11 +20,6 @@ class WeightsOnly(FaultTolerant):
             super().save_checkpoint(write)
         finally:
             self.args.save_only_model = stated
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [WeightsOnly, *classes]
 
 
 def without_checkpoint(bundle: Bundle, folder: str) -> None:

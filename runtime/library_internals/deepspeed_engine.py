@@ -11,7 +11,7 @@ def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
         return
     if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
         wait_for_every_gather()
-    if bundle.generates:
+    if bundle.plan["method"]["generates"]:
         keep_numbers_of_modules()
 
 

@@ -6,10 +6,8 @@ from glob import glob
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..core.bundle import Bundle
 
-
-class RandomStates:
+class TrainerMixin:
     """Stands between our classes and trl's trainer."""
 
     args: Any
@@ -25,8 +23,3 @@ class RandomStates:
         with TemporaryDirectory() as aside:
             os.symlink(os.path.abspath(there[rank % len(there)]), os.path.join(aside, name))
             super()._load_rng_state(aside)  # type: ignore[misc]
-
-
-def bases(bundle: Bundle, classes: list[Any]) -> list[Any]:
-    """The classes of the trainer."""
-    return [RandomStates, *classes]

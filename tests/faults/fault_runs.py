@@ -19,6 +19,7 @@ from typing import Any
 from emitted import compiled
 from stacks import environment, payload
 from tiny_runs import spec
+from whole_lines import events
 
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoint_integrity
@@ -242,7 +243,7 @@ class Runs:
     def close(self) -> None:
         assert self.server.stdin is not None
         self.server.stdin.close()
-        self.server.wait(30)
+        self.server.wait(600)
 
 
 def alive(pid: int) -> bool:
@@ -268,15 +269,6 @@ def signalled(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         if alive(pid):
             os.kill(pid, number)
-
-
-def events(out: str) -> list[dict[str, Any]]:
-    """The whole lines of metrics.jsonl."""
-    try:
-        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
-            return [json.loads(line) for line in handle if line.endswith("\n")]
-    except OSError:
-        return []
 
 
 def checkpoints(out: str) -> list[str]:

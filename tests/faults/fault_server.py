@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
 
 import fork_server  # noqa: E402
+from ports import free_port  # noqa: E402
 
 MAIN = os.path.join("trainer", "main.py")
 
@@ -68,7 +69,7 @@ def wait(pids: list[int], seconds: float) -> list[int | None]:
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     if "start" in asked:
-        job, port = asked["start"], fork_server.free_port()
+        job, port = asked["start"], free_port()
         return {"pids": [fork_server.child(job, rank, port) for rank in range(job["world"])]}
     return {"status": wait(asked["wait"], asked["seconds"])}
 

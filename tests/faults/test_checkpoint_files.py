@@ -138,7 +138,7 @@ def test_one_micro_batch_without_a_number_is_enough(losses: tuple[float, ...], w
 def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
     first, second = Trainer(0.1, 0.2, 0.3), Trainer(0.4)
     total = first.training_step() + first.training_step() + first.training_step()
-    first.windows, first._globalstep_last_logged = first._all_windows(), 5
+    first.windows, first._globalstep_last_logged = [float(first.window)], 5
     second.args.process_index = 0
     second.recall(json.loads(json.dumps(first.unlogged())))
     assert second._globalstep_last_logged == 5
@@ -170,7 +170,7 @@ os.kill(child, signal.SIGTERM)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
 assert signals.Wish.name is None
 os.kill(os.getpid(), signal.SIGUSR1)
-for _ in range(100):
+for _ in range(60_000):
     if signals.Wish.name:
         break
     time.sleep(0.01)

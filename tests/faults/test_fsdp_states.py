@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from stacks import interpreter
 
 from xpc.compiler.stacks import DEFAULT
@@ -19,10 +19,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def run(target: str, phase: str, folder: Path, world: int) -> None:
     """The program in so many processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common = {**where, "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     words = [interpreter(target), os.path.join(HERE, "fsdp_states.py"), phase, str(folder)]
     started = [
         subprocess.Popen(words, env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},

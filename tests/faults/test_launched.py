@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from fault_runs import HANGS, Runs, alive, checkpoints, children, differences, events, result, signalled, text
+from ports import free_port
 from stacks import environment
 
 from xpc.compiler.stacks import DEFAULT
@@ -153,9 +153,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
 def test_the_second_node_is_asked(runs: Callable[[str], Runs], tmp_path: object) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, **LONG), "nodes")  # type: ignore[arg-type]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     nodes = [here.launch(bundle, str(tmp_path), NODE_RANK=str(rank), **where) for rank in range(2)]
     nodes[0].until(lambda: len(events(nodes[0].out)) > 1)
     signalled(nodes[1].pids[0], signal.SIGUSR1)
@@ -171,9 +169,7 @@ def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[st
     """A process of one is killed: each launcher begins anew, and they meet as they did before."""
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, steps=40), "nodes-again")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "XPC_RETRIES": "1"}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "XPC_RETRIES": "1"}
     nodes = [here.launch(bundle, str(tmp_path), NODE_RANK=str(rank), **where) for rank in range(2)]
     nodes[0].until(lambda: len(events(nodes[0].out)) > 1)
     signalled(nodes[1].ranks[-1], signal.SIGKILL)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from typing import Any
+
+from ports import free_port
 
 from xpc.compiler import stacks
 from xpc.compiler.lower.method import method_facts
@@ -117,13 +118,10 @@ def environment() -> dict[str, str]:
 
 def command(folder: str, python: str = sys.executable) -> list[str]:
     """What launch.sh runs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     return [
         python, os.path.join(folder, "trainer", "launcher.py"), "accelerate.commands.launch",
         "--config_file", os.path.join(folder, "accelerate.yaml"),
-        "--main_process_port", str(port), os.path.join(folder, "trainer", "main.py"),
+        "--main_process_port", str(free_port()), os.path.join(folder, "trainer", "main.py"),
     ]  # fmt: skip
 
 

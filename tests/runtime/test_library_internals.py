@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from library_digests import digests, table
 
+from xpc.compiler.lower.trainer_files import TOUCHED, readme
+
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "proof"))
 RUNTIME = ROOT / "runtime"
@@ -68,11 +70,20 @@ def stand_ins(path: Path) -> set[str]:
 
 
 def test_the_readme_names_everything_that_is_replaced_in_trl() -> None:
-    (row,) = [one for one in (RUNTIME / "README.md").read_text().splitlines() if one.startswith("| trl `create_model")]
+    (row,) = [one for one in (RUNTIME / "README.md").read_text().splitlines() if "| trl `create_model" in one]
     names = set().union(*(stand_ins(path) for path in (RUNTIME / "features").glob("*.py")))
     assert {"AutoConfig", "transformers", "get_peft_model", "concatenate_datasets"} <= names
     for name in names:
         assert f"`{name}`" in row
+
+
+def test_a_bundle_has_the_rows_of_its_modules() -> None:
+    whole = (RUNTIME / "README.md").read_bytes()
+    modules = {path.name for path in INTERNALS.glob("[a-z]*.py")}
+    assert {one.decode() for one in TOUCHED.findall(whole)} == modules
+    made = readme(whole, ["core/run.py", "library_internals/liger_kernels.py"])
+    assert TOUCHED.findall(made) == [b"liger_kernels.py"]
+    assert TOUCHED.sub(b"", made) == TOUCHED.sub(b"", whole)
 
 
 def overridden() -> set[str]:
@@ -139,7 +150,7 @@ def test_no_other_private_method_is_overridden() -> None:
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {
         name
-        for kind in (RunTrainer, random_states.RandomStates, evaluation.Evaluating, adapters.Adapting, hub.Publishing)
+        for kind in (RunTrainer, *(one.TrainerMixin for one in (random_states, evaluation, adapters, hub)))
         for base in kind.__mro__[:-1]
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__")

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_bundles import bundle_of, plan, source
 
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import (
@@ -143,13 +142,12 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed import DistStoreError
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
-    bundle = bundle_of("/b", plan("tiny", [source("d.jsonl")]))
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.missed_meeting(bundle, RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_rendezvous.missed_meeting(RendezvousTimeoutError()) is None  # one node: another matter
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    assert node_rendezvous.missed_meeting(bundle, ValueError("other")) is None
+    assert node_rendezvous.missed_meeting(ValueError("other")) is None
     assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        node_rendezvous.missed_meeting(bundle, RendezvousTimeoutError())
+        node_rendezvous.missed_meeting(RendezvousTimeoutError())
     )
-    assert "(timed out)" in str(node_rendezvous.missed_meeting(bundle, DistStoreError("timed out\nstack")))
+    assert "(timed out)" in str(node_rendezvous.missed_meeting(DistStoreError("timed out\nstack")))

@@ -30,9 +30,11 @@ def prepared(lengths: list[int], most: int | None, method: str = "sft", **argume
     facts["method"] = method_facts(METHODS[method])
     facts["arguments"].update(max_length=most, **arguments)
     bundle = bundle_of("/b", facts)
-    steps = {"name_columns": "pair_lengths", "unlearned": "masked_rows"}
-    steps |= {"measuring": "orpo_lengths"} if method == "orpo" else {}
-    bundle.plan["trainer"]["steps"] = {step: [f"features.{module}"] for step, module in steps.items()}
+    bundle.plan["trainer"]["steps"] = {
+        "limit": ["features.packed_rows"] if arguments.get("packing") else [],
+        "counter": ["features.orpo_lengths" if method == "orpo" else "features.pair_lengths"],
+        "counted": ["features.masked_rows"],
+    }
     rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
     with truncation.watching(bundle) as found:
         made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})
@@ -110,14 +112,15 @@ def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words
 
 
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
+    def said() -> str | None:
+        stored = datasets.Dataset.from_list(rows)
+        telling = {number: stored[number] for number in template_check.telling(stored)}
+        return template_check.unheard(telling, Deaf(), "a.jsonl", paired_rows.conversations)
+
     rows = [{"messages": turns("user", "assistant")}] * 2000
-    assert (
-        template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl", paired_rows.conversations) is None
-    )
+    assert said() is None
     rows[1234] = {"messages": turns("critic", "assistant")}
-    said = template_check.unheard(datasets.Dataset.from_list(rows), Deaf(), "a.jsonl", paired_rows.conversations)
-    assert said is not None
-    assert said.startswith("a.jsonl, row 1234: ")
+    assert (said() or "").startswith("a.jsonl, row 1234: ")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from runtime_bundles import LORA, plan, source, write
 
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import weight_dtypes
+from xpc.runtime.features import adapters, weight_dtypes
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +104,28 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
     weight_dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
     weight_dtypes.model_loaded(made(tmp_path / "settled"), model, None)
     weight_dtypes.check(made(tmp_path / "again"), model)
+
+
+def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> None:
+    """The adapters below a layer learn in the step after an evaluation as they would have before it."""
+    import bitsandbytes
+    import torch
+
+    def gradient(layer: Any) -> torch.Tensor:
+        given = torch.ones(2, 64, dtype=torch.bfloat16, requires_grad=True)
+        layer(given).float().square().sum().backward()
+        assert given.grad is not None
+        return given.grad
+
+    torch.manual_seed(1)
+    layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
+    layer.support_avx512bf16_for_cpu = True  # as it is made where the processor has it
+    adapters.keep_backward(torch.nn.Sequential(layer))
+    assert not layer.support_avx512bf16_for_cpu
+    before = gradient(layer)
+    layer.eval()
+    with torch.no_grad():
+        layer(torch.ones(2, 64, dtype=torch.bfloat16))
+    layer.train()
+    assert before.abs().sum() > 0
+    assert torch.equal(gradient(layer), before)

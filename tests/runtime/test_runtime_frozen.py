@@ -28,7 +28,8 @@ def trained(made: Model | None = None, method: str = "sft", arguments: Any = Non
     made = made or model()
     empty = dict.fromkeys(("last", "first", "layer_modules", "modules", "parameters"))
     bundle = SimpleNamespace(
-        plan={"freeze": {**empty, **plan}}, method=method, scores=method == "reward", arguments=arguments or {}
+        plan={"freeze": {**empty, **plan}, "method": {"name": method, "scores": method == "reward"}},
+        arguments=arguments or {},
     )
     frozen_weights.freeze(bundle, made)  # type: ignore[arg-type]
     return {name.removesuffix(".weight").removeprefix("model.") for name, one in made.named_parameters()

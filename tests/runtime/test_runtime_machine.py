@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import compile_text
 from xpc.runtime.core import machine
 from xpc.runtime.core.bundle import Bundle
-from xpc.runtime.features import all_reduce, deepspeed
+from xpc.runtime.features import all_reduce, deepspeed, node_all_reduce
 
 
 def program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -166,12 +167,11 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
     assert "there is no CUDA toolkit" in deepspeed.lacking(cuda=True)[0]
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path / "cuda"))
-    assert "does not run" in deepspeed.lacking(cuda=True)[0]
+    assert "nvcc" in deepspeed.lacking(cuda=True)[0]
     program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert deepspeed.lacking(cuda=True) == [
-        f"{tmp_path}/cuda/bin/nvcc is of CUDA 11.8, and torch is built for CUDA 13.0"
-    ]
+    (told,) = deepspeed.lacking(cuda=True)
+    assert "Installed CUDA version 11.8 does not match the version torch was compiled with 13.0" in told
     monkeypatch.setattr(torch.version, "cuda", "11.7")
     assert deepspeed.lacking(cuda=True) == []
 
@@ -180,17 +180,41 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    monkeypatch.setattr(all_reduce, "bounded", lambda work: {"nccl": 212.0})
-    assert all_reduce.between_gpus(bundle_of("/b", facts)) == []
-    assert capsys.readouterr().out == ""
     assert not bundle_of("/b", facts).uses("all_reduce")  # a CPU run
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
     assert bundle.uses("all_reduce")
+    monkeypatch.setattr(all_reduce, "within", lambda count: 212.0)
     assert all_reduce.between_gpus(bundle) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
-    monkeypatch.setattr(all_reduce, "bounded", lambda work: {"error": "invalid usage"})
+
+    def fails(count: int) -> float:
+        raise RuntimeError("invalid usage\nof something")
+
+    monkeypatch.setattr(all_reduce, "within", fails)
     assert all_reduce.between_gpus(bundle) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
-    monkeypatch.setattr(all_reduce, "left_behind", True)
-    assert "NCCL hangs between the 8 GPUs of this node" in all_reduce.between_gpus(bundle)[0]
+
+
+def test_gpus_that_hang_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The thread that waits for the all-reduce ends the process; here, for want of GPUs, it lets it go on."""
+    facts = plan("tiny", [source("d.jsonl")])
+    facts["run"].update(device="cuda", processes_per_node=8)
+    left, ended = threading.Event(), []
+
+    def leave(status: int) -> None:
+        ended.append(status)
+        left.set()
+
+    monkeypatch.setattr(all_reduce.os, "_exit", leave)
+    monkeypatch.setattr(all_reduce, "PATIENCE", 0.01)
+    monkeypatch.setattr(all_reduce, "within", lambda count: float(left.wait(60)))
+    all_reduce.between_gpus(bundle_of("/b", facts))
+    assert ended == [1]
+    assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
+    facts["run"].update(nodes=2)  # the other nodes are told by this one
+    monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
+    monkeypatch.setattr(node_all_reduce, "left_behind", True)
+    assert "NCCL hangs between the 8 GPUs" in node_all_reduce.between_gpus(bundle_of("/b", facts))[0]

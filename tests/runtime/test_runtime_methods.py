@@ -95,7 +95,7 @@ def test_a_missing_file_and_no_reward_at_all(tmp_path: Path) -> None:
     (tmp_path / "files" / "r.py").unlink()
     with pytest.raises(RunError, match="cannot read the reward functions"):
         rewards.functions(bundle)
-    bundle.rewards = []
+    bundle.plan["method"]["rewards"] = []
     with pytest.raises(RunError, match="grpo needs a reward function"):
         rewards.functions(bundle)
 
@@ -158,13 +158,13 @@ def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
     # The run's own longest completion, 64 tokens, and the last quarter of it.
     assert punish(completions=[], completion_ids=[[1] * 48, [1] * 64]) == [0.0, -1.0]
     for name, words in (("formatt", "is not known; known are accuracy,"), ("ioi_code", "in a sandbox")):
-        bundle.rewards[0]["name"] = name
+        bundle.plan["method"]["rewards"][0]["name"] = name
         with pytest.raises(RunError, match=words):
             rewards.functions(bundle)
-    bundle.rewards[0].update(name="format", options={"strict": True})
+    bundle.plan["method"]["rewards"][0].update(name="format", options={"strict": True})
     with pytest.raises(RunError, match="has no settings"):
         rewards.functions(bundle)
-    bundle.rewards[0].update(name="cosine", options={"strict": True})
+    bundle.plan["method"]["rewards"][0].update(name="cosine", options={"strict": True})
     with pytest.raises(RunError, match="does not take these settings"):
         rewards.functions(bundle)
 
@@ -196,7 +196,7 @@ def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.
     bundle.lora["alpha"] = 0.5
     bundle.model.update(id="a/b", revision="abc")
     assert (adapters.adapter(bundle).lora_alpha, adapters.adapter(bundle).revision) == (0.5, "abc")
-    bundle.scores = True
+    bundle.plan["method"]["scores"] = True
     assert adapters.adapter(bundle).task_type == "SEQ_CLS"
 
 

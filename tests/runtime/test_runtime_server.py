@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http.server
 import os
-import socket
 import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
+from ports import free_port
 from runtime_bundles import bundle_of, of_method, plan, source
 
 from xpc.runtime import vllm_server
@@ -114,8 +114,6 @@ def test_it_answers_when_it_is_ready(health: tuple[int, list[int]], monkeypatch:
 
 
 def test_nobody_answers() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     assert not vllm_server.answers(bundle(port=port), "127.0.0.1")
     assert not vllm_server.answers(bundle(port=port), "no such host")
