@@ -33,7 +33,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--python", metavar="PATH", help="the interpreter (default: launch.sh's, $PYTHON or python3)")
     parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to compare with")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the answer (default: text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     return parser.parse_args(list(arguments))
 
 

@@ -8,11 +8,12 @@ each kind by tests/proof/test_checkpoint_sizes.py.
 
 from __future__ import annotations
 
-from xpc.compiler.language.optimizers import MOMENTS, PACKAGES
+from xpc.compiler.fused_experts import adapter_layers
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
+from xpc.compiler.lower.optimizer_states import optimizer_states
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.registry.linear_layers import lora_parameters, tables, targeted
+from xpc.compiler.registry.linear_layers import lora_parameters, tables
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Disk
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-MASTER = 12
-"""DeepSpeed's shards, a trained parameter: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
-OF_BLOCK = 1 + 4 / 256
-"""Bytes of an 8-bit state a parameter: bitsandbytes has a float32 scale for 256 of them."""
 UNKNOWN_SAVES = 2
 """Checkpoints counted where the number of saves depends on the data and `keep` leaves all."""
 
@@ -40,7 +37,7 @@ def disk(spec: Spec) -> Disk | None:
     saved = trained if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
     model = saved * weight
-    full = _states(spec, trained, weight)
+    full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
         full += model  # DeepSpeed writes the weights again
         if facts.tied:  # and tied ones by both names: whole weights in the model, frozen ones in its own file
@@ -72,20 +69,9 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
     """Parameters of LoRA's matrices on the modules that it names, and of modules that are saved beside them."""
-    linear = targeted(facts, spec.get("lora.targets"))
+    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
     return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
-
-
-def _states(spec: Spec, trained: int, weight: int) -> int:
-    """Bytes of the optimizer's states. Those that are projected or factored count as nothing."""
-    name = spec.text("optimizer")
-    if spec.owns_optimizer:
-        return trained * MASTER
-    each: float = 4 if spec.zero_stage or name in PACKAGES["bitsandbytes"] else weight
-    each = OF_BLOCK if name.endswith("8bit") else each
-    moments = MOMENTS.get(name.removeprefix("paged_").removesuffix("8bit"), 0)
-    return int(trained * (moments * each + (4 if spec.zero_stage else 0)))
 
 
 def _kept(spec: Spec) -> int:

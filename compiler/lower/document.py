@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
+from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower import environment
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers, samples
@@ -115,6 +118,7 @@ _MARKUP = str.maketrans(
 )
 
 
+@lru_cache(4096)
 def cell(text: str) -> str:
     """A text for a Markdown table: one line, nothing in it is markup."""
     if not text.isprintable():
@@ -151,15 +155,21 @@ def _flash(spec: Spec) -> list[str]:
 def _server(spec: Spec) -> list[str]:
     if not spec.asks_server:
         return []
-    port = spec.integer("method.vllm.port")
+    command = f"python3 trainer/vllm_server.py {server_options(spec)}"
+    if environment.stated(spec):
+        command = f"bash -c '. ./environment.sh && exec {command}'"
     return [
         "",
-        f"Completions come from a vLLM server on GPUs of its own, started first with the table's model on port {port}",
-        "(XPC_VLLM_HOST names its host to `launch.sh`):",
+        "Completions come from a vLLM server on GPUs of its own: here, or on another machine that has this folder. It",
+        "is started before `launch.sh`, and has from the bundle the model, its revision and the port, "
+        f"{spec.integer('method.vllm.port')}:",
         "",
         "```",
-        f"{spec.stack.facts.vllm_serve} --port {port}",
+        command,
         "```",
+        "",
+        "`XPC_VLLM_HOST` names its host to `launch.sh`; without it, this machine is asked. `XPC_VLLM` names the",
+        f"program (`{spec.stack.facts.vllm_program}`) of the server, where that has an environment of its own.",
     ]
 
 

@@ -21,8 +21,14 @@ HEAD = """\
 #
 #   ./evaluate.sh             evaluate; started in the folder that launch.sh was started in
 #   ./evaluate.sh --dry-run   print the command, and stop
+#   ./evaluate.sh --help      print this, and stop
 #
-# PYTHON names the interpreter (default: python3). Nothing else is accepted.
+# Nothing else is accepted. Read from the environment:
+#
+#   PYTHON       the interpreter (python3)
+#   XPC_STAGED   a folder that launch.sh --stage has filled: no hub is asked
+#
+# Exit status: 0 evaluated; 1 something is wrong, and a message says what; 2 used wrongly.
 """
 
 

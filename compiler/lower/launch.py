@@ -16,20 +16,38 @@ HEAD = """\
 #   strategy       {strategy}, {precision}, on {hardware}
 #   target         {target}
 #
-#   ./launch.sh               train, or go on from the newest complete checkpoint
-#   ./launch.sh --preflight   check this machine against the bundle, and stop
-#   ./launch.sh --dry-run     print the command, and stop
-#   ./launch.sh --stage DIR   fetch what the run reads from the hub, for machines without a network
+#   ./launch.sh                          train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight              check this machine against the bundle, and stop
+#   ./launch.sh --dry-run                print the command, and stop
+#   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
+#   ./launch.sh --help                   print this, and stop
 #
-# PYTHON names the interpreter (default: python3), XPC_STAGED a folder that --stage has filled.{port_help}{vllm_help}
-# Nothing else is accepted.
+# Nothing else is accepted. Read from the environment:
+#
+{variables}#
+# Exit status: 0 trained, now or before; 75 asked to stop, the same command goes on; 1 something is wrong, and a message
+# says what; 2 used wrongly; 76, 128 and more: a process was lost, or what it needs, and the same command goes on.
 """
+
+VARIABLES = {
+    "PYTHON": "the interpreter of the run (python3)",
+    "XPC_STAGED": "a folder that --stage has filled: models and rows are read from there, and no hub is asked",
+    "XPC_DATA_ROOT": "where data files and model folders that are not in the bundle are looked for first",
+    "XPC_RETRIES": "how often a run that has lost a process is started again ({retries})",
+    "NODE_RANK": "the number of this node, 0 to {last}",
+    "MASTER_ADDR": "the address of node 0, a name or a number",
+    "MASTER_PORT": "a port of node 0 that is free{found}",
+    "XPC_NODE_WAIT": "seconds that the nodes wait for each other (300)",
+    "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",
+    "OMP_NUM_THREADS": "threads of a process ({threads})",
+    "PYTORCH_ALLOC_CONF": "settings of torch's memory of GPUs (expandable_segments:True)",
+}
+"""What the head says of the variables that a script reads, in this order."""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
 FLAGS = {"--dry-run": "dry_run", "--preflight": "only_preflight", "--stage": "only_stage"}
 STAGE = """
-# Models, tokenizers and rows into a folder, --wheels for the packages, too: ./launch.sh --stage DIR [--wheels]
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
 fi
@@ -105,6 +123,13 @@ ONE_CPU = """
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 """
 
+SEGMENTS = """
+# Segments that grow leave fewer gaps in a GPU's memory where rows have many lengths.
+if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
+    export PYTORCH_ALLOC_CONF=expandable_segments:True
+fi
+"""
+
 PREFLIGHT = """
 # All checks in one plain process; the launcher makes those before a launch itself.
 if [ "$only_preflight" = true ]; then
@@ -119,6 +144,24 @@ def launch(spec: Spec) -> str:
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
     group = distributed or spec.zero_stage > 0  # DeepSpeed makes a process group of one, too
+    again = retries(spec)
+    ported = group and not (torchrun and not multi)
+    asked = {
+        "XPC_RETRIES": again,
+        "NODE_RANK": multi,
+        "MASTER_ADDR": multi,
+        "MASTER_PORT": ported,
+        "XPC_NODE_WAIT": multi,
+        "XPC_VLLM_HOST": spec.asks_server,
+        "OMP_NUM_THREADS": spec.on_cpu,
+        "PYTORCH_ALLOC_CONF": _segmented(spec),
+    }
+    said = {
+        "retries": again,
+        "last": hardware.nodes - 1,
+        "found": "" if multi else " (found where none is named)",
+        "threads": 1 if distributed else "all cores",
+    }
     parts = [
         HEAD.format(
             gbs=spec.integer("batch.gbs"),
@@ -134,14 +177,15 @@ def launch(spec: Spec) -> str:
             precision=spec.text("precision"),
             hardware=spec.text("hardware"),
             target=spec.stack.name,
-            vllm_help=" XPC_VLLM_HOST names the host of the vLLM server." if spec.asks_server else "",
-            port_help=" MASTER_PORT names the port." if group and not multi and not torchrun else "",
+            variables="".join(
+                f"#   {name:18}   {told.format_map(said)}\n"
+                for name, told in VARIABLES.items()
+                if asked.get(name, True)
+            ),
         ),
         start("launch.sh", "trained", FLAGS, "--stage"),
     ]
     parts += [environment(spec), STAGE]
-    again = retries(spec)
-    ported = group and not (torchrun and not multi)
     if multi or ported or again:
         parts.append(NUMBER)
     if again:
@@ -159,8 +203,15 @@ def launch(spec: Spec) -> str:
         parts.append(C10D)
     if spec.on_cpu:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
+    elif _segmented(spec):
+        parts.append(SEGMENTS)
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
+
+
+def _segmented(spec: Spec) -> bool:
+    """Whether segments may grow: vLLM shares memory between processes and puts it to sleep, and neither can grow."""
+    return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:

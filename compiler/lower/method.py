@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.adapter_dtype import adapter_dtype
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.dtypes import DTYPES
@@ -125,16 +126,15 @@ def lora_section(spec: Spec) -> Adapter | None:
     if not spec.lora:
         return None
     targets, saved = spec.get("lora.targets"), spec.names("lora.modules_to_save")
-    sharded = spec.sharded_by_fsdp or spec.zero_stage == 3
     made: Adapter = {
         **_shape(spec),
         "dropout": spec.real("lora.dropout"),
         "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
         "modules_to_save": list(saved) or None,
-        "adapter_dtype": _adapter_dtype(spec, sharded),
+        "adapter_dtype": None if (dtype := adapter_dtype(spec)) is None else DTYPES[dtype],
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
-        "storage_dtype": DTYPES[spec.text("model.dtype")] if sharded else "uint8",
+        "storage_dtype": DTYPES[spec.text("model.dtype")] if spec.weights_sharded else "uint8",
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
     }
@@ -146,23 +146,6 @@ def lora_section(spec: Spec) -> Adapter | None:
     if spec.continued is not None:
         made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
     return made
-
-
-def _adapter_dtype(spec: Spec, sharded: bool) -> str | None:
-    """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
-
-    None where TRL before 1 decides it at the launch, by where the packed weights lie (4 bits that are sharded).
-
-    TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
-    bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
-    """
-    methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
-    if spec.bits is None:
-        return DTYPES[spec.text("model.dtype")] if own and spec.zero_stage == 3 else "float32"
-    if sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
-        return None
-    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # else the run gives them back their width
-    return "bfloat16" if narrow and spec.get("method") in methods else "float32"
 
 
 def _shape(spec: Spec) -> AdapterShape:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+HELP = """\
+  --help | -h)
+    sed -n '2,/^[^#]/s/^# \\{0,1\\}//p' "$script" # the lines above
+    exit 0
+    ;;
+"""
+"""A case of a script's first word: prints the lines at its head."""
+
 START = """\
 if [ -z "${{BASH_VERSION:-}}" ]; then
   echo "{name}: this is a script for bash: bash {name}" >&2
@@ -21,7 +29,7 @@ if {several}[ "$#" -gt 1 ]; then
 fi
 case "${{1:-}}" in
   "") ;;
-{cases}  *)
+{cases}{help}  *)
     printf '{name}: unknown argument %q; only {flags} accepted\\n' "$1" >&2
     exit 2
     ;;
@@ -55,15 +63,15 @@ def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> 
 
     `name` is the script's file name, `done` what it does to the model ("trained"), `several` the flag that takes words.
     """
-    *others, last = flags
-    words = f"{', '.join(others)} and {last}" if others else last
+    words = f"{', '.join(flags)} and --help"
     return START.format(
         name=name,
         done=done,
         several=f'[ "${{1:-}}" != {several} ] && ' if several else "",
         variables="".join(f"{variable}=false\n" for variable in flags.values()),
+        help=HELP,
         cases="".join(f"  {flag}) {variable}=true ;;\n" for flag, variable in flags.items()),
-        flags=f"{words} {'is' if len(flags) == 1 else 'are'}",
+        flags=f"{words} are",
     )
 
 

@@ -5,10 +5,12 @@ What the spec itself states has no comment; a comment names the base, the defaul
 
 from __future__ import annotations
 
+from functools import cache
+
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.language.schema import ADAPTERS, TABLE, Setting
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting
 from xpc.compiler.resources import DataSource, EvalSet
 from xpc.compiler.spec import SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.templates import built_in
@@ -31,24 +33,18 @@ def specfile(spec: CheckedSpec) -> str:
     lines += _data(spec)
     for one in spec.evaluated:
         lines += _evaluated(one)
-    flat = [row for row in TABLE if row.head and "." not in row.path and row.path in spec.values]
     adapters = [name for name in ADAPTERS if name in spec.values]
     adapter = spec.adapter if spec.lora or not adapters else adapters[0]
     out = _left_out(spec)
-    there: dict[str, list[Setting]] = {}
-    for row in TABLE:
-        clause, inside, _ = row.path.partition(".")
-        stands = there.setdefault(clause, [])
-        if inside and row.path in spec.values and row.path not in out:
-            stands.append(row)
-    for clause in there:
+    for clause in _clauses():
         if clause == "data" or (clause == "lora" and clause != adapter):
             continue
-        inner = there["lora" if clause == adapter else clause]
+        rows = _clauses()["lora" if clause == adapter else clause]
+        inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
             reader = engine(spec)  # a base may have written a setting for an engine that its child replaced
             inner = [row for row in inner if reader.reads(row.name)]
-        head = next((row for row in flat if row.path == clause), None)
+        head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
             continue
         lines += _clause(spec, clause, head, inner)
@@ -61,6 +57,16 @@ def specfile(spec: CheckedSpec) -> str:
         if note not in lines:
             lines.insert(at, note)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+@cache
+def _clauses() -> dict[str, list[Setting]]:
+    """The settings within each clause, in the order of the table."""
+    found: dict[str, list[Setting]] = {}
+    for row in TABLE:
+        clause, inside, _ = row.path.partition(".")
+        found.setdefault(clause, []).extend([row] if inside else [])
+    return found
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
@@ -143,7 +149,7 @@ def _data(spec: Spec) -> list[str]:
     if "data.format" not in spec.values and len(shapes) == 1:
         out.append(f"  format = {next(iter(shapes))}  # registry, or the first row")
     for row in TABLE:
-        if row.clause == "data" and row.path in spec.values:
+        if row.path in spec.values and row.clause == "data":
             value = spec.values[row.path]
             out.append(f"  {row.name} = {show(row, value.value)}{_note(value)}")
     return [*out, "}", ""]
@@ -257,4 +263,5 @@ def _note(value: Value, before: str = "") -> str:
     """The comment behind a value that the spec itself does not state."""
     if value.origin.kind == SPEC:
         return ""
-    return "  # " + before + "".join(c if c.isprintable() else "?" for c in value.origin.name)
+    name = value.origin.name
+    return f"  # {before}{name if name.isprintable() else ''.join(c if c.isprintable() else '?' for c in name)}"

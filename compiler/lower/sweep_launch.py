@@ -7,9 +7,11 @@ LAUNCH = """\
 #   ./launch.sh MEMBER    start one member, by its name or number; what follows goes to its own launch.sh
 #   ./launch.sh --all     start all, one after another; one that fails does not keep the others from running
 #   ./launch.sh --list    print their names, one a line
+#   ./launch.sh --help    print this, and stop; ./launch.sh MEMBER --help says what a member reads from the environment
 #
-# A member that is started again goes on from its newest complete checkpoint. With --all, exit status 1 says that a
-# member failed, and 75 that the run was asked to stop.
+# A member that is started again goes on from its newest complete checkpoint.
+# Exit status: that of the member; with --all 0 when all have trained, 1 when a member failed, 75 when the run was asked
+# to stop; 2 used wrongly.
 if [ -z "${{BASH_VERSION:-}}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -56,6 +58,10 @@ case "$first" in
     exit 0
     ;;
   --all) ;;
+  --help | -h)
+    sed -n '2,/^[^#]/s/^# \\{{0,1\\}}//p' "$script" # the lines above
+    exit 0
+    ;;
   -*) usage ;;
   *)
     find_member "$first"

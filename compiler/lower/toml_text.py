@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from json.encoder import encode_basestring
 
 
+@lru_cache(4096)
 def key(name: str) -> str:
     """A name, in quotes where it needs them."""
     return name if name.isascii() and name.replace("-", "a").replace("_", "a").isalnum() else value(name)

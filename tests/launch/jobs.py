@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emitted import FILES, compiled, put
+from whole_lines import events, whole_lines
 
 STEPS = 30
 """Of a run that is compared with another."""
@@ -34,22 +35,21 @@ STAND_IN = """\
 # Says what it was given, and does what the file `do` beside the output says: a line for each start.
 set -u
 start=${SLURM_RESTART_COUNT:-0}
+what=$(sed -n "$((start + 1))p" do)
+case "$what" in  # before it says that it is there: a signal may come at once
+  deaf) trap '' USR1 TERM ;;
+  late) trap 'sleep $((3 * NODE_RANK)); echo "left $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1; trap '' TERM ;;
+  *) trap 'echo "asked $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1 TERM ;;
+esac
 echo "rank $NODE_RANK of $SLURM_NNODES on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT start $start" >>said-$NODE_RANK
 if [ -n "${XPC_VLLM_HOST:-}" ]; then echo "server $XPC_VLLM_HOST" >>said-$NODE_RANK; fi
 echo "bundle $(basename "$(dirname "$0")")" >>said-$NODE_RANK
-what=$(sed -n "$((start + 1))p" do)
-trap 'echo "asked $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1 TERM
 case "$what" in
-  wait) for _ in $(seq 600); do sleep 0.1; done ;;
-  deaf) trap '' USR1 TERM; for _ in $(seq 600); do sleep 0.1; done ;;
-  fail) if [ "$NODE_RANK" = 1 ]; then exit 3; fi; for _ in $(seq 600); do sleep 0.1; done ;;
-  late)
-    trap 'sleep $((3 * NODE_RANK)); echo "left $NODE_RANK" >>said-$NODE_RANK; exit 75' USR1
-    trap '' TERM
-    for _ in $(seq 600); do sleep 0.1; done
-    ;;
+  fail) if [ "$NODE_RANK" = 1 ]; then exit 3; fi ;;
+  wait | deaf | late) ;;
   *) exit "${what:-0}" ;;
 esac
+for _ in $(seq 600); do sleep 0.1; done
 """
 
 
@@ -147,11 +147,7 @@ def replaced(path: str, text: str) -> dict[str, str]:
 
 def said(folder: str, rank: int) -> list[str]:
     """The lines of the stand-in of a node."""
-    path = os.path.join(folder, f"said-{rank}")
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as handle:
-        return handle.read().splitlines()
+    return whole_lines(os.path.join(folder, f"said-{rank}"))
 
 
 def log(folder: str) -> str:
@@ -173,12 +169,9 @@ def until(seen: Callable[[], object], what: str, seconds: float = 600) -> None:
         time.sleep(0.05)
 
 
-def events(cwd: str) -> list[dict[str, Any]]:
-    path = os.path.join(cwd, "out", "metrics.jsonl")
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as handle:
-        return [one for one in map(json.loads, handle) if "loss" in one]
+def steps_of(cwd: str | Path) -> list[dict[str, Any]]:
+    """What a run that was started in a folder has told of its steps by now."""
+    return [one for one in events(os.path.join(cwd, "out")) if "loss" in one]
 
 
 def weights(cwd: str) -> str:
@@ -188,7 +181,7 @@ def weights(cwd: str) -> str:
 
 def same(cwd: Path, alone: str) -> None:
     """Every step once, in order, with the very loss and gradient of the other run; and the very weights."""
-    one, other = events(alone), events(str(cwd))
+    one, other = steps_of(alone), steps_of(cwd)
     assert [event["step"] for event in other] == list(range(1, STEPS + 1))
     for name in ("loss", "grad_norm", "lr", "tokens"):
         assert [event[name] for event in other] == [event[name] for event in one]
@@ -205,4 +198,4 @@ def moments(chance: random.Random) -> list[int]:
 
 def reaches(cwd: Path, step: int) -> None:
     """Waits until a run tells of a step."""
-    until(lambda: [one for one in events(str(cwd)) if one["step"] >= step], f"step {step}")
+    until(lambda: [one for one in steps_of(cwd) if one["step"] >= step], f"step {step}")

@@ -16,6 +16,7 @@ from forks import Forks
 from jobs import STEPS, moments, reaches, same, spec, until
 from ray_cluster import Cluster, missing
 from stacks import environment
+from whole_lines import whole_lines
 
 pytestmark = pytest.mark.slow
 
@@ -98,8 +99,7 @@ def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen
 
 
 def said(folder: Path, node: int) -> list[list[str]]:
-    path = folder / f"said-{node}"
-    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return [line.split() for line in whole_lines(folder / f"said-{node}")]
 
 
 @pytest.mark.nightly  # eight minutes
@@ -123,5 +123,5 @@ def test_the_end_of_the_job_asks_the_run_to_stop(
     started = stand_in("wait")
     until(lambda: said(tmp_path, 0) and said(tmp_path, 1), "both nodes start")
     started.send_signal(signal.SIGTERM)
-    until(lambda: (tmp_path / "said").exists() and len((tmp_path / "said").read_text().splitlines()) == 2, "asked")
-    assert started.wait(60) != 0
+    until(lambda: len(whole_lines(tmp_path / "said")) == 2, "asked")
+    assert started.wait(600) != 0

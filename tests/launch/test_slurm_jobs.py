@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from emitted import FILES, compiled, cpu, one, put
 from jobs import SERVER, log, said, spec, stand_in, until
+from ports import free_port
 from slurm import Cluster
 
 pytestmark = pytest.mark.slow
@@ -103,6 +103,30 @@ def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
         line = f"rank {rank} of 2 on node{rank + 1} at 127.0.0.1:{port} start 0"
         assert said(str(tmp_path), rank) == [line, "bundle the job.bundle"]
     assert f"job {number}, restart 0, nodes node[1-2], rendezvous 127.0.0.1:{port}" in log(str(tmp_path))
+
+
+APPTAINER = """\
+#!/bin/bash
+printf '%s\\n' "$*" >>mounted
+until [ "$1" = /shared/a.sif ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+def test_a_container_mounts_whole_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is submitted by a relative path; apptainer 1.4.5 refuses one as the place of a mount."""
+    script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "apptainer").write_text(APPTAINER)
+    (tmp_path / "bin" / "apptainer").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{cluster.environment['PATH']}"
+    monkeypatch.setattr(cluster, "environment", {**cluster.environment, "PATH": path})
+    number = cluster.submit(f"../{tmp_path.name}/{script.parent.name}/{script.name}", cwd=str(tmp_path))
+    job = cluster.wait(number)
+    assert job["JobState"] == "COMPLETED", log(str(tmp_path))
+    wanted = f"--bind {script.parent}:{script.parent} --bind {tmp_path}:{tmp_path} /shared/a.sif"
+    assert [wanted in line for line in (tmp_path / "mounted").read_text().splitlines()] == [True, True]
 
 
 def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
@@ -249,9 +273,7 @@ def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     program.write_text(SERVER.format(python=sys.executable))
     program.chmod(0o755)
     monkeypatch.setitem(cluster.environment, "XPC_VLLM", str(program))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     method = (
         f'method grpo(rewards="rewards.py:short", generations=2, max_completion=16, vllm(mode=server, port={port}))'
     )

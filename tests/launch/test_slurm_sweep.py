@@ -10,6 +10,7 @@ import pytest
 from emitted import FILES, compiled, put
 from jobs import SPEC, repinned, until
 from slurm import Cluster
+from whole_lines import whole_lines
 
 from xpc.compiler.engines.slurm import LARGEST_ARRAY
 
@@ -48,7 +49,7 @@ def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Pa
 
     def all_said() -> bool:
         files = [tmp_path / f"said-{index}" for index in range(len(names))]
-        return all(one.exists() and len(one.read_text().splitlines()) == 2 for one in files)
+        return all(len(whole_lines(one)) == 2 for one in files)
 
     until(all_said, "every task has run on both nodes")
     for index, name in enumerate(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from emitted import compiled
 from forks import Forks
+from jobs import steps_of
 from netns import ADDRESSES, Nodes, missing
 from stacks import environment, interpreter, launch
 from tiny_runs import spec
@@ -19,8 +19,9 @@ from tiny_runs import spec
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
-NOISE = ("[c10d] The hostname", "ProcessGroup.hpp")
-"""The reverse of an address need not be known; of a fork, torch takes the parent's groups for groups of its own."""
+NOISE = ("[c10d] The hostname", "ProcessGroup.hpp", "Failed to load CPU gemm_4bit_forward")
+"""The reverse of an address need not be known; of a fork, torch takes the parent's groups for groups of its own; on a
+processor with AVX512-BF16, bitsandbytes asks at its import for a kernel of the hub."""
 PATIENCE = 240
 """Seconds; only a run that hangs takes them."""
 
@@ -61,12 +62,7 @@ def ended(one: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, s
 
 
 def losses(cwd: str) -> list[float]:
-    path = os.path.join(cwd, "out", "metrics.jsonl")
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as handle:
-        events = [json.loads(line) for line in handle if line.endswith("\n")]
-    return [event["loss"] for event in events if "loss" in event]
+    return [one["loss"] for one in steps_of(cwd)]
 
 
 @pytest.fixture(scope="module")

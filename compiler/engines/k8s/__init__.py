@@ -33,7 +33,8 @@ class Kubernetes(Engine):
         where = f"`/opt/{place(spec)}` in the image"
         if spec.get("launch.volume") is not None:
             where = f"`{place(spec)}` on the volume, beside what the run reads, or {where}"
-        return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```"]
+        served = ["", "Its job `vllm` is the server; XPC_VLLM_HOST is set."] if spec.asks_server else []
+        return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
         """The JobSet, which every bundle has."""

@@ -10,7 +10,7 @@ from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, grace, requeues, retries
-from xpc.compiler.engines.vllm_server import server_gpus
+from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
@@ -53,7 +53,7 @@ START = f"""\
 {ONCE}exec bash "$bundle/launch.sh"
 """
 SERVER = """\
-exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {copies}
+exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" {options}
 """
 
 JOBSET_COMMENT = """\
@@ -240,9 +240,7 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
     """vLLM on a node of its own: ready when it answers, restarted with the set, ended with the training."""
-    tensor = server_gpus(spec)
-    copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
-    start = read(spec, "$bundle") + SERVER.format(tensor=tensor, copies=copies)
+    start = read(spec, "$bundle") + SERVER.format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}

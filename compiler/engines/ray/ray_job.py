@@ -33,7 +33,7 @@ FINAL = (0, 1, 2, TEMPFAIL)
 """Those that are no failure, or one that another start would end in, too."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
-PREFIXES = ("GLOO_", "HF_", "NCCL_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_")
+PREFIXES = ("GLOO_", "HF_", "NCCL_", "PYTORCH_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_")
 """Variables of the job that go to every node: where they are not set there, or to another value."""
 
 

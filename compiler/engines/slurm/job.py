@@ -11,7 +11,7 @@ import shlex
 
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import grace, requeues, retries
-from xpc.compiler.engines.vllm_server import server_gpus
+from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
 
@@ -96,7 +96,7 @@ fi
 
 SERVER_ROLE = """\
 if [ "${{1:-}}" = server ]; then{read}
-  exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/vllm_server.py" --tensor-parallel {tensor} --data-parallel {data}
+  exec "${{PYTHON:-python3}}" "$XPC_JOB_BUNDLE/trainer/vllm_server.py" {options}
 fi
 """
 
@@ -107,6 +107,7 @@ id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 job=$(scontrol show job "$id")
 script=$(sed -n '/^ *Command=/{s///p;q;}' <<<"$job")
+if [ -n "$script" ]; then script=$(realpath -ms -- "$script"); fi # as it was typed: a container mounts whole paths
 here=${script%/*}
 """
 
@@ -310,9 +311,8 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
     start = START.replace("#watch#", WATCH if served else "")
     parts = [head, start]
     if served:
-        tensor = server_gpus(spec)
-        copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
-        parts += [SERVER_ROLE.format(tensor=tensor, data=copies, read=read(spec, "$XPC_JOB_BUNDLE").rstrip()), WATCHED]
+        reads = read(spec, "$XPC_JOB_BUNDLE").rstrip()
+        parts += [SERVER_ROLE.format(options=server_options(spec), read=reads), WATCHED]
     parts += [BATCH, MEMBER.format(pin=pin) if members else "", CHECK]
     parts += [check("$pin" if members else pin, "$here", "job.sbatch")]
     within = container(spec)
