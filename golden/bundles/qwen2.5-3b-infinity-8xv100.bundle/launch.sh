@@ -6,13 +6,23 @@
 #   strategy       zero2, fp32, on 8 x v100-32gb
 #   target         trl-1.16
 #
-#   ./launch.sh               train, or go on from the newest complete checkpoint
-#   ./launch.sh --preflight   check this machine against the bundle, and stop
-#   ./launch.sh --dry-run     print the command, and stop
-#   ./launch.sh --stage DIR   fetch what the run reads from the hub, for machines without a network
+#   ./launch.sh                          train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight              check this machine against the bundle, and stop
+#   ./launch.sh --dry-run                print the command, and stop
+#   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
+#   ./launch.sh --help                   print this, and stop
 #
-# PYTHON names the interpreter (default: python3), XPC_STAGED a folder that --stage has filled. MASTER_PORT names the port.
-# Nothing else is accepted.
+# Nothing else is accepted. Read from the environment:
+#
+#   PYTHON               the interpreter of the run (python3)
+#   XPC_STAGED           a folder that --stage has filled: models and rows are read from there, and no hub is asked
+#   XPC_DATA_ROOT        where data files and model folders that are not in the bundle are looked for first
+#   XPC_RETRIES          how often a run that has lost a process is started again (3)
+#   MASTER_PORT          a port of node 0 that is free (found where none is named)
+#   PYTORCH_ALLOC_CONF   settings of torch's memory of GPUs (expandable_segments:True)
+#
+# Exit status: 0 trained, now or before; 75 asked to stop, the same command goes on; 1 something is wrong, and a message
+# says what; 2 used wrongly; 76, 128 and more: a process was lost, or what it needs, and the same command goes on.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -35,13 +45,16 @@ case "${1:-}" in
   --dry-run) dry_run=true ;;
   --preflight) only_preflight=true ;;
   --stage) only_stage=true ;;
+  --help | -h)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" # the lines above
+    exit 0
+    ;;
   *)
-    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight and --stage are accepted\n' "$1" >&2
+    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --stage and --help are accepted\n' "$1" >&2
     exit 2
     ;;
 esac
 
-# Models, tokenizers and rows into a folder, --wheels for the packages, too: ./launch.sh --stage DIR [--wheels]
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
 fi
@@ -61,6 +74,11 @@ number XPC_RETRIES "$XPC_RETRIES"
 
 port=${MASTER_PORT:-0}
 number MASTER_PORT "$port"
+
+# Segments that grow leave fewer gaps in a GPU's memory where rows have many lengths.
+if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
+    export PYTORCH_ALLOC_CONF=expandable_segments:True
+fi
 
 command=(
   "$python" "$here/trainer/launcher.py" accelerate.commands.launch

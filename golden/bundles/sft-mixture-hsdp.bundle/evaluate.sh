@@ -6,8 +6,14 @@
 #
 #   ./evaluate.sh             evaluate; started in the folder that launch.sh was started in
 #   ./evaluate.sh --dry-run   print the command, and stop
+#   ./evaluate.sh --help      print this, and stop
 #
-# PYTHON names the interpreter (default: python3). Nothing else is accepted.
+# Nothing else is accepted. Read from the environment:
+#
+#   PYTHON       the interpreter (python3)
+#   XPC_STAGED   a folder that launch.sh --stage has filled: no hub is asked
+#
+# Exit status: 0 evaluated; 1 something is wrong, and a message says what; 2 used wrongly.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "evaluate.sh: this is a script for bash: bash evaluate.sh" >&2
   exit 2
@@ -26,8 +32,12 @@ fi
 case "${1:-}" in
   "") ;;
   --dry-run) dry_run=true ;;
+  --help | -h)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" # the lines above
+    exit 0
+    ;;
   *)
-    printf 'evaluate.sh: unknown argument %q; only --dry-run is accepted\n' "$1" >&2
+    printf 'evaluate.sh: unknown argument %q; only --dry-run and --help are accepted\n' "$1" >&2
     exit 2
     ;;
 esac
