@@ -9,7 +9,8 @@ STACKS := $(notdir $(patsubst %/policy.toml,%,$(wildcard compiler/stacks/*/polic
 OTHERS := $(patsubst trl-%,$(VENV)-%,$(filter-out $(DEFAULT),$(STACKS)))
 DEMO := demo
 MYPY_ROOT := .mypy_root
-FAST := $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+# What the plugin of the language server imports is for its slow tests alone.
+FAST := $(BIN)/python -m pytest -m "not slow" -p no:pytest-lsp -n auto --dist worksteal
 
 unexport PYTHON
 # Tests start xpc some hundred times: without bytecode each start compiles it anew.
@@ -45,6 +46,7 @@ check: $(VENV)/ready ## linter, formatters and strict types
 
 .PHONY: oracles
 oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready ## ask axolotl, LLaMA-Factory and torchtune anew what they do with ../shared/published, their own files and rows of every format
+	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl_names.txt
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
 		tests/importing/oracles/llamafactory.jsonl

@@ -121,12 +121,34 @@ def in_process() -> None:
                     handle.write(sweep(members).replace(old.encode() or b"\0", b"gbs = 264"))
             assert run(parse(paths))[1] == 0
 
+    def plans(count: int) -> None:
+        from xpc.compiler.plan.experiment import plan
+
+        checked = check_text(seed.encode(), "seed.xp", Workspace(ROOT)).spec
+        assert checked is not None
+        for _ in range(count):
+            plan(checked)
+
+    def searches(count: int) -> None:
+        from xpc.compiler.plan import choice
+        from xpc.compiler.plan.changed import changed
+
+        text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
+        checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
+        assert checked is not None
+        asked = changed(checked, {"strategy": "ddp"})
+        for _ in range(count):
+            choice._searched.clear()  # members of a sweep would share what was found
+            assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro")) is not None
+
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")
     for name, work, sizes, budget in (
         ("compile {} variants of the seed", variants, (250, 500, 1000), 5.0),
         ("check a mixture of {} rows", mixture, (500, 1000, 2000), 0.5),
         ("check a sweep of {} members", check_sweep, (100, 1000), 3.0),
+        ("{} plans of the seed", plans, (1000,), 1.0),
+        ("{} searches for what is fastest", searches, (100,), 1.0),
         ("write a sweep of {} members", compile_sweep, (100, 1000), 20.0),
         ("diff of two sweeps of {} members", diff_sweeps, (100, 1000), 5.0),
     ):

@@ -12,9 +12,11 @@ import random
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -32,6 +34,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     text = collection_path.read_text(encoding="utf-8")
     return True if any(mark in text for mark in ALL_SLOW) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of the fast tier tells of a test's start, setup and teardown only where one fails: of thousands of small
+    tests, telling takes as long as running. What counts their times is told everything.
+    """
+    option = config.option
+    if option.markexpr != FAST or not hasattr(config, "workerinput") or option.xmlpath or option.durations:
+        return
+    (worker,) = (one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor")
+    send = worker.sendevent
+
+    def brief(name: str, **told: Any) -> None:
+        report = told.get("data", {})
+        if name != "logstart" and not (report.get("outcome") == "passed" and report["when"] != "call"):
+            send(name, **told)
+
+    worker.sendevent = brief
 
 
 EARLY = "tests/launch/"
@@ -78,6 +99,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000)  # most of what a test makes is gone without a collection
         gc.enable()
         atexit.register(gc.unfreeze)  # some libraries count what is left at the end
 
@@ -88,6 +110,10 @@ SEED = "2026"
 hypothesis.settings.register_profile("fixed", deadline=None, database=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("fresh" if "XPC_SEED" in os.environ else "fixed")
+if "XPC_SEED" not in os.environ:
+    # Hypothesis draws from the constants of the modules that a process has imported, so that what a test draws would
+    # depend on the tests that ran before it in the same worker.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture

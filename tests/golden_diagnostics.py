@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import ExitStack
 from itertools import groupby
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "compiler"))
 
 from case_support import Case  # noqa: E402
-from compile_support import checked, put  # noqa: E402
+from compile_support import checked_once, placed  # noqa: E402
 from rule_cases import CASES, SYNTAX  # noqa: E402
 
 from xpc.compiler.render import render  # noqa: E402
@@ -27,8 +28,9 @@ SEPARATOR = "=" * 100
 
 def golden(case: Case) -> str:
     """The whole file of a case: the spec, the files that it names, and the output."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = checked(case.rejected, put(folder, case.files))
+    with ExitStack() as kept:
+        root = placed(case.files, lambda: kept.enter_context(tempfile.TemporaryDirectory()))
+        found = checked_once(case.rejected, root)
     texts = {name: one if isinstance(one, str) else one.decode("utf-8", "replace") for name, one in case.files.items()}
     files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in texts.items())
     return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"

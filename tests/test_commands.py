@@ -45,6 +45,9 @@ def test_words_narrow_a_list_and_a_word_without_a_match_is_told(tmp_path):
     wrong = xpc("list", "gpus", "h100-80bg", cwd=str(tmp_path))
     assert wrong.returncode == 2
     assert b"did you mean h100-80gb?" in wrong.stderr
+    assert b"did you mean `xpc list datasets`?" in xpc("list", "datsets", cwd=str(tmp_path)).stderr
+    one, all_ = xpc("list", "stack", cwd=str(tmp_path)), xpc("list", "stacks", cwd=str(tmp_path))
+    assert one.stdout == all_.stdout != b""
 
 
 def test_what_is_listed_is_known(tmp_path):

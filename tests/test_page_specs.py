@@ -39,6 +39,8 @@ NO_SETTING = {
     "train()": "a method of transformers",
     "train ./tiny": "told as refused, with its help",
     'train "out/lora/merged"': "the beginning of a sentence",
+    "train M with lora, bf16 on D": "told as refused, with its help",
+    "train M on A + B": "told as refused, with its help",
 }
 """What looks like a setting with a value, and why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}

@@ -23,9 +23,12 @@ def installed(tmp_path_factory):
     """The program of an environment that has the wheel and its dependencies, and nothing else of this clone."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    # What is not added yet belongs to it, and what is deleted does not, whatever git has been told so far.
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     for name in map(os.fsdecode, filter(None, names)):
-        if name.startswith(("compiler/", "grammar/", "runtime/", "specs/")) or os.sep not in name:
+        wanted = name.startswith(("compiler/", "grammar/", "runtime/", "specs/")) or os.sep not in name
+        if wanted and os.path.isfile(os.path.join(ROOT, name)):
             os.makedirs(source / os.path.dirname(name), exist_ok=True)
             shutil.copy(os.path.join(ROOT, name), source / name)
     venv.create(folder / "env", with_pip=True)

@@ -8,6 +8,7 @@ from cases_numerics import SMALL, VOLTA, extra
 BEST = "load_best_model_at_end = true"
 HELD = "data(holdout=5%)"
 EPOCHS = "eval(every=epoch)"
+SHORT = "qwen2.5-3b on infinity-instruct for 20 steps"
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 
 
@@ -66,6 +67,17 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case("XP516", spec(*extra("eval_on_start = true")), spec(HELD, *extra("eval_on_start = true"))),
+    Case(
+        "XP517",
+        spec(HELD, "eval(every=5)", *extra("eval_delay = 100", BEST), train=SHORT, save='save "out/run" every=5'),
+        spec(HELD, "eval(every=5)", *extra("eval_delay = 10", BEST), train=SHORT, save='save "out/run" every=5'),
+    ),
+    Case(
+        "XP517",
+        spec(HELD, EPOCHS, *extra("eval_delay = 100")),
+        spec(HELD, EPOCHS, *extra("eval_delay = 2")),
+        variant="epochs",
+    ),
     Case(
         "XP350",
         spec(*extra("bf16_full_eval = true"), train=SMALL, hardware=VOLTA, precision="fp16", strategy="ddp"),

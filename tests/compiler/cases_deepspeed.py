@@ -65,6 +65,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "XP445",
+        spec(extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"), "target trl-0.24", strategy="zero3"),
+        spec(extra("deepspeed", "fp16.fp16_master_weights_and_grads = false"), "target trl-0.24", strategy="zero3"),
+        variant="idle",
+    ),
+    Case(
+        "XP445",
         spec(extra("deepspeed", "bf16.bf16_optimizer_states = true"), strategy="zero3"),
         spec(
             extra("deepspeed", "bf16.bf16_optimizer_states = true", "bf16.bf16_master_weights_and_grads = true"),

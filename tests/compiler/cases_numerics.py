@@ -138,7 +138,14 @@ KERNELS: tuple[Case, ...] = (
     Case("XP332", on_cpu("memory(offload_activations)"), on_cpu()),
     Case(
         "XP334",
-        spec("optimizer adalomo", hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=4"),
+        spec(
+            "optimizer adalomo",
+            hardware="cpu",
+            strategy="ddp",
+            precision="fp32",
+            batch="gbs=4 micro=4",
+            save='save "out/run" every=never',
+        ),
         spec("optimizer lomo", hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=4"),
     ),
     Case("XP120", spec(*extra("use_liger_kernel = true")), spec("memory(liger)"), variant="liger"),

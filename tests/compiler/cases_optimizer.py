@@ -8,6 +8,7 @@ from cases_numerics import SMALL
 STEPS = "qwen2.5-3b on infinity-instruct for 100 steps"
 EVAL = ("data(holdout=5%)", "eval(every=10)")
 ONE = {"hardware": "1 x h100-80gb", "strategy": "ddp"}
+UNSAVED = {"save": 'save "out/run" every=never'}
 OLD = "target trl-0.18"
 GALORE = "optimizer galore_adamw(targets=all-linear)"
 ROWS = {"rows.jsonl": ROW * 100}
@@ -75,8 +76,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "XP220",
-        spec("optimizer galore_adamw_layerwise(targets=all-linear)", OLD, batch="gbs=16 micro=16", **ONE),
-        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=16 micro=16", **ONE),
+        spec("optimizer galore_adamw_layerwise(targets=all-linear)", OLD, batch="gbs=16 micro=16", **ONE, **UNSAVED),
+        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=16 micro=16", **ONE, **UNSAVED),
         variant="layerwise",
     ),
     Case("XP221", spec("optimizer sgd(targets=all-linear)"), spec("optimizer sgd")),
@@ -91,12 +92,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "XP223",
-        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=16 micro=8", **ONE),
-        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=8 micro=8", **ONE),
+        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=16 micro=8", **ONE, **UNSAVED),
+        spec("optimizer galore_adamw_layerwise(targets=all-linear)", batch="gbs=8 micro=8", **ONE, **UNSAVED),
     ),
     Case(
         "XP223",
-        spec("optimizer apollo_adamw_layerwise(targets=all-linear)", strategy="ddp"),
+        spec("optimizer apollo_adamw_layerwise(targets=all-linear)", strategy="ddp", **UNSAVED),
         spec("optimizer apollo_adamw(targets=all-linear)", strategy="ddp"),
         variant="processes",
     ),
@@ -159,6 +160,11 @@ CASES: tuple[Case, ...] = (
         "XP227",
         spec("optimizer schedule_free_sgd", "schedule cosine(warmup=10)", strategy="ddp"),
         spec("optimizer schedule_free_sgd", "schedule constant(warmup=10)", strategy="ddp"),
+    ),
+    Case(
+        "XP914",
+        spec(GALORE.replace("adamw", "adamw_layerwise"), batch="gbs=8 micro=8", **ONE),
+        spec(GALORE, batch="gbs=8 micro=8", **ONE),
     ),
     # schedules
     Case("XP240", spec("schedule greedy", *EVAL, OLD), spec("schedule greedy", *EVAL)),

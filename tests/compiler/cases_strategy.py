@@ -326,6 +326,12 @@ EXPERTS: tuple[Case, ...] = (
     ),
     Case(
         "XP574",
+        spec("freeze(except_last=2, except_modules=[norm])", train="opt-125m on alpaca for 1 epochs"),
+        spec("freeze(except_last=2, except_modules=[final_layer_norm])", train="opt-125m on alpaca for 1 epochs"),
+        variant="outside",
+    ),
+    Case(
+        "XP574",
         spec('freeze(except_last=2, except_parameters=["^lm_head.weight$"])', "method reward", train=PAIRS),
         spec("freeze(except_last=2)", "method reward", train=PAIRS),
         variant="reward",
@@ -334,6 +340,16 @@ EXPERTS: tuple[Case, ...] = (
         "XP573",
         spec("lora", "model(dtype=bf16)", strategy="zero3", precision="fp32"),
         spec("lora", "model(dtype=fp32)", strategy="zero3", precision="fp32"),
+    ),
+    Case(
+        "XP576",
+        spec("lora", "model(dtype=bf16)", "method reward", precision="fp32", train=PAIRS),
+        spec("lora", "model(dtype=bf16)", "method reward", strategy="ddp", precision="fp32", train=PAIRS),
+    ),
+    Case(
+        "XP577",
+        spec("method kto(precompute)", "qlora", "target trl-0.24", train=PAIRS),
+        spec("method kto(precompute)", "lora", "target trl-0.24", train=PAIRS),
     ),
     Case(
         "XP570",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from case_support import Case, spec, trained
 
 LLAMA = trained("llama-3.1-8b-instruct on infinity-instruct")
-EXPERTS = trained("qwen3-30b-a3b on infinity-instruct")
+EXPERTS = {"train": trained("qwen3-30b-a3b on infinity-instruct"), "batch": "gbs=128 micro=1"}
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
 TOKENS = 'model(tokens=["<|think|>"])'
 OLD = "target trl-0.18"
@@ -33,12 +33,14 @@ CASES: tuple[Case, ...] = (
     Case("XP467", spec("lora(modules_to_save=[lm_head])", OLD),
          spec("lora(modules_to_save=[lm_head])", OLD, train=LLAMA)),
     Case("XP468", spec("lora(dropout=0, parameters=[experts.down_proj])"),
-         spec("lora(dropout=0, parameters=[experts.down_proj])", train=EXPERTS)),
-    Case("XP468", spec("lora(dropout=0, parameters=[experts.down_proj])", OLD, train=EXPERTS),
-         spec("lora(dropout=0, targets=[down_proj])", OLD, train=EXPERTS), variant="apart"),
-    Case("XP469", spec("lora(lr_ratio=16)", LAYERWISE, **ONE), spec("lora(lr_ratio=16)", GALORE, **ONE)),
+         spec("lora(dropout=0, parameters=[experts.down_proj])", **EXPERTS)),
+    Case("XP468", spec("lora(dropout=0, parameters=[experts.down_proj])", OLD, **EXPERTS),
+         spec("lora(dropout=0, targets=[down_proj])", OLD, **EXPERTS), variant="apart"),
+    Case("XP469", spec("lora(lr_ratio=16)", LAYERWISE, save='save "out/run" every=never', **ONE),
+         spec("lora(lr_ratio=16)", GALORE, **ONE)),
     Case("XP470", spec("lora", "freeze(except_last=2)"), spec("freeze(except_last=2)")),
-    Case("XP471", spec("freeze"), spec("freeze(except_modules=[norm])")),
+    Case("XP471", spec("freeze", "memory(checkpointing)"),
+         spec("freeze(except_modules=[norm])", "memory(checkpointing)")),
     Case("XP471", spec("freeze(layer_modules=[mlp])"), spec("freeze(except_last=2, layer_modules=[mlp])"),
          variant="layers"),
     Case("XP475", spec("lora", TOKENS, train=LLAMA),
@@ -51,8 +53,8 @@ CASES: tuple[Case, ...] = (
     Case("XP474", spec('freeze(except_parameters=["model.embed_tokens.weight[:32000]"])'),
          spec('freeze(except_parameters=["model.embed_tokens.weight$"])'), variant="range"),
     Case("XP472", spec("freeze(except_last=40)"), spec("freeze(except_last=4)")),
-    Case("XP473", spec("lora(dora)", train=EXPERTS), spec("lora(dora, targets=[q_proj])", train=EXPERTS)),
+    Case("XP473", spec("lora(dora)", **EXPERTS), spec("lora(dora, targets=[q_proj])", **EXPERTS)),
     Case("XP456", spec("lora(lr_ratio=0)"), spec("lora(lr_ratio=16)"), variant="lr-ratio"),
-    Case("XP460", spec("lora(dropout=0.05, targets=[q_proj], parameters=[experts.down_proj])", train=EXPERTS),
-         spec("lora(targets=[q_proj], parameters=[experts.down_proj])", train=EXPERTS), variant="parameters"),
+    Case("XP460", spec("lora(dropout=0.05, targets=[q_proj], parameters=[experts.down_proj])", **EXPERTS),
+         spec("lora(targets=[q_proj], parameters=[experts.down_proj])", **EXPERTS), variant="parameters"),
 )  # fmt: skip

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from xpc.compiler.cli import main
 from xpc.compiler.files import Workspace
@@ -79,6 +80,16 @@ def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oo
     """A spec through every check; files are looked for under `root`."""
     data = text.encode() if isinstance(text, str) else text
     return check_text(data, name, Workspace(str(root), allow_oom=allow_oom))
+
+
+@lru_cache(4096)
+def _nowhere(text: str) -> Checked:
+    return checked(text)
+
+
+def checked_once(text: str, root: str = NOWHERE) -> Checked:
+    """The same for several tests that only read what was found: a spec without files is checked once a process."""
+    return _nowhere(text) if root == NOWHERE else checked(text, root)
 
 
 def compiled(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> dict[str, bytes]:
@@ -157,7 +168,7 @@ def xpc_process(
     cwd: str | None = None,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
-    timeout: float = 60,
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[bytes]:
     """The command line in a process of its own."""
     environment = {**os.environ, "XPC_CACHE": "off", **(env or {})}
@@ -184,7 +195,7 @@ for line in json.load(sys.stdin):
 
 
 def xpc_in_turn(
-    lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
+    lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 600
 ) -> list[subprocess.CompletedProcess[bytes]]:
     """Command lines one after another in one process of their own, which costs an interpreter for all of them."""
     done = subprocess.run(

@@ -72,8 +72,9 @@ def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> N
     recomputed, kept = "memory(checkpointing)", "memory(checkpointing=false)"
     assert looks("qwen2.5-3b", kept) is False
     assert looks("qwen2.5-3b", recomputed) is False
-    assert looks("qwen3-30b-a3b", "lora", "model(dtype=bf16)", kept) is True
-    assert looks("qwen3-30b-a3b", "lora", "model(dtype=bf16)", recomputed) is False
+    adapted = ("lora(targets=[q_proj])", "model(dtype=bf16)")
+    assert looks("qwen3-30b-a3b", *adapted, kept) is True
+    assert looks("qwen3-30b-a3b", *adapted, recomputed) is False
     assert arguments(on_cpu(strategy="ddp"))["ddp_find_unused_parameters"] is False
 
 

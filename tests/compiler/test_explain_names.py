@@ -70,3 +70,12 @@ def test_a_misspelt_command_names_those_that_are_there(capsys):
     assert "did you mean `xpc check`?" in told
     assert told.count("report") == 0
     assert all(name in told for name in COMMANDS)
+
+
+def test_a_name_of_two_things_is_told_as_both_and_a_choice_as_what_it_does() -> None:
+    told = {name: explain(name) or "" for name in ("cosine", "kto", "full_shard", "fp8_config")}
+    assert "a choice of `schedule`" in told["cosine"]
+    assert "a reward function" in told["cosine"]
+    assert METHODS["kto"].doc in told["kto"]
+    assert "the same as `strategy fsdp(reshard=true)`" in told["full_shard"]
+    assert "a mapping, which `extra accelerate` cannot write" in told["fp8_config"]

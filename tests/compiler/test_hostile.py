@@ -261,6 +261,8 @@ def test_bom_and_line_ends_change_nothing():
         ("data(workers=9e18)", "XP107"),
         ("strategy zero2(allgather_bucket=9e18)", None),
         ("save(keep=9e18)", None),
+        ("extra deepspeed { zero_optimization { sub_group_size = 1e300B } }", "XP104"),
+        ("extra trl { torch_empty_cache_steps = 1e308k }", "XP104"),
     ],
 )
 def test_numbers_without_measure(line, code):

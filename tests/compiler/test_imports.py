@@ -31,6 +31,13 @@ SLOW = ("attrs", "typing", "inspect", "dataclasses", "hashlib")
 
 
 @cache
+def imports_of(path):
+    """The import statements of a file, wherever they stand."""
+    with open(path, encoding="utf-8") as handle:
+        return [node for node in ast.walk(ast.parse(handle.read())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@cache
 def modules(folder):
     """Every module of a package folder with the dotted names that it imports, wherever they stand."""
     out = []
@@ -38,12 +45,9 @@ def modules(folder):
         for name in sorted(names):
             if name.endswith(".py"):
                 path = os.path.join(where, name)
-                with open(path, encoding="utf-8") as handle:
-                    found = ast.parse(handle.read())
                 imports = [
                     (node.module or "", node.level) if isinstance(node, ast.ImportFrom) else (alias.name, 0)
-                    for node in ast.walk(found)
-                    if isinstance(node, ast.Import | ast.ImportFrom)
+                    for node in imports_of(path)
                     for alias in node.names
                 ]
                 out.append((os.path.relpath(path, REPOSITORY), imports))
@@ -86,10 +90,8 @@ def graph():
 def targets(name, path, known):
     """The modules among the known that a file imports."""
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
-    with open(os.path.join(REPOSITORY, path), encoding="utf-8") as handle:
-        nodes = [node for node in ast.walk(ast.parse(handle.read())) if isinstance(node, ast.Import | ast.ImportFrom)]
     out = set()
-    for node in nodes:
+    for node in imports_of(os.path.join(REPOSITORY, path)):
         for alias in node.names:
             base = ""
             if isinstance(node, ast.ImportFrom):

@@ -187,8 +187,14 @@ def stated(text):
     return {path: one.value for path, one in resolved.values.items()}, resolved.hardware
 
 
-@pytest.mark.parametrize(("row", "written"), list(samples()), ids=lambda one: getattr(one, "path", None) or str(one))
-def test_with_body_and_call_say_the_same(row, written):
+@pytest.mark.parametrize("path", sorted({row.path for row, _ in samples()}))
+def test_with_body_and_call_say_the_same(path):
+    for row, written in samples():
+        if row.path == path:
+            forms_say_the_same(row, written)
+
+
+def forms_say_the_same(row, written):
     header = f"train qwen2.5-3b on {'alpaca' if row.path in ('data.prompt', 'data.context') else 'infinity-instruct'}"
     also = f"{header} with"
     if row.methods and "sft" not in row.methods:

@@ -46,6 +46,29 @@ def test_variables_and_setup_come_before_anything_else(tmp_path: Path) -> None:
     assert done.stdout.startswith("/elsewhere/python ")
 
 
+SHOWN = '#!/bin/sh\necho "${PYTORCH_ALLOC_CONF-unset} ${PYTORCH_CUDA_ALLOC_CONF-unset}"\n'
+"""A Python that says what the allocator is told."""
+
+
+@pytest.mark.parametrize(("text", "given", "told"), [
+    (spec(), {}, "expandable_segments:True unset"),
+    (spec(), {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, "max_split_size_mb:64 unset"),
+    (spec(), {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, "unset max_split_size_mb:64"),
+    (on_cpu(""), {}, "unset unset"),
+])  # fmt: skip
+def test_memory_segments_expand_on_gpus_unless_the_allocator_is_told_otherwise(
+    tmp_path: Path, text: str, given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    bundle = written(tmp_path, text)
+    python = tmp_path / "python"
+    python.write_text(SHOWN)
+    python.chmod(0o755)
+    done = launched(bundle, "launch.sh", PYTHON=str(python), **given)
+    assert told in done.stdout.splitlines(), (done.stdout, done.stderr)
+
+
 def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None:
     bundle = written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP})
     (own,) = (bundle / "files").iterdir()

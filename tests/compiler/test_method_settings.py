@@ -218,3 +218,19 @@ def test_plain_sft_loads_nothing_of_the_methods() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("teacher", "help"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "write `Qwen/Qwen2.5-7B-Instruct` without quotes for a model of the hub"),
+        ("no-such-folder", "name a folder that is here"),
+        ("adapter", "a teacher is a whole model"),
+    ],
+)
+def test_a_teacher_that_is_not_there_is_named_otherwise(tmp_path, teacher, help):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    found = checked(spec(f'method distill(teacher="{teacher}")', train=ON["distill"]), str(tmp_path))
+    told = [one.help for one in found.problems if one.code == "XP118"]
+    assert [one.startswith(help) and "config =" not in one for one in told] == [True]

@@ -6,7 +6,7 @@ import types
 import typing
 
 import pytest
-from compile_support import REPOSITORY, checked, placed
+from compile_support import REPOSITORY, checked_once, placed
 from rule_cases import CASES
 
 from xpc.compiler.lower.payload import payload
@@ -54,7 +54,7 @@ def test_golden_bundles_are_of_the_type(name):
 def test_what_every_accepted_case_compiles_to_is_of_the_type(tmp_path_factory):
     seen = 0
     for case in CASES[::3]:
-        spec = checked(case.accepted, placed(case.files, lambda: tmp_path_factory.mktemp("payload"))).spec
+        spec = checked_once(case.accepted, placed(case.files, lambda: tmp_path_factory.mktemp("payload"))).spec
         if spec is not None:
             assert not faults(json.loads(json.dumps(payload(spec))), Payload), case.title
             seen += 1

@@ -11,8 +11,10 @@ import sys
 from hashlib import sha256
 
 import pytest
-from compile_support import NOWHERE
+from compile_support import NOWHERE, checked, errors
+from interpreters import interpreter
 
+from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data import rows, survey
@@ -276,7 +278,9 @@ for family in sys.argv[2:]:
     inside = {part for name in layers if any(map(str.isdigit, name)) for part in name}
     numbers = [(name, list(map(str.isdigit, name))) for name in layers]
     holders = {tuple(name[: digits.index(True)]) for name, digits in numbers if any(digits)}
-    found[family] = sorted(names), sorted(inside), sorted(holders)
+    layers = [name.split(".")[:-1] for name, _ in model.named_parameters(remove_duplicate=False)]
+    outside = {part for name in layers if not any(map(str.isdigit, name)) for part in name}
+    found[family] = sorted(names), sorted(inside), sorted(holders), sorted(outside)
 print(json.dumps(found))
 """
 
@@ -288,7 +292,34 @@ def test_modules_are_those_of_the_models():
     done = subprocess.run([sys.executable, "-c", PROGRAM, proofs, *modules.MODULES], capture_output=True, text=True,
                           check=False, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    for family, (names, inside, holders) in json.loads(done.stdout.splitlines()[-1]).items():
+    for family, (names, inside, holders, outside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
         assert modules.inside(family) == modules.names() & set(inside), family
         assert [tuple(one) for one in holders] == [modules.HOLDERS[family]], family
+        assert set(outside) - {"lm_head"} == {*modules.around(family)} - {*modules.PROJECTIONS.get(family, ())}, family
+
+
+@pytest.mark.parametrize(
+    ("model", "freeze"),
+    [
+        ("opt-125m", "except_modules=[decoder]"),
+        ("pythia-70m", "except_modules=[gpt_neox]"),
+        ("pythia-70m", "layer_modules=[attention]"),
+        ("falcon-7b", "layer_modules=[self_attention]"),
+    ],
+)
+def test_a_module_that_holds_others_is_known_by_the_name_of_its_family(model, freeze):
+    found = checked(f"xpc 1\ntrain {model} on alpaca for 1 epochs\nhardware cpu\nfreeze({freeze}, except_last=2)\n")
+    assert errors(found) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", stacks.names())
+def test_output_heads_are_those_of_the_stack(name):
+    proofs = os.path.join(os.path.dirname(NOWHERE), "proof")
+    known = stacks.load(name).facts.output_heads
+    done = subprocess.run([interpreter(name), "-c", PROGRAM, proofs, "llama", "gpt_neox"], capture_output=True,
+                          text=True, check=False, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    for family, (_, _, _, outside) in json.loads(done.stdout.splitlines()[-1]).items():
+        assert set(outside) - {*modules.around(family)} == {known.get(family, "lm_head")}, family

@@ -82,7 +82,7 @@ def test_in_the_header(written, message, help):
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
         ("extra {\n  neftune_noise_alpha = 5\n}", "`extra` goes to", "write `extra trl {`"),
         ("warmup 3%", "`warmup` takes its value behind `=`", "write `warmup=3%`"),
-        ('"gbs": 4', "unexpected `:`", "`gbs = value`"),
+        ('"gbs": 4', "lines of JSON are settings here, with `=`", "write `gbs=4`"),
     ],
 )
 def test_in_the_body(body, message, help):
@@ -169,7 +169,10 @@ def test_quoted_hub_ids_are_told_from_paths():
 def test_explain_knows_clauses_choices_and_settings_of_sources():
     told = {name: explain(name) for name in ("memory", "zero2", "columns")}
     assert "memory.checkpointing:" in (told["memory"] or "")
-    assert (told["zero2"] or "").startswith("strategy:")
+    assert (told["zero2"] or "").startswith(
+        "zero2: a choice of `strategy`, spread over the processes: optimizer states, "
+    )
+    assert "\nstrategy:" in (told["zero2"] or "")
     assert (told["columns"] or "").startswith("data.columns:")
     assert explain("nonsense") is None
 
@@ -181,4 +184,4 @@ def test_a_source_without_rows():
 def test_notes_of_one_place_draw_it_once():
     text = render(checked(LINE + "\n").problems, "full")
     assert text.count("^^^^^^^^^^") == 1
-    assert text.count("note XP190") == 8
+    assert text.count("note XP190") == 9

@@ -52,6 +52,7 @@ CASES = [
     ("f(a b)", ("XP024", 1, 5, "expected `,` or `)`, found `b`", "write `a, b`")),
     ("betas [0.9]", ("XP025", 1, 7, "a list is the value of a setting", "write `name = [...]`")),
     ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", "settings behind a text stand in a block: `{ name = value }`")),
+    ('data m {\n  "a" = 10%\n}\n', ("XP025", 2, 7, "`=` follows a plain name", "settings behind a text stand in a block: `{ name = value }`")),
     ("a = 1 {\n}\n", ("XP025", 1, 7, "a setting takes no block", "a block follows its name without `=`")),
     ("{\n}\n", ("XP025", 1, 1, "a block needs a name before its `{`", "write `batch {`")),
     ("a/b = 1", ("XP025", 1, 5, "`=` follows a plain name", "write `name = value`")),

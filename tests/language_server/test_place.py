@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from xpc.compiler import language_server
 from xpc.compiler.language_server.completion import complete
 from xpc.compiler.language_server.place import named, place_at, valued
 from xpc.compiler.language_server.tokens import coloured
@@ -108,3 +111,9 @@ def test_a_text_that_is_cut_anywhere_is_answered(cut):
     for offset in (0, cut, len(text)):
         complete(place_at(text, offset))
     assert all(0 <= one.start < one.end <= len(text) for one in coloured(text))
+
+
+def test_a_broken_installation_is_not_taken_for_a_missing_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xpc.compiler.language_server.server", None)
+    with pytest.raises(ImportError, match=r"language_server\.server"):
+        language_server.run(language_server.parse([]))

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 
 import pytest
 from case_support import spec
@@ -128,6 +129,18 @@ def test_recipes_move_to_the_default_stack_and_differ_only_as_told(path, tmp_pat
 
 def test_most_recipes_were_native_to_an_older_stack():
     assert len(RECIPES) >= 15
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("batch { gbs = 528, micro = 11, }", "batch {\n  gbs = 528\n  micro = 11\n  mean = local_tokens\n}\n"),
+        ("batch(gbs=528, micro=11)", "batch(gbs=528, micro=11, mean=local_tokens)\n"),
+    ],
+)
+def test_a_pinned_value_stands_in_the_clause_that_is_there(tmp_path, before, after):
+    text = upgraded(re.sub(r"batch \{[^}]*\}", before, OLD), tmp_path, "--write")[2]
+    assert (text.count("batch"), after in text) == (1, True), text
 
 
 def test_a_spec_that_does_not_fit_is_upgraded_and_explained(tmp_path):

@@ -100,7 +100,7 @@ def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
 
 
 def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:
-    edit(made, made.rewards[0]["file"], f"open({str(tmp_path / 'pwned')!r}, 'w').close()\n")
+    edit(made, made.plan["method"]["rewards"][0]["file"], f"open({str(tmp_path / 'pwned')!r}, 'w').close()\n")
     with pytest.raises(RunError, match="sha256 differs"):
         rewards.functions(made)
     assert not (tmp_path / "pwned").exists()
@@ -108,10 +108,10 @@ def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: 
 
 def test_a_reward_file_out_of_the_bundle_is_not_executed(made: Bundle, tmp_path: Path) -> None:
     put(tmp_path, {"own.py": REWARD})
-    made.rewards[0]["file"] = "../own.py"
+    made.plan["method"]["rewards"][0]["file"] = "../own.py"
     with pytest.raises(RunError, match="not inside the bundle"):
         rewards.functions(made)
-    made.rewards[0].update(file="files/none.py")
+    made.plan["method"]["rewards"][0].update(file="files/none.py")
     with pytest.raises(RunError, match="cannot read"):
         rewards.functions(made)
 

@@ -30,6 +30,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from ports import free_port
+
 TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
 LATER = (
     "deepspeed.module_inject.auto_ep_layer",
@@ -87,12 +89,6 @@ def _look_up(transformers: Any, deepspeed: Any) -> None:
         assert list(transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING.keys())
         return
     get_checkpoint_conversion_mapping("qwen2")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def forked(prepare: Callable[[], str]) -> int:
@@ -211,11 +207,23 @@ class Commands:
         self.selector.unregister(ended)
         os.close(ended)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        with contextlib.suppress(KeyError):
+        try:
             self.selector.unregister(connection)
-        with contextlib.suppress(OSError):
             connection.send(b"%d" % status)
-        connection.close()
+        except (KeyError, OSError):  # it was killed, and nobody asks for the status
+            connection.close()
+            return
+        # A socket that closes with a signal unread takes back the status: whatever comes is read until the other ends.
+        self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
+
+    def drain(self, connection: socket.socket) -> None:
+        try:
+            more = connection.recv(16)
+        except OSError:
+            more = b""
+        if not more:
+            self.selector.unregister(connection)
+            connection.close()
 
 
 def enter(space: int) -> None:

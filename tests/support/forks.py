@@ -58,5 +58,5 @@ class Forks:
     def close(self) -> None:
         assert self.server.stdin is not None
         self.server.stdin.close()
-        self.server.wait(30)
+        self.server.wait(600)
         shutil.rmtree(self.folder)

@@ -23,6 +23,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from ports import free_ports
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "sinfo")
 SBIN = "/usr/sbin"
 SET_CHILD_SUBREAPER = 36
@@ -106,7 +108,7 @@ class Cluster:
         import pwd
 
         plugins = glob.glob("/usr/lib/*/slurm-wlm") or glob.glob("/usr/lib*/slurm") or ["/usr/lib/slurm"]
-        ports, host = _free_ports(1 + len(self.names)), socket.gethostname().split(".")[0]
+        ports, host = free_ports(1 + len(self.names)), socket.gethostname().split(".")[0]
         rows = [NODE.format(name=name, host=host, port=port) for name, port in zip(self.names, ports[1:])]
         text = CONFIGURATION.format(
             host=host, port=ports[0], user=pwd.getpwuid(os.getuid()).pw_name, folder=self.folder, plugins=plugins[0],
@@ -217,17 +219,6 @@ class Cluster:
         if keeper is not None and keeper.stdin is not None:
             keeper.stdin.close()
             keeper.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def _keep(words: Sequence[str]) -> int:

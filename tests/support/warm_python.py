@@ -8,6 +8,7 @@ process's own. A fork that outlives this process is killed. Standard library onl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -36,13 +37,19 @@ def main(words: Sequence[str]) -> int:
                  "python": here, "unbuffered": words[0] == "-u"}  # fmt: skip
         socket.send_fds(server, [json.dumps(asked).encode()], [0, 1, 2, *spaces])
         for number in PASSED:
-            signal.signal(number, lambda number, _: server.send(b"%d" % number) and None)
+            signal.signal(number, lambda number, _: passed_on(server, number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED)
         status = int(server.recv(16) or 70)
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
+
+
+def passed_on(server: socket.socket, number: int) -> None:
+    """A signal for the fork, unless it has ended: then its status is on the way."""
+    with contextlib.suppress(OSError):
+        server.send(b"%d" % number)
 
 
 def end_with_launcher() -> None:
