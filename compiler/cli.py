@@ -154,15 +154,16 @@ def _parser(first: str) -> argparse.ArgumentParser:
         if name == "compile":
             add("file", metavar="FILE", help="a spec, or - for standard input")
             add("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
-            add("--force", action="store_true", help="move aside what stands in the way")
-            add("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or has otherwise")
+            add("--force", action="store_true", help="move a file or folder that is there aside")
+            add("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or pins differently")
         if name in ("check", "compile"):
-            add("--allow-oom", action="store_true", help="note that a run does not fit its GPUs, and go on")
-            add("--format", choices=FORMATS, help="form of the diagnostics (default: full)")
-            add("--deny", choices=("warnings",), help="take warnings for errors in the exit status")
+            add("--allow-oom", action="store_true", help="report a run that does not fit its GPUs as a note")
+            add("--format", choices=FORMATS, help="output format of the diagnostics (default: full)")
+            add("--deny", choices=("warnings",), help="exit with 1 if there are warnings")
             one.set_defaults(**PLAIN)
         if name == "explain":
-            add("what", metavar="CODE|SETTING|FILE|FILE:SETTING")
+            what = "a code (XP301), a setting (gbs), a spec, or one setting of a spec (run.xp:gbs)"
+            add("what", metavar="CODE|SETTING|FILE|FILE:SETTING", help=what)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xpc.compiler.silenced import Silenced
 
 ASSUMED = "XP190"
-PASTED = ("XP014", "XP043")
-"""Syntax errors behind which lines of a command or of YAML may stand."""
+PASTED = ("XP014", "XP020", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
+"""Findings behind which lines of a command or of YAML, other tools' blocks, or their numbers may stand."""
 FIRST_RULE = "XP200"
 """Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""
 
@@ -50,9 +50,10 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.pasted import told  # only a spec with lines of other tools pays for it
+        from xpc.compiler.suggest.other_tools import told  # only a spec with such findings pays for it
 
-        loaded.problems[:] = told(loaded.problems)
+        loaded.problems[:], meant = told(loaded.problems)
+        loaded.meant |= meant
     if loaded.sweep is not None:
         from xpc.compiler.resolve.sweep import read  # most specs are one run
 

@@ -324,6 +324,11 @@ class Spec:
         """Whether the strategy is one of FSDP's."""
         return self.text("strategy") in FSDP
 
+    @property
+    def weights_sharded(self) -> bool:
+        """Whether no process holds all weights: FSDP and ZeRO-3."""
+        return self.sharded_by_fsdp or self.zero_stage == 3
+
 
 class CheckedSpec(Spec):
     """An experiment that went through every rule and has no error: the one thing that is lowered.

@@ -7,7 +7,7 @@ from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Block, Budget, Call, Clause, File, Name, Number, Ref, Setting, Train, Value
+from xpc.grammar.tree import Block, Budget, Call, Clause, File, Name, Number, Ref, Setting, String, Train, Value
 
 WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
 _BELONGS = {
@@ -147,13 +147,18 @@ class _Checker:
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end
-        edits = written_out(self.file.source.text, start)
+        edits = written_out(self.file.source.text, start, len(self.file.source.text))
         self._error(codes.ONE_LINE_BLOCK, Span(start, start + 1), *ENDS_ON_ITS_LINE, edits=edits)
 
     def _misplaced(self, word: str, clause: Clause) -> None:
         file, span = self.file, clause.head.span
         if word == "train":
-            if file.train is not None:
+            first = clause.block.statements[:1] if clause.block is not None else ()
+            if first and isinstance(first[0], Setting):
+                typed = file.source.text[first[0].span.start : first[0].span.end]
+                remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
+                self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
+            elif file.train is not None:
                 related = (Label(file.source, file.train.span, "the first one"),)
                 self._error(
                     codes.SECOND_SENTENCE,
@@ -190,10 +195,11 @@ class _Checker:
         name = operand.name if isinstance(operand, (Setting, Call)) else None
         word = _word(operand) if name is None else name.text
         if word in WORDS:
-            span = operand.span if name is None else name.span
-            self._error(
-                codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", _BELONGS[word]
-            )
+            span, remedy = operand.span if name is None else name.span, _BELONGS[word]
+            if word == "train" and isinstance(operand, Setting) and isinstance(operand.value, String):
+                typed = self.file.source.text[operand.value.span.start : operand.value.span.end]
+                remedy = f"what is trained on stands in the sentence: `train MODEL on {typed}`"
+            self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:
                 # Values between the parentheses are free: only names of settings and calls are looked at.

@@ -11,7 +11,9 @@ import re
 from xpc.grammar._tables import ACCEPT, FIXED, IGNORED, PATTERNS, RULES, STATES
 
 END = "$END"
-_match = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items())).match
+_ignored = "|".join(PATTERNS[name] for name in IGNORED)
+_tokens = "|".join(f"(?P<{name}>{pattern})" for name, pattern in PATTERNS.items() if name not in IGNORED)
+_match = re.compile(f"(?:{_ignored})*(?:{_tokens})?").match
 
 
 class Node:
@@ -41,8 +43,6 @@ def parse(text: str) -> Node:
     while True:
         token = _token(text, at, STATES[states[-1]])
         at = token.end
-        if token.kind in IGNORED:
-            continue
         while (action := STATES[states[-1]].get(token.kind)) is not None and action < 0:
             _reduce(states, values, -1 - action)
             if token.kind == END and states[-1] == ACCEPT:
@@ -54,15 +54,17 @@ def parse(text: str) -> Node:
 
 
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
-    """The token that begins here. A name is a word of the language where the parser accepts that word."""
+    """The token that comes next. A name is a word of the language where the parser accepts that word."""
     found = _match(text, at)
-    if found is None:
+    assert found is not None  # all of the pattern may be left out
+    kind, at = found.lastgroup, found.end()
+    if kind is None:
         return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
-    kind, value = found.lastgroup or "", found[0]
+    value = found[kind]
     fixed = FIXED.get(value)
     if fixed is not None and (kind != "NAME" or fixed in actions):
         kind = fixed
-    return Node(kind, at, found.end(), value)
+    return Node(kind, at - len(value), at, value)
 
 
 def _reduce(states: list[int], values: list[Node], number: int) -> None:

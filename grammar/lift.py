@@ -40,7 +40,7 @@ class Lifter:
     """Builds the tree of one source and collects what is wrong inside tokens."""
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
-        self.source = source
+        self.source, self._end = source, len(source.text)
         self.diagnostics: list[Diagnostic] = []
         self._broken = sorted(broken)
         self._dropped = tuple(dropped)
@@ -67,9 +67,8 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        end = len(self.source.text)
         # The scan closes open blocks behind the end of the text.
-        return Span(min(node.start, end), min(node.end, end))
+        return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:
         first = bisect_left(self._broken, span.start)

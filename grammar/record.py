@@ -77,13 +77,18 @@ def mutable(cls: type[_T]) -> type[_T]:
 
 def evolve(value: _T, **changes: Any) -> _T:
     """A copy of a record with some fields replaced."""
-    fields = type(value).__fields__  # type: ignore[attr-defined]
-    if not fields.keys() >= changes.keys():
-        raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - fields.keys()))}")
+    known = type(value).__fields__  # type: ignore[attr-defined]
+    if not known.keys() >= changes.keys():
+        raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     copy = object.__new__(type(value))
     of = value.__dict__
-    copy.__dict__.update({name: of[name] for name in fields}, **changes)  # what is computed from them is not copied
+    copy.__dict__.update({name: of[name] for name in known}, **changes)  # what is computed from them is not copied
     return copy
+
+
+def fields(cls: type) -> list[str]:
+    """The names of a record's fields, in order."""
+    return list(cls.__fields__)  # type: ignore[attr-defined]
 
 
 def stated(value: object) -> dict[str, object]:

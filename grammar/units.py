@@ -28,4 +28,6 @@ def message(count: str, word: str) -> str:
 
 def remedy(value: str | None) -> str:
     """What to write instead."""
-    return "write a number of steps, or a share of the run such as `5%`" if value is None else f"write `{value}`"
+    if value is None:
+        return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
+    return f"write `{value}`"

@@ -22,10 +22,22 @@ EPILOG = (
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
-    parser.add_argument("kind", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kind", type=_kind, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("words", nargs="*", metavar="WORD", help="show only rows that contain every word")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the list (default: text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     return parser.parse_args(list(arguments))
+
+
+def _kind(typed: str) -> str:
+    """The list that was meant: one of it has its name, too (`xpc list model`). Raises UsageError for no list."""
+    known = {**{name: name for name in KINDS}, **{name.removesuffix("s"): name for name in KINDS}}
+    if typed in known:
+        return known[typed]
+    from xpc.compiler.suggest.nearest import nearest
+
+    near = nearest(typed, KINDS)
+    meant = f": did you mean `xpc list {near}`?" if near else ";"
+    raise UsageError(f"there is no list of `{typed[:40]}`{meant} there are {', '.join(KINDS)}")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

@@ -27,6 +27,13 @@ KEPT = ("tools", "chat_template_kwargs")
 """Columns beside the shape's own that the trainer reads as they are."""
 
 
+def of_count(shapes: tuple[str, ...], count: int) -> str | None:
+    """The one of a method's shapes that has so many columns, a pair of answers with their prompt; None where none has
+    or several have."""
+    fitting = [one for one in shapes if count == (3 if one == "preference" else len(SHAPES[one]))]
+    return fitting[0] if len(fitting) == 1 else None
+
+
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:

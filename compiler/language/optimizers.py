@@ -38,16 +38,21 @@ FUSED = ("adalomo", "lomo")
 """Optimizers that step inside the backward pass, so that there is never a whole gradient."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
 """Optimizers that step a parameter in a hook of its gradient."""
+RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
+"""Optimizers that begin anew where a run goes on: GrokAdamW finds its saved states by tensors that are no more."""
+UNSAVED = (*LAYERWISE, *FUSED)
+"""Optimizers whose states are in no checkpoint. transformers saves a LayerWiseDummyOptimizer for a layerwise one, which
+is stepped in hooks, and AdaLomo keeps its states beside those that `state_dict` has; LOMO has none."""
 SCHEDULE_FREE = PACKAGES["schedulefree"]
 WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
 """Optimizers that have the warm-up inside."""
 
 MOMENTS = {
-    "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 3, "stable_adamw": 2, "schedule_free_adamw": 2,
+    "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 4, "stable_adamw": 2, "schedule_free_adamw": 2,
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1,
 }  # fmt: skip
-"""States as long as the weights; 8-bit and paged variants have as many, the others next to none."""
+"""States as long as the weights; variants of 8 or 4 bits and paged ones have as many, momentum is one more."""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {

@@ -9,6 +9,7 @@ is derived, taken from the target's table, or simply absent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import LAUNCH
@@ -370,12 +371,14 @@ def children(clause: str) -> Iterator[Setting]:
             yield row
 
 
-def outer_names() -> dict[str, str]:
+@cache
+def outer_names() -> Mapping[str, str]:
     """Names that stand for one setting anywhere (`gbs`, `liger`), to its path."""
     return {row.name: row.path for row in TABLE if not row.inner}
 
 
-def bare_choices() -> dict[str, str]:
+@cache
+def bare_choices() -> Mapping[str, str]:
     """Choice names that stand for their setting anywhere (`zero2`, `bf16`), to its path."""
     return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
 

@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
+        if (error.name or "").startswith("xpc"):  # a broken installation, which no package mends
+            raise
         raise UsageError(f"the language server needs {error.name}: pip install 'xpc[lsp]'") from error
     # Not sys.stdin and sys.stdout, which the command line has wrapped for people.
     with open(0, "rb", closefd=False) as asked, open(1, "wb", closefd=False) as answers:

@@ -24,8 +24,8 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 
 EPILOG = (
-    "Without --update nobody is asked: files are hashed, a commit that the spec states is a pin, and earlier answers "
-    "stay as long as the spec asks the same. --update NAME asks for one model, dataset, or `environment` (the "
+    "Without --update no server is asked: files are hashed, a commit that the spec states is a pin, and earlier "
+    "answers stay as long as the spec asks the same. --update NAME asks for one model, dataset, or `environment` (the "
     "packages) again. `xpc compile --locked` refuses what is stale or not pinned. Exit status: 0 everything is pinned, "
     "1 something is not, or the spec has errors, 2 used wrongly, or the hub or pip could not answer."
 )
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("xpc lock", description="Pin what a spec names, in SPEC.lock.", epilog=EPILOG)
     parser.add_argument("words", nargs="+", metavar="SPEC", help="the spec, a file that ends in .xp")
     parser.add_argument(
-        "--update", action="store_true", help="ask the hub and pip: of everything, or of NAMEs behind it"
+        "--update", action="store_true", help="ask the hub and pip again: for everything, or for the NAMEs that follow"
     )
     parser.add_argument("--pin", action="append", default=[], metavar="NAME=COMMIT", help="a commit that you know")
     parser.add_argument(

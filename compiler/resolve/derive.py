@@ -77,9 +77,12 @@ class Derivation(OpenSpec):
             return False
         value, why = self.choice.values[path]
         self.set(path, value, why)
-        if value is False:
-            self.note(f"no checkpointing is written: off, {why}", "`memory(checkpointing = false)` states it")
-        elif value is not True:  # that it stays on says the bundle's README, as of other defaults
+        if path == "memory.checkpointing":
+            state, typed = ("on", "checkpointing") if value else ("off", "checkpointing = false")
+            # That it stays on where all else is written says the bundle's README alone, as of other defaults.
+            if not value or self.choice.micro is not None or "strategy" in self.choice.values:
+                self.note(f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
+        else:
             self.note(f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
         return True
 

@@ -9,6 +9,12 @@ from functools import cache
 from xpc.compiler.language.schema import owner_of
 from xpc.compiler.stacks import Json, Stack
 
+ONLY_FSDP1 = {
+    "fsdp_backward_prefetch": "FSDP2 prefetches by itself",
+    "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
+    "fsdp_sync_module_states": "FSDP2 needs no such copy",
+}
+"""Keys of accelerate that FSDP1 alone reads, and what FSDP2 does about each."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
-from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words
+from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words, of_count
 from xpc.compiler.files import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
@@ -57,12 +57,13 @@ def find_source(
         else:
             settings[item.path] = value
     node = row.ref
-    if isinstance(node, String):
-        source, more = _local(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
-    else:
-        source, more = _remote(node, row.label, "prompt_completion" if shape == "alpaca" else shape, workspace, method)
     of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
     named = of_source if isinstance(of_source, tuple) else columns
+    read_as = "prompt_completion" if shape == "alpaca" else shape
+    if isinstance(node, String):
+        source, more = _local(node, row.label, read_as, workspace, method, named)
+    else:
+        source, more = _remote(node, row.label, read_as, workspace, method)
     apart = source.shape == "prompt" and prompt is not None and (named is columns or prompt in (source.found or ()))
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
@@ -143,7 +144,12 @@ def _of_the_hub(
 
 
 def _local(
-    node: String, label: Label, shape: str | None, workspace: Workspace, method: str
+    node: String,
+    label: Label,
+    shape: str | None,
+    workspace: Workspace,
+    method: str,
+    named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     path = node.value
     source = DataSource(None, path, label, shape=shape or METHODS[method].shapes[0])
@@ -163,7 +169,7 @@ def _local(
     if not kind:
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
-        return _folder(source, node, shape, workspace, method)
+        return _folder(source, node, shape, workspace, method, named)
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
     try:
@@ -171,17 +177,23 @@ def _local(
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
-    return _shaped(source, columns, shape, method)
+    return _shaped(source, columns, shape, method, named)
 
 
 def _shaped(
-    source: DataSource, columns: Sequence[str] | None, shape: str | None, method: str
+    source: DataSource,
+    columns: Sequence[str] | None,
+    shape: str | None,
+    method: str,
+    named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the shape that its columns show, where none is written."""
+    """The source with the shape that its columns show where none is written, or else those that the spec names."""
     problems = Problems()
     if shape is None and columns is not None:
         order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
+        if found is None and named is not None and set(named) <= set(columns):
+            found = of_count(METHODS[method].shapes, len(named))
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
@@ -203,7 +215,12 @@ def _shaped(
 
 
 def _folder(
-    source: DataSource, node: String, shape: str | None, workspace: Workspace, method: str
+    source: DataSource,
+    node: String,
+    shape: str | None,
+    workspace: Workspace,
+    method: str,
+    named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """A folder with its files. The first row of the first file to train on says what all of them are."""
     from xpc.compiler.data import folders
@@ -219,7 +236,7 @@ def _folder(
         help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
-    found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method)
+    found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method, named)
     parts = tuple(evolve(found, path=f"{path}/{one}", found=None) for one in names)
     return evolve(found, path=node.value, parts=parts), problems
 

@@ -8,14 +8,12 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.model import find_model
 from xpc.compiler.resources import Model
 from xpc.compiler.spec import Value
+from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
-HELP = {
-    "XP109": "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here",
-    "XP118": "a local model is a folder with config.json",
-}
-"""What to do about a teacher of which little is known: it has no `config` of its own."""
+UNKNOWN = "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here"
+ADAPTER = "a teacher is a whole model: name its folder, or the `merged` one that a run leaves beside with `save(merge)`"
 
 
 def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
@@ -25,10 +23,19 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
     if not isinstance(node, Ref | String) or label is None:
         return None
     model, found = find_model(node, label, None, None, workspace)
-    problems += [evolve(one, help=HELP.get(one.code, one.help)) for one in found]
+    problems += [evolve(one, help=_help(one)) for one in found]
     if isinstance(node, String):
         text = '"' + node.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     else:
         text = node.name + (f"@{model.revision}" if model.revision is not None else "")
     values["method.teacher"] = Value(text, value.origin)
     return model
+
+
+def _help(one: Diagnostic) -> str | None:
+    """What to do about a teacher of which little is known: it has no `config` and no adapter of its own."""
+    if one.code == "XP109":
+        return UNKNOWN
+    if one.code != "XP118" or one.help is None:
+        return one.help
+    return ADAPTER if "adapter" in one.message else one.help.partition(", or ")[0].partition("; or ")[0]

@@ -20,10 +20,10 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc diff", description="Say what two specs differ in.", epilog=EPILOG)
+    parser = argparse.ArgumentParser("xpc diff", description="Compare two specs, commits or bundles.", epilog=EPILOG)
     parser.add_argument("before", metavar="A", help="a spec, REV:FILE, a bundle, or - for standard input")
     parser.add_argument("after", metavar="B", help="what it is compared with")
-    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="form of the answer (default: text)")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 where the runs differ")
     return parser.parse_args(list(arguments))
 

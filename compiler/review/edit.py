@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.spec import Spec
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
-from xpc.grammar.tree import Clause, Ref
+from xpc.grammar.tree import Call, Clause, Ref
 
 
 def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
@@ -23,10 +23,17 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
-    inside = _block(text, name, path)
-    if inside is None:
+    setting = f"{path.partition('.')[2]} = {value}"
+    place = _place(text, name, path)
+    if place is None:
         return f"{text.rstrip()}\n\n{statement(path, value)}\n"
-    return f"{text[:inside]}  {path.partition('.')[2]} = {value}\n{text[inside:]}"
+    at, lines = place
+    if lines:
+        return f"{text[:at]}  {setting}\n{text[at:]}"
+    before = text[:at].rstrip()
+    comma = "" if before.endswith(("{", "(")) else " " if before.endswith(",") else ", "
+    space = " " if text[at] == "}" else ""
+    return f"{before}{comma or space}{setting if space else setting.replace(' = ', '=')}{space}{text[at:]}"
 
 
 def statement(path: str, value: str) -> str:
@@ -37,12 +44,21 @@ def statement(path: str, value: str) -> str:
     return f"{clause} {{\n  {name} = {value}\n}}" if name else f"{clause} {value}"
 
 
-def _block(text: str, name: str, path: str) -> int | None:
-    """Where the last line of the clause's block begins, where it has one of several lines."""
+def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
+    """Where the clause's settings end, and whether each has a line: a block's last line, its `}`, or a call's `)`."""
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:
-        if isinstance(one, Clause) and isinstance(one.head, Ref) and one.head.name == clause and one.block and inside:
+        if not isinstance(one, Clause) or not inside:
+            continue
+        call = one.head if isinstance(one.head, Call) else next(iter(one.operands), None)
+        headed = (
+            one.head.name.text if isinstance(one.head, Call) else one.head.name if isinstance(one.head, Ref) else ""
+        )
+        if headed != clause:
+            continue
+        if one.block:
             start = text.rfind("\n", 0, one.block.span.end) + 1
-            if start > one.block.span.start:
-                return start
+            return (start, True) if start > one.block.span.start else (one.block.span.end - 1, False)
+        if isinstance(call, Call):
+            return call.span.end - 1, False
     return None

@@ -29,7 +29,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc fmt", description="Write specs in the one canonical form.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a spec, a folder of them, or - for standard input")
-    parser.add_argument("--check", action="store_true", help="write nothing; name the files that are not in their form")
+    parser.add_argument("--check", action="store_true", help="write nothing; list the files that are not formatted")
     parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")
     return parser.parse_args(list(arguments))
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (
-    "A default that the other stack has otherwise is pinned to the value that the run has now: as a setting where "
-    "there is one, else under `extra trl`. What differs all the same is told. Exit status: 0 it compiles for that "
+    "Where the other stack has another default, the spec gets the value that the run has now: as a setting where "
+    "there is one, else under `extra trl`. Differences that remain are listed. Exit status: 0 it compiles for that "
     "stack, 1 it does not, 2 used wrongly."
 )
 
@@ -126,7 +126,7 @@ def _apart(found: Difference) -> set[str]:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. Exits with status 2 where they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc upgrade", description="Say what moves with a spec to another stack.", epilog=EPILOG
+        "xpc upgrade", description="Say what another stack changes for a spec, and move the spec to it.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to move to")

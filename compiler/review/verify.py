@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "folders",
         metavar="DIR",
         nargs="+",
-        help="a bundle, the folder of a sweep, or a file of a bundle for its bundle",
+        help="a bundle, the folder of a sweep, or any file of a bundle",
     )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
     parser.add_argument("--run", metavar="OUT", help="compare what a run in a folder did with what the bundle asks for")
