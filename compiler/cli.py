@@ -116,10 +116,9 @@ def _run(arguments: list[str]) -> int:
 
     text = explain(options.what)
     if text is None:
-        raise UsageError(
-            f"nothing is known of `{options.what}`: a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, "
-            "a library's argument (learning_rate), a spec, or FILE:SETTING"
-        )
+        from xpc.compiler.explain.names import unknown
+
+        raise UsageError(unknown(options.what))
     from xpc.compiler.render.visible import visible
 
     sys.stdout.write("\n".join(map(visible, text.split("\n"))))  # a path or a value of somebody's spec

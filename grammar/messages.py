@@ -290,6 +290,9 @@ def _in_sentence(place: _Place) -> Diagnostic:
         return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
     if place.met == "COMMA":
         return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
+    if place.met == "LPAR" and "WITH" not in since:
+        remedy = f"say `on rows`, and below the header `data rows {{`, `{_word(place)} {{ ... }}` on a line, `}}`"
+        return place.error(code, "settings of one source stand in a `data` block", remedy)
     if "WITH" not in since:
         message = f"expected `for`, `with` or the end of the line, found {place.shown}"
         return place.error(code, message, "choices go after `with`")
@@ -321,16 +324,24 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
         return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
-    if met == "LPAR" and _word(place).endswith('"'):
-        behind = IN_A_BLOCK
-        return place.error(codes.UNEXPECTED, "only a plain name takes arguments", behind)
     if met == "LPAR":
-        return place.error(codes.UNEXPECTED, "only a plain name takes arguments", "write `name(setting=value)`")
+        return _arguments_of_a_reference(place, text)
     if met == "COMMA":
         return _comma(place, text)
     if met == "NUMBER" and place.before is None:
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
     return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
+
+
+def _arguments_of_a_reference(place: _Place, text: str) -> Diagnostic:
+    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: a block says it."""
+    found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
+    message = "only a plain name takes arguments"
+    if found is None or place.before is None:
+        return place.error(codes.UNEXPECTED, message, IN_A_BLOCK)
+    block = f"{_word(place)} {{ {found[1].strip()} }}"
+    edits = (Edit(place.span, " { "), Edit(Span(place.span.start + found.end() - 1, place.span.start + found.end()), " }"))
+    return place.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
 
 
 def _comma(place: _Place, text: str) -> Diagnostic:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from textwrap import dedent, fill, indent
 
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
 from xpc.compiler.rules import codes, rules
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.pipeline import Checked
-    from xpc.compiler.review.trace import Trace
-
-MOST = 8
-"""Most emitted keys of a setting where all settings are explained."""
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
 """What the tests know of a code, written by `make docs`."""
 
@@ -25,22 +17,24 @@ def explain(what: str) -> str | None:
     """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None where nothing is known."""
     if what.upper().startswith("XP") and what[2:].isdigit():
         return _code(what.upper())
-    if os.path.isfile(what):
-        return _values(what, TABLE, whole=True)
-    path, colon, name = what.rpartition(":")
-    rows = _rows(name)
+    path, _, name = what.rpartition(":")
+    if os.path.isfile(what) or what == "-":
+        path, name = what, ""
+    if os.path.isfile(path) or path == "-" or path.endswith(".xp"):
+        from xpc.compiler.explain.spec_values import spec_values
+
+        return spec_values(path, name)
+    rows = setting_rows(what)
     if not rows:
         from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
 
         return explain_name(what)
-    if colon and path:
-        return _values(path, rows)
     from xpc.compiler.explain.names import also
 
-    return "\n".join([*filter(None, [also(name)]), *(_setting(row) for row in rows)])
+    return "\n".join([*filter(None, [also(what)]), *(_setting(row) for row in rows)])
 
 
-def _rows(name: str) -> list[Setting]:
+def setting_rows(name: str) -> list[Setting]:
     """The settings that a path, a name, a choice (`zero2`) or a clause (`memory`) stands for; of a source's, too."""
     named = [row for row in TABLE if name in (row.path, row.name)]
     choice = bare_choices().get(name)
@@ -110,51 +104,3 @@ def _setting(row: Setting) -> str:
     if row.pending:
         lines.append(f"  not yet  {row.pending}")
     return "\n".join(lines) + "\n"
-
-
-def _values(path: str, rows: Sequence[Setting], whole: bool = False) -> str:
-    """The values of a spec, each with where it comes from and what it became; with `whole`, those that there are."""
-    from xpc.compiler.inputs import read_spec
-    from xpc.compiler.pipeline import check_text
-    from xpc.compiler.review.trace import Trace
-
-    data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # what it says can be told where it does not fit, too
-    checked = check_text(data, name, workspace)
-    spec = checked.spec
-    if spec is None:
-        return f"{path} has errors; `xpc check {path}` shows them\n"
-    trace = Trace(spec)
-    out = []
-    for row in rows:
-        if row.path in spec.values:
-            out.append(_value(checked, trace, row, path, MOST if whole else None))
-        elif not whole:
-            out.append(f"{row.path} has no value in {path}\n")
-    return "\n".join(out) if whole else "".join(out)
-
-
-def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec, where it is from and what it became; empty where it has none."""
-    from xpc.compiler.review.trace import Trace
-
-    if checked.spec is None or path not in checked.spec.values:
-        return ""
-    return _value(checked, Trace(checked.spec), BY_PATH[path], "this spec", MOST)
-
-
-def _value(checked: Checked, trace: Trace, row: Setting, name: str, most: int | None) -> str:
-    from xpc.compiler.lower.specfile import show
-
-    value = trace.spec.values[row.path]
-    shown = f"{row.path} = {show(row, value.value)}"
-    if checked.members and row.path in dict(checked.members[0].settings):
-        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
-        shown = f"{row.path} is swept in {name}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
-    became = trace.became(row.path)
-    more = [f"and {len(became) - most} more keys"] if most is not None and len(became) > most else []
-    lines = [f"from {value.origin.describe()}", *became[:most], *more]
-    return "".join([f"{shown}\n", *(f"  {line}\n" for line in lines)])
-
-
-__all__ = ["explain"]

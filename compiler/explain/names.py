@@ -174,3 +174,21 @@ def _foreign(name: str) -> str:
         return f"{name}: {_decided(meant.path)}{value}\n"
     why = why or reason(name)
     return "" if why is None else f"{name}: no equivalent, because {why}\n"
+
+
+def unknown(what: str) -> str:
+    """What to say where nothing is known of a name: what it may have meant, or what can be asked."""
+    from xpc.compiler.suggest.meaning import meaning
+    from xpc.compiler.suggest.nearest import nearest
+
+    if what.upper().startswith("XP"):
+        return f"there is no code `{what}`; docs/rules.md lists them"
+    meant = meaning(what)
+    models, gpus, datasets = registry.model_names(), registry.gpu_names(), registry.dataset_names()
+    near = meant.path if meant is not None and meant.path in BY_PATH else nearest(what, [*models, *gpus, *datasets])
+    if near:
+        return f"nothing is called `{what}`: did you mean `xpc explain {near}`?"
+    return (
+        f"nothing is called `{what}`. You can ask for a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, "
+        "a library's argument (learning_rate), a spec, or FILE:SETTING"
+    )

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import SequenceMatcher
 
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.drift import same_value
 from xpc.compiler.lower.executes import executes
-from xpc.compiler.lower.specfile import ref, show
-from xpc.compiler.resources import DataSource
+from xpc.compiler.lower.specfile import show
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.planned import planned, verdicts
 from xpc.compiler.review.run_length import Change as Change
 from xpc.compiler.review.run_length import run_length
 from xpc.compiler.review.sides import Run
+from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import PROSE, tables
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.grammar.record import evolve, record
 
-UNSET = "unset"
 ABSENT = "absent"
+READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
+"""Settings from which it follows how the rows of a source are read."""
 
 
 @record
@@ -88,7 +88,7 @@ def compare(one: Run, other: Run) -> Difference:
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """The settings that differ: those that one of the two states, and those that were filled in on both sides."""
-    settings = list(_structure(one, other))
+    settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
     for path in BY_PATH:
@@ -99,7 +99,9 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
         change = Change(path, _shown(path, before), _shown(path, after), why)
         (settings if stated else follows).append(change)
-    return settings, follows
+    if READING.isdisjoint(each.name for each in settings):  # what a source says of itself
+        return [*settings, *read], follows
+    return settings, [*read, *follows]
 
 
 def _value(value: Value | None) -> object:
@@ -110,50 +112,27 @@ def _shown(path: str, value: Value | None) -> str:
     return UNSET if value is None else show(BY_PATH[path], value.value)
 
 
-def _structure(one: Spec, other: Spec) -> Iterator[Change]:
-    """What is no setting of the table: the model, the sources of data, and what `extra` passes on."""
+def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
+    """What is no setting of the table: the model, the sources of data, and what `extra` passes on; and apart from
+    them, sources whose rows are only read in another way."""
     names = [each.model.path or str(each.model.id) for each in (one, other)]
-    if names[0] != names[1]:
-        yield Change("model", *names)
-    yield from _sources("data", one.data, other.data)
-    sets = [{each.name: each for each in spec.evaluated} for spec in (one, other)]
-    for name in dict.fromkeys((*sets[0], *sets[1])):
-        both = [of[name].sources if name in of else () for of in sets]
-        yield from _sources(f"eval.data {name}", *both)
+    found = [Change("model", *names)] if names[0] != names[1] else []
+    read: list[Change] = []
+    sets = [{each.name: each.sources for each in spec.evaluated} for spec in (one, other)]
+    titles = {name: f"eval.data {name}" for name in (*sets[0], *sets[1])}
+    both = [("data", one.data, other.data), *((titles[name], *(of.get(name, ()) for of in sets)) for name in titles)]
+    for change, reading in (each for of in both for each in source_changes(*of)):
+        (read if reading else found).append(change)
+    return [*found, *_extra(one, other)], read
+
+
+def _extra(one: Spec, other: Spec) -> Iterator[Change]:
     for escape in dict.fromkeys((*one.extra, *other.extra)):
         tables = [each.extra.get(escape, {}) for each in (one, other)]
         for name in sorted({*tables[0], *tables[1]}):
             values = [UNSET if name not in table else json.dumps(table[name].value) for table in tables]
             if values[0] != values[1]:
                 yield Change(f"extra {escape}.{name}", *values)
-
-
-def _sources(name: str, before: tuple[DataSource, ...], after: tuple[DataSource, ...]) -> Iterator[Change]:
-    lines = [[_source(each) for each in side] for side in (before, after)]
-    matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=False)
-    for kind, start, end, begin, stop in matcher.get_opcodes():
-        if kind != "equal":
-            was, now = ("; ".join(side) or "none" for side in (lines[0][start:end], lines[1][begin:stop]))
-            yield Change(name, was, now)
-
-
-def _source(source: DataSource) -> str:
-    """A source with everything that decides its rows."""
-    parts = [ref(source), source.wording or source.shape]
-    if source.columns is not None and source.only:
-        parts.append(f"columns {', '.join(source.columns)}")
-    if source.context is not None:
-        parts.append(f"context {source.context}")
-    parts += ["as a chat"] * source.chat
-    if source.limit is not None:
-        parts.append(f"at most {source.limit} rows")
-    if source.take is not None:
-        take = source.take
-        parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")
-    digests = [part.sha256 for part in source.parts] or [source.sha256]
-    if any(digests):
-        parts.append("content " + " ".join(str(one)[:8] for one in digests[:4]))
-    return ", ".join(parts)
 
 
 def _findings(spec: CheckedSpec) -> Counter[str]:
@@ -195,8 +174,23 @@ def _arguments(
         alike = one.stack is not other.stack and key in before and key in after and same_value(before[key], after[key])
         same += was == now or alike
         if was != now and not alike:
-            found.append(Change(key, was, now, why.get(key, "")))
+            found += _entries(key, before.get(key), after.get(key)) or [Change(key, was, now, why.get(key, ""))]
     return tuple(renamed), tuple(found), same + len(renamed)
+
+
+def _entries(key: str, before: object, after: object) -> list[Change]:
+    """Of two lists of records what differs in each: a source of data has seventeen keys."""
+    lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
+    if len(lists) < 2:
+        return []
+    if len(lists[0]) != len(lists[1]):
+        return [Change(key, *(f"{len(each)} entr{'y' if len(each) == 1 else 'ies'}" for each in lists))]
+    return [
+        Change(f"{key}[{at}].{name}", *(_told(of[name]) if name in of else ABSENT for of in (one, other)))
+        for at, (one, other) in enumerate(zip(*lists, strict=True))
+        for name in dict.fromkeys((*one, *other))
+        if one.get(name, ABSENT) != other.get(name, ABSENT)
+    ]
 
 
 def _across(found: Difference) -> str:

@@ -82,13 +82,14 @@ def _opened_up(one: Side, other: Side, counts: tuple[int, int]) -> Comparison:
     """A run beside a sweep: what is swept, and in what all members differ from the run."""
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_unnamed(changes(run.spec, member.spec)[0], member.name) for member in members]
-    ways: dict[str, dict[str, str]] = {}
-    for each in found:
-        for change in each:
-            ways.setdefault(change.name, {})[change.after] = change.before
-    varied = {name for name, values in ways.items() if len(values) > 1 or not all(name in _names(f) for f in found)}
+    values: dict[str, list[str]] = {}  # of each member, the run's own where it has that
+    for change in (each for one in found for each in one):
+        if change.name not in values:
+            told = [{each.name: each.after for each in one} for one in found]
+            values[change.name] = [change.before, *(each.get(change.name, change.before) for each in told)]
+    varied = {name for name, (_, *swept) in values.items() if len({*swept}) > 1}
     swept = [
-        Change(name, *(next(iter(ways[name].values())), ", ".join(ways[name]))[:: 1 if other.sweep else -1])
+        Change(name, *(values[name][0], ", ".join(dict.fromkeys(values[name][1:])))[:: 1 if other.sweep else -1])
         for name in sorted(varied)
     ]
     first = compare(*((run, members[0]) if other.sweep else (members[0], run)))
@@ -97,6 +98,3 @@ def _opened_up(one: Side, other: Side, counts: tuple[int, int]) -> Comparison:
     group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))
     return Comparison(one.title, other.title, (group,), swept=tuple(swept), counts=counts)
 
-
-def _names(found: Sequence[Change]) -> set[str]:
-    return {each.name for each in found}

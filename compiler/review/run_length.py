@@ -80,9 +80,12 @@ class RunLength:
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
         """The first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
-        named = [f"{_short(each.name)} {_cut(each.before)} -> {_cut(each.after)}" for each in settings[:SHOWN]]
-        if len(settings) > SHOWN:
-            more = len(settings) - SHOWN
+        by_name: dict[str, list[Change]] = {}
+        for each in settings:
+            by_name.setdefault(each.name, []).append(each)
+        named = [_short_change(name, found) for name, found in list(by_name.items())[:SHOWN]]
+        if len(by_name) > SHOWN:
+            more = len(by_name) - SHOWN
             named.append(f"{more} more setting{'s' if more > 1 else ''}")
         parts = [*self._steps(other), *self._samples(other)]
         head = ", ".join(named)
@@ -141,6 +144,13 @@ def _short(path: str) -> str:
     name = path.rpartition(".")[2]
     row = BY_PATH.get(path)
     return name if row is not None and not row.inner and "." in path else path
+
+
+def _short_change(name: str, found: Sequence[Change]) -> str:
+    """A setting of the first line; of several sources of data only how many changed."""
+    if len(found) > 1:
+        return f"{name} ({len(found)} sources change)"
+    return f"{_short(name)} {_cut(found[0].before)} -> {_cut(found[0].after)}"
 
 
 def _cut(text: str) -> str:

@@ -41,16 +41,19 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
         yield prefix, table
 
 
-def _yaml(text: str) -> dict[str, str]:
-    """The keys of accelerate.yaml, which has blocks of one level."""
-    out: dict[str, str] = {}
+def _yaml(text: str) -> dict[str, object]:
+    """The keys of accelerate.yaml, which has blocks of one level; its numbers, flags and quoted texts are JSON."""
+    out: dict[str, object] = {}
     block = ""
     for line in text.split("\n"):
         key, _, value = line.strip().partition(":")
         if line and not line.startswith("#"):
             block = block if line[0] == " " else ""
             if value:
-                out[f"{block}{key}"] = value.strip()
+                try:
+                    out[f"{block}{key}"] = json.loads(value)
+                except ValueError:
+                    out[f"{block}{key}"] = value.strip()
             else:
                 block = f"{key}."
     return out

@@ -50,13 +50,13 @@ class Trace:
             here = self.spec.stack.rename(name) or name
             for key, value in self.keys.items():
                 if (key + ".").startswith(f"trainer_args.json arguments.{here}."):
-                    yield f"{key} = {_shown(value)}"
+                    yield f"{key} = {shown(value)}"
 
     def _different(self, files: Mapping[str, bytes]) -> Iterator[str]:
         keys = tables(files)
         for key, value in self.keys.items():
             if key not in keys or keys[key] != value:
-                yield f"{key} = {_shown(value)}"
+                yield f"{key} = {shown(value)}"
         told = {key.partition(" ")[0] for key in self.keys}
         for name, data in self.files.items():
             if name in told or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
@@ -99,7 +99,8 @@ def _others(path: str, value: object) -> Iterator[object]:
             yield tuple(one * 0.5 + 0.1 for one in value)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as JSON."""
     import json
 
     return "unset" if value is None else json.dumps(value)

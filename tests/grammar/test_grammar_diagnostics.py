@@ -51,7 +51,8 @@ CASES = [
     ("a = [b=1]", ("XP024", 1, 7, "unexpected `=`", "a list holds values only")),
     ("f(a b)", ("XP024", 1, 5, "expected `,` or `)`, found `b`", "write `a, b`")),
     ("betas [0.9]", ("XP025", 1, 7, "a list is the value of a setting", "write `name = [...]`")),
-    ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", "settings behind a text stand in a block: `{ name = value }`")),
+    ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", 'write `"b" { c=1 }`')),
+    ("train a on me/b(take=5%)", ("XP020", 1, 16, "settings of one source stand in a `data` block", "say `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`")),
     ('data m {\n  "a" = 10%\n}\n', ("XP025", 2, 7, "`=` follows a plain name", "settings behind a text stand in a block: `{ name = value }`")),
     ("a = 1 {\n}\n", ("XP025", 1, 7, "a setting takes no block", "a block follows its name without `=`")),
     ("{\n}\n", ("XP025", 1, 1, "a block needs a name before its `{`", "write `batch {`")),
@@ -106,6 +107,7 @@ def test_one_error_says_one_thing(text, expected):
         ('a = "b', 'a = "b"'),
         ("a = b]", "a = b"),
         ('a = "\\d"', 'a = "\\\\d"'),
+        ('a "b"(c=1, d=2)', 'a "b" { c=1, d=2 }'),
     ],
 )
 def test_edits_put_it_right(text, right):

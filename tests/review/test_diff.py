@@ -94,6 +94,43 @@ def test_data_whose_bytes_changed(tmp_path):
     assert "rows.jsonl" in told(done).split("\n")[0]
 
 
+MIXED = """\
+xpc 1
+
+train qwen2.5-3b on mixed for 1 epochs with 8 x h100-80gb zero2 bf16 gbs=128 micro=16 seq=1024 save("out/run")
+
+data mixed {
+  me/a
+  me/b { take = 50% }
+  me/c
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "settings", "follows"),
+    [
+        ("take = 50%", "take = 25%", {"data me/b[train]": ("take 50%", "take 25%")}, {}),
+        ("  me/c\n", "", {"data": ("me/c[train], messages", "none")}, {}),
+        ("me/c", "me/d", {"data": ("me/c[train], messages", "me/d[train], messages")}, {}),
+        ("  me/a\n  me/b { take = 50% }\n", "  me/b { take = 50% }\n  me/a\n",
+         {"data": ("me/a[train], me/b[train], me/c[train]", "me/b[train], me/a[train], me/c[train]")}, {}),
+        ("  me/c\n", "  me/c\n  format = text\n", {"data.format": ("unset", "text")},
+         {f"data me/{each}[train]": ("messages", "text") for each in "abc"}),
+    ],
+)  # fmt: skip
+def test_sources_are_told_one_by_one(old, new, settings, follows, tmp_path):
+    _, group = table(tmp_path, MIXED, MIXED.replace(old, new))
+    assert (named(group["settings"]), named(group["follows"])) == (settings, follows)
+    keys = [one["name"] for one in group["arguments"] if " data.sources" in one["name"]]
+    assert keys and all(len(one["before"]) < 40 for one in group["arguments"] if one["name"] in keys)
+
+
+def test_the_first_line_counts_sources(tmp_path):
+    out = told(diff(tmp_path, MIXED, MIXED.replace("  me/c\n", "").replace("me/a", "me/d")))
+    assert out.startswith("data (2 sources change)")
+
+
 # -- equal, however it is written -----------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ def test_one_setting_on_two_stacks(tmp_path):
     ("setting", "lines"),
     [
         ("clip", ["deepspeed.json gradient_clipping = 1.0", "trainer_args.json arguments.max_grad_norm = 1.0"]),
-        ("nodes", ["accelerate.yaml num_machines = \"1\"", "trainer_args.json run.world_size = 8", "launch.sh"]),
+        ("nodes", ["accelerate.yaml num_machines = 1", "trainer_args.json run.world_size = 8", "launch.sh"]),
         ("track.name", ['trainer_args.json arguments.run_name = "my-second-sft-exp"']),
         ("overlap_comm", ["deepspeed.json zero_optimization.overlap_comm = false"]),
         ("liger", ["trainer_args.json model.liger = true", "requirements.txt"]),
@@ -54,11 +54,43 @@ def test_what_a_setting_became(setting, lines, tmp_path):
     assert not [line for line in lines if f"  {line}" not in told], told
 
 
+def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
+    text = SEED + 'eval(data=capybara, every=epoch)\nextra trl {\n  logging_nan_inf_filter = false\n}\n'
+    assert explained(text, ":model", tmp_path).startswith(
+        'model = Qwen/Qwen2.5-3B\n  from t.xp:3\n  trainer_args.json model.id = "Qwen/Qwen2.5-3B"\nmodel.attn = sdpa\n'
+    )
+    told = explained(text, ":data", tmp_path)
+    assert told.startswith("data = BAAI/Infinity-Instruct:0625[train], conversations\n  from t.xp:3\n")
+    assert "eval.data capybara = trl-lib/Capybara[train], messages\n" in told
+    assert "no value" not in told
+    assert explained(text, ":extra", tmp_path) == (
+        "extra trl.logging_nan_inf_filter = false\n  from t.xp:40\n"
+        "  trainer_args.json arguments.logging_nan_inf_filter = false\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("t.xp:warmupp", "`warmupp` is not a setting: did you mean `schedule.warmup`?"), ("t.xp:zxqv", "`xpc list settings`"),
+        ("leraning_rate", "did you mean `xpc explain optimizer.lr`?"), ("XP9999", "there is no code `XP9999`"),
+        ("h100", "did you mean `xpc explain h100-80gb`?"), ("none.xp:lr", "none.xp cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_unknown_gets_a_suggestion(name, says, tmp_path):
+    done = xpc("explain", name, cwd=put(tmp_path, {"t.xp": SEED}))
+    assert (done.returncode, says in done.stderr.decode()) == (2, True), done.stderr
+
+
+def test_the_name_that_another_tool_has_is_understood(tmp_path):
+    assert explained(SEED, ":gradient_accumulation_steps", tmp_path) == explained(SEED, ":accum", tmp_path)
+
+
 def test_every_setting_of_a_spec(tmp_path):
     told = explained(SEED, "", tmp_path).split("\n\n")
     found = checked(SEED, name="t.xp").spec
-    assert [one.partition(" = ")[0] for one in told] == list(found.values)
-    for one in told:
+    assert [one.partition(" = ")[0] for one in told] == ["model", "data", *found.values]
+    for one in told[2:]:
         path, (_, origin, *_) = one.partition(" = ")[0], one.split("\n")
         assert origin == f"  from {found.values[path].origin.describe()}"
 

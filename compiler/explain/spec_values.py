@@ -1,0 +1,102 @@
+"""`xpc explain FILE` and `FILE:SETTING`: what a spec comes to, where each value is from, and what it became."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from xpc.compiler.explain.explain import setting_rows
+from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children
+from xpc.compiler.lower.specfile import show
+from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.review.sources import described
+from xpc.compiler.review.trace import Trace, shown
+from xpc.compiler.spec import SPEC, Origin
+
+MOST = 8
+"""Most emitted keys of a setting where all settings are explained."""
+WRITTEN = ("model", "data", "extra")
+"""What a spec has beside the settings of the table."""
+
+
+def spec_values(path: str, name: str = "") -> str:
+    """All values of a spec, or those that a setting, a choice (`zero2`) or a clause (`memory`) names.
+
+    Raises UsageError for a name that is none, with the nearest one.
+    """
+    data, file, workspace = read_spec(path)
+    workspace.allow_oom = True  # what it says can be told where it does not fit, too
+    rows = _rows(name) if name else list(TABLE)
+    checked = check_text(data, file, workspace)
+    if checked.spec is None:
+        return f"{path} has errors; `xpc check {path}` shows them\n"
+    trace = Trace(checked.spec)
+    out = [text for each, text in _written(trace) if each == name or not name]
+    for row in rows:
+        if row.path in checked.spec.values:
+            out.append(_value(checked, trace, row, path, None if name else MOST))
+        elif len(rows) == 1:
+            out.append(f"{row.path} has no value in {path}\n")
+    return ("" if name else "\n").join(out) or f"{path} states nothing of `{name}`\n"
+
+
+def _rows(name: str) -> list[Setting]:
+    if name in WRITTEN:
+        return list(children(name))
+    found = setting_rows(name)
+    if found:
+        return found
+    from xpc.compiler.suggest.meaning import SAME, meaning
+
+    meant = meaning(name)
+    if meant is not None and meant.likeness >= SAME and meant.path in BY_PATH:
+        return [BY_PATH[meant.path]]
+    near = f"did you mean `{meant.path}`?" if meant is not None and meant.path in BY_PATH else ""
+    raise UsageError(f"`{name}` is not a setting: {near or '`xpc list settings` shows them all'}")
+
+
+def value_here(checked: Checked, path: str) -> str:
+    """The value of a setting in a checked spec, where it is from and what it became; empty where it has none."""
+    if checked.spec is None or path not in checked.spec.values:
+        return ""
+    return _value(checked, Trace(checked.spec), BY_PATH[path], "this spec", MOST)
+
+
+def _written(trace: Trace) -> Iterator[tuple[str, str]]:
+    """The model, the sources of data, and what `extra` passes on, each with the word that asks for it."""
+    spec = trace.spec
+    model = spec.model.path or str(spec.model.id)
+    yield "model", _entry(f"model = {model}", Origin(SPEC, spec.model.label), trace, ("model.id", "model.path"))
+    for at, source in enumerate(spec.data):
+        yield "data", _entry(f"data = {described(source)}", Origin(SPEC, source.label), trace, (f"data.sources[{at}]",))
+    for one in spec.evaluated:
+        for source in one.sources:
+            text = f"eval.data {one.name} = {described(source)}"
+            yield "data", _entry(text, Origin(SPEC, source.label), trace, ("data.evaluation.sets",))
+    for escape, table in spec.extra.items():
+        for name, value in table.items():
+            keys = (name, f"arguments.{name}", f"optimizer.params.{name}")
+            yield "extra", _entry(f"extra {escape}.{name} = {json.dumps(value.value)}", value.origin, trace, keys)
+
+
+def _entry(head: str, origin: Origin, trace: Trace, keys: Sequence[str]) -> str:
+    became = [
+        f"  {key}" + ("" if isinstance(value, list) else f" = {shown(value)}")
+        for key, value in trace.keys.items()
+        if value is not None and key.partition(" ")[2] in keys
+    ]
+    files = [f"  trainer_args.json {one}" for one in keys if "[" in one]
+    return "".join(f"{line}\n" for line in (head, f"  from {origin.describe()}", *became, *files))
+
+
+def _value(checked: Checked, trace: Trace, row: Setting, name: str, most: int | None) -> str:
+    value = trace.spec.values[row.path]
+    head = f"{row.path} = {show(row, value.value)}"
+    if checked.members and row.path in dict(checked.members[0].settings):
+        found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
+        head = f"{row.path} is swept in {name}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
+    became = trace.became(row.path)
+    more = [f"and {len(became) - most} more keys"] if most is not None and len(became) > most else []
+    lines = [f"from {value.origin.describe()}", *became[:most], *more]
+    return "".join([f"{head}\n", *(f"  {line}\n" for line in lines)])

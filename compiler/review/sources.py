@@ -1,0 +1,68 @@
+"""What two runs differ in of their data: sources that came or went, and how the rows of the others are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+
+from xpc.compiler.lower.specfile import ref
+from xpc.compiler.resources import DataSource
+from xpc.compiler.review.run_length import Change
+
+UNSET = "unset"
+NONE = "none"
+
+
+def source_changes(
+    name: str, before: Sequence[DataSource], after: Sequence[DataSource]
+) -> Iterator[tuple[Change, bool]]:
+    """Each change, and whether only the way differs in which the rows of one source are read."""
+    names = [[ref(each) for each in side] for side in (before, after)]
+    if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
+        yield Change(name, *(", ".join(side) for side in names), "the same sources in another order"), False
+        return
+    for kind, start, end, begin, stop in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        old, new = before[start:end], after[begin:stop]
+        if kind == "equal":
+            for one, other in zip(old, new, strict=True):
+                yield from _read_otherwise(name, one, other)
+        elif len(old) == len(new):
+            for one, other in zip(old, new, strict=True):
+                yield Change(name, described(one), described(other)), False
+        else:
+            yield from ((Change(name, described(each), NONE), False) for each in old)
+            yield from ((Change(name, NONE, described(each)), False) for each in new)
+
+
+def _read_otherwise(name: str, one: DataSource, other: DataSource) -> Iterator[tuple[Change, bool]]:
+    for sides, reading in (((_reading(one), _reading(other)), True), ((_chosen(one), _chosen(other)), False)):
+        was, now = (", ".join(each for each in side if each not in off) for side, off in (sides, sides[::-1]))
+        if was or now:
+            yield Change(f"{name} {ref(one)}", was or UNSET, now or UNSET), reading
+
+
+def described(source: DataSource) -> str:
+    """A source with everything that decides its rows."""
+    return ", ".join((ref(source), *_reading(source), *_chosen(source)))
+
+
+def _reading(source: DataSource) -> list[str]:
+    """How its rows are read, which settings of the whole data block decide, too."""
+    parts = [source.wording or source.shape]
+    if source.columns is not None and source.only:
+        parts.append(f"columns {', '.join(source.columns)}")
+    if source.context is not None:
+        parts.append(f"context {source.context}")
+    return parts + ["as a chat"] * source.chat
+
+
+def _chosen(source: DataSource) -> list[str]:
+    """Which of its rows there are."""
+    parts = [] if source.limit is None else [f"at most {source.limit} rows"]
+    if source.take is not None:
+        take = source.take
+        parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")
+    digests = [part.sha256 for part in source.parts] or [source.sha256]
+    if any(digests):
+        parts.append("content " + " ".join(str(one)[:8] for one in digests[:4]))
+    return parts
