@@ -149,7 +149,7 @@ def _advisories() -> list[Row]:
     return [
         {
             "name": one.name,
-            "versions": f"{one.package} {one.first or 'any'} to before {one.mended or 'none yet'}",
+            "versions": one.package + f" from {one.first}" * bool(one.first) + f" before {one.mended}" * bool(one.mended),
             "stacks": ", ".join(stack.name for stack in pinned if one.of(stack)) or "none",
             "told": one.rule or one.runtime or "XP940",
             "threads": ", ".join(one.threads),

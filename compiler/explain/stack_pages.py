@@ -140,7 +140,7 @@ def _advised(stack: Stack) -> str:
     rows = []
     for one in advisories.table():
         if one.of(stack):
-            answer = f"refused by {one.rule}" if one.rule else "mended by the runtime" if one.runtime else one.help
+            answer = f"refused by {one.rule}" if one.rule else "avoided by the bundle" if one.runtime else one.help
             threads = ", ".join(f"[{thread}]({link})" for thread, link in zip(one.threads, one.links, strict=True))
             rows.append((one.package, one.effect, answer, threads))
     said = "Known defects of the pinned versions, and what is done about each. `xpc list advisories` prints them, too."

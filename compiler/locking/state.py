@@ -15,7 +15,7 @@ from xpc.compiler.resources import DataSource
 from xpc.compiler.secrets import pinned
 from xpc.compiler.spec import CheckedSpec
 
-UPDATE = "`xpc lock --update` asks for it"
+UPDATE = "`xpc lock --update` pins it"
 RENEW = "`xpc lock` writes it anew"
 
 
@@ -83,7 +83,7 @@ def wrong(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapp
     for name, lines in requirements(files).items():
         held = lock.environments.get(name)
         if held is None or held.asked != lines:
-            yield f"the packages of {name} are not resolved; {UPDATE}"
+            yield f"the packages of {name} are not resolved; {UPDATE.replace('pins it', 'resolves them')}"
     if bundle_digest(files) != lock.digest:
         by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, and this is {__version__})"
         yield f"the bundle is not the one that was locked{by}; {RENEW}"

@@ -29,7 +29,8 @@ FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 class Identity:
     """What the bundle is: `spec` is the name of the spec, never its place on a machine.
 
-    `allow_oom` says that the run does not fit its GPUs as planned, and was compiled all the same.
+    `spec_digest` is that of the source; of a sweep's source it is in sweep.toml alone, so that a comment changes one
+    line. `allow_oom` says that the run does not fit its GPUs as planned, and was compiled all the same.
     """
 
     format: int
@@ -38,7 +39,7 @@ class Identity:
     edition: int
     target: str
     spec: str
-    spec_digest: str
+    spec_digest: str | None = None
     allow_oom: bool = False
 
 
@@ -129,7 +130,7 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
                 edition=spec.edition,
                 target=spec.stack.name,
                 spec=spec.source.name,
-                spec_digest=digest(spec.source.text.encode("utf-8", "surrogatepass")),
+                spec_digest=None if spec.folder else digest(spec.source.text.encode("utf-8", "surrogatepass")),
                 allow_oom=any(one.code in DOES_NOT_FIT for one in spec.problems),
             ),
             model=ModelEntry(

@@ -40,15 +40,20 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
         digests.append(digest(files["bundle.toml"]))
         pins[member.name] = pin(files[LIST])
         out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
-    texts = {
-        "README.md": _readme(first, members, problems),
-        "launch.sh": LAUNCH.format(count=len(members), last=len(members) - 1),
-        "members.txt": "".join(f"{one.name}\n" for one in members),
-    }
-    texts.update(engine(first).sweep_files([one.spec for one in members if one.spec is not None], first.name, pins))
-    top = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+    readme = _readme(first, members, problems).encode("utf-8", "surrogatepass")
+    top = {"README.md": readme, **starters([one.spec for one in members if one.spec is not None], first.name, pins)}
     top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
     return {**out, **top}
+
+
+def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
+    """The files beside the members that start them; `pins` are the digests of what each runs, by member in order."""
+    texts = {
+        "launch.sh": LAUNCH.format(count=len(pins), last=len(pins) - 1),
+        "members.txt": "".join(f"{one}\n" for one in pins),
+    }
+    texts.update(engine(specs[0]).sweep_files(specs, name, pins))
+    return {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:

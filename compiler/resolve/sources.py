@@ -103,6 +103,9 @@ def _of_the_hub(
     if entry is not None:
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
+        counted = entry.rows if (config, split) == (entry.config, entry.split) else None
+        if pin is not None:  # rows of that commit
+            counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,
             None,
@@ -113,7 +116,7 @@ def _of_the_hub(
             revision,
             shape or entry.shape,
             entry.columns if fitting else None,
-            rows=entry.rows if (config, split, node.slice) == (entry.config, entry.split, None) else None,
+            rows=None if node.slice else counted,
             context=entry.context if fitting else None,
         ), []
     usual = METHODS[method].shapes[0]

@@ -154,9 +154,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     lines = list(_told(found, moved.pins, checked.spec.stack.name, options.target))
     mends = mended(checked.spec, checked.spec.stack, after.stack)
     if mends:
-        title = f"Mended: what {checked.spec.stack.name} computes wrongly for this spec"
+        title = f"Fixed on {options.target}: what {checked.spec.stack.name} computes wrongly for this spec"
         told = [
-            f"{one.effect} ({', '.join(one.threads)}{'; the trainer mends it' if one.runtime else ''})" for one in mends
+            f"{one.effect} ({', '.join(one.threads)}{"; the bundle's trainer corrects it already" if one.runtime else ''})" for one in mends
         ]
         lines += ["", title, *(f"  {one}" for one in told)]
     if options.write:
@@ -193,14 +193,14 @@ def _told(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterato
     moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
     changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in QUIET]
     kept = f"{found.same_arguments} values stay"
-    yield f"{old} -> {new}: {kept}" + (f", {len(changed)} differ" if changed else "")
+    yield f"{old} -> {new}: {kept}" + (f", {len(changed)} change{'' if len(changed) > 1 else 's'}" if changed else "")
     sections = {
         "Under another name": [f"{one.before} -> {one.after}  ({one.why})" for one in found.renamed],
-        "Pinned, for the default moved": [f"{one.path} = {one.text}  (would be {one.otherwise})" for one in pins],
-        f"Otherwise on {new}, with no setting that keeps it": [
+        "Pinned, because the default changed": [f"{one.path} = {one.text}  (would be {one.otherwise})" for one in pins],
+        f"Different on {new}, and no setting keeps the old value": [
             f"{one.name}  {one.before} -> {one.after}" for one in (*changed, *found.follows)
         ],
-        "Only reported otherwise": [f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed],
+        "Only logged differently": [f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed],
         f"Gone on {new}": [
             f"{one.name} = {one.before}" + (f"  ({one.why})" if one.why else "")
             for one in found.arguments

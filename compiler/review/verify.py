@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler import __version__, bundled
 from xpc.compiler.bundle import why_foreign
+from xpc.compiler.files import read_toml
 from xpc.compiler.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render.visible import visible
@@ -81,7 +82,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
             f"{folder} is as xpc {others[0]} wrote it, and this is xpc {__version__}: `pip install xpc=={others[0]}` "
             "brings the version that can compile it again"
         )
-    drifts = [one for path, table in bundles for one in _drifts(path, table)]
+    drifts = [one for path, table in bundles for one in _drifts(path, table)] or list(_starts(folder, bundles))
     if drifts:
         more = (
             f"\n{len(drifts) - 1} more file{'s differ' if len(drifts) > 2 else ' differs'}" if len(drifts) > 1 else ""
@@ -149,10 +150,41 @@ def _drifts(folder: str, table: Table) -> Iterator[str]:
         elif not os.path.isfile(path):
             yield f"{path} is missing"
         else:
-            with open(path, "rb") as handle:
-                there = handle.read()
+            there = _bytes(path)
             if there != files[name]:
                 yield f"{path}:{_first(there, files[name])}"
+
+
+def _starts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
+    """Of a sweep whose members are right: each file that starts them and is not what the members make it."""
+    path = os.path.join(folder, "sweep.toml")
+    found = read_toml(path)
+    if found is None:
+        return
+    from xpc.compiler.engines.pin import LIST, pin
+    from xpc.compiler.lower.sweep import starters
+
+    try:
+        names, title = [str(one["name"]) for one in found["member"]], str(found["sweep"]["name"])
+    except (KeyError, TypeError):
+        names, title = [], ""
+    tables = {os.path.basename(one): (one, table) for one, table in bundles}
+    if sorted(names) != sorted(tables):
+        yield f"{path}: it names other members than there are"
+        return
+    specs = [spec for name in names if not isinstance(spec := _again(*tables[name]), str)]
+    pins = {name: pin(_bytes(os.path.join(tables[name][0], LIST))) for name in names}
+    for name, data in starters(specs, title, pins).items():
+        there = os.path.join(folder, name)
+        if not os.path.isfile(there):
+            yield f"{there} is missing"
+        elif _bytes(there) != data:
+            yield f"{there}:{_first(_bytes(there), data)}"
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as handle:
+        return handle.read()
 
 
 def _first(there: bytes, made: bytes) -> str:

@@ -92,6 +92,18 @@ def test_comments_spaces_and_order_change_nothing_but_the_digest_of_the_source(p
         assert only_the_digest(files, compiled(other, place)), other
 
 
+def test_a_comment_in_a_sweep_changes_one_line_of_one_file(tmp_path):
+    text = spec("sweep {\n  lr = [1e-6, 2e-6]\n}")
+    found = []
+    for name, said in (("a", text), ("b", text.replace("sweep {", "# both\nsweep {"))):
+        root = put(tmp_path / name, {"t.xp": said})
+        assert xpc("compile", "t.xp", cwd=root).returncode == 0
+        found.append(tree(os.path.join(root, "t.bundle")))
+    assert {(name, a.split(b" = ")[0]) for name, a, _ in differences(*found) if not a.startswith(b"# The")} == {
+        ("sweep.toml", b"spec_digest")
+    }
+
+
 def test_what_means_something_changes_more():
     assert not only_the_digest(compiled(SEED), compiled(SEED.replace("1e-5", "2e-5")))
     two = spec("track wandb tensorboard")

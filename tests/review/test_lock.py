@@ -136,6 +136,15 @@ def test_rules_speak_of_a_locked_model_and_dataset_as_of_any_other(locked, serve
     assert (status, "dpo cannot train on prompt_completion" in told) == (1, True), told
 
 
+def test_rows_of_a_registered_dataset_are_those_of_the_pinned_commit(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC.replace("me/rows", "capybara")})
+    served.repositories["datasets", "trl-lib/Capybara"] = Repository({"main": SECOND}, card={"dataset_info": ENTRY})
+    assert "steps: unknown" in run(tmp_path, served, "plan", "x.xp")[1]
+    status, told = run(tmp_path, served, "lock", "x.xp", "--update")
+    assert status == 0, told
+    assert "steps: 10," in run(tmp_path, served, "plan", "x.xp")[1]
+
+
 def test_nobody_is_asked_without_update(locked, served):
     served.asked.clear()
     for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],

@@ -44,7 +44,7 @@ def test_the_seed_moves_with_its_numbers(tmp_path):
     status, told, text = upgraded(OLD, tmp_path, "--write")
     assert status == 0
     assert told.startswith("trl-0.18 -> trl-1.16: ")
-    assert section(told, "Pinned, for the default moved") == ["  batch.mean = local_tokens  (would be true)"]
+    assert section(told, "Pinned, because the default changed") == ["  batch.mean = local_tokens  (would be true)"]
     assert "  mean = local_tokens\n}\n" in text
     assert "target trl-1.16\n" in text
     assert "# 528 = 11 x 6 accumulation x 8 GPUs\n" in text

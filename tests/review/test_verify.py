@@ -74,7 +74,7 @@ def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
     assert tree(bundle) == before
 
 
-def edited(folder, name, old, new, seal=False):
+def edited(folder, name, old, new, seal=False, table="bundle.toml"):
     """Change a file; with `seal` also its digest and that of the manifest, as somebody who wants to hide it would."""
     path = os.path.join(str(folder), name)
     with open(path, "rb") as handle:
@@ -84,7 +84,7 @@ def edited(folder, name, old, new, seal=False):
     with open(path, "wb") as handle:
         handle.write(after)
     if seal:
-        table = os.path.join(str(folder), "bundle.toml")
+        table = os.path.join(str(folder), table)
         with open(table, "rb") as handle:
             text = handle.read()
         text = text[: text.rstrip(b"\n").rfind(b"\n") + 1].replace(digest(before).encode(), digest(after).encode())
@@ -146,6 +146,18 @@ def test_a_sweep_and_one_member_of_it(tmp_path):
     edited(tmp_path, "t.bundle/members/lr=2e-06/trainer_args.json", b"2e-06", b"3e-06")
     status, told = verified("t.bundle", cwd=root)
     assert (status, "members/lr=2e-06/trainer_args.json" in told) == (1, True)
+
+
+@pytest.mark.parametrize("launch", ["", "launch slurm(time=1h)\n"])
+def test_what_starts_a_sweep_is_compared_too(launch, tmp_path):
+    root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [2e-6, 1e-6]\n}\n" + launch)})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to, 2 members\n")
+    for name, old, new in (("launch.sh", b"set -euo pipefail", b"set -eu"), ("members.txt", b"lr=2e-06\n", b"")):
+        edited(tmp_path / "t.bundle", name, old, new, seal=True, table="sweep.toml")
+        status, told = verified("t.bundle", cwd=root)
+        assert (status, f"t.bundle/{name}:" in told) == (1, True), told
+        assert xpc("compile", "t.xp", "--force", cwd=root).returncode == 0
 
 
 def test_what_is_no_bundle(tmp_path):
