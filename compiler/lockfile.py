@@ -35,7 +35,7 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
             return None, [_wrong(name, f"`{name}` is of another version of xpc")]
         return _lock(name, table, above), []
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return None, [_wrong(name, f"`{name}` is no lock of xpc")]
+        return None, [_wrong(name, f"`{name}` is not a lock of xpc")]
 
 
 def _wrong(name: str, why: str) -> Diagnostic:

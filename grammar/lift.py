@@ -155,7 +155,7 @@ class Lifter:
             if letter not in _ESCAPES:
                 place = Span(span.start + 1 + at, span.start + 3 + at)
                 remedy = f"write `\\\\{letter}` for a backslash and `{letter}`"
-                self._error(codes.BAD_ESCAPE, place, f"`\\{letter}` is no escape", remedy, f"\\\\{letter}")
+                self._error(codes.BAD_ESCAPE, place, f"`\\{letter}` is not an escape", remedy, f"\\\\{letter}")
             pieces.append(_ESCAPES.get(letter, letter))
             at += 2
         return String(span, "".join(pieces))
@@ -191,7 +191,7 @@ class Lifter:
         self._error(
             codes.COUNT_SPACING,
             span,
-            f"`{text}` is no number",
+            f"`{text}` is not a number",
             f"write `{n} x {what}`",
             f"{n} x {rest}" if rest else f"{n} x",
         )

@@ -208,7 +208,7 @@ def _token(place: _Place, text: str) -> Diagnostic:
     count = _COUNT.fullmatch(_word(place))
     if count and place.met in ("NAME", "REF"):
         spaced = f"write `{count[1]} x {count[2] or place.shown.strip('`')}`"
-        return place.error(codes.COUNT_SPACING, f"`{count[0]}` is no number", spaced, at_last=True)
+        return place.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
     if last == "EQUAL":
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
         remedy = remedies.get(place.met)
@@ -340,7 +340,8 @@ def _arguments_of_a_reference(place: _Place, text: str) -> Diagnostic:
     if found is None or place.before is None:
         return place.error(codes.UNEXPECTED, message, IN_A_BLOCK)
     block = f"{_word(place)} {{ {found[1].strip()} }}"
-    edits = (Edit(place.span, " { "), Edit(Span(place.span.start + found.end() - 1, place.span.start + found.end()), " }"))
+    end = place.span.start + found.end()
+    edits = (Edit(place.span, " { "), Edit(Span(end - 1, end), " }"))
     return place.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
 
 

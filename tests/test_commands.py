@@ -93,6 +93,8 @@ def test_a_recipe_that_is_none_gets_a_suggestion(tmp_path):
     done = xpc("new", "a", "--from", "smollm3-3b-sft-64xh10", cwd=str(tmp_path))
     assert done.returncode == 2
     assert b"did you mean smollm3-3b-sft-64xh100?" in done.stderr
+    done = xpc("new", "a", "--from", "vicuna", cwd=str(tmp_path))
+    assert b"did you mean vicuna-7b-sharegpt-lora-1xa100?" in done.stderr
 
 
 def test_the_schema_takes_legal_settings_and_refuses_others():

@@ -41,6 +41,9 @@ NO_SETTING = {
     'train "out/lora/merged"': "the beginning of a sentence",
     "train M with lora, bf16 on D": "told as refused, with its help",
     "train M on A + B": "told as refused, with its help",
+    "eval { early_stopping { patience = 3 } }": "told as refused, with its help",
+    "hardware { type = h100 }": "told as refused, with its help",
+    "hardware 4 nodes x 8 x h100-80gb": "told as refused, with its help",
 }
 """What looks like a setting with a value, and why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}

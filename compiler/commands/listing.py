@@ -149,7 +149,9 @@ def _advisories() -> list[Row]:
     return [
         {
             "name": one.name,
-            "versions": one.package + f" from {one.first}" * bool(one.first) + f" before {one.mended}" * bool(one.mended),
+            "versions": " ".join(
+                [one.package, *(f"{word} {at}" for word, at in (("from", one.first), ("before", one.mended)) if at)]
+            ),
             "stacks": ", ".join(stack.name for stack in pinned if one.of(stack)) or "none",
             "told": one.rule or one.runtime or "XP940",
             "threads": ", ".join(one.threads),

@@ -95,8 +95,9 @@ def _found(source: str) -> str:
         return source
     from xpc.compiler.suggest.nearest import nearest
 
-    near = nearest(source, list(known))
-    hint = f"did you mean {near}?" if near else "`xpc list recipes` names those that there are"
+    holding = [one for one in known if source.lower() in one][:3]
+    near = " or ".join(holding) or nearest(source, list(known))
+    hint = f"did you mean {near}?" if near else "`xpc list recipes` names them all"
     raise UsageError(f"there is no recipe and no file `{source}`: {hint}")
 
 

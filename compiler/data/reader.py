@@ -52,7 +52,7 @@ def read(data: bytes, path: str) -> Iterator[Row | Broken]:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         yield Broken(0, 1, "the file is UTF-16", encoding=True)
     else:
-        yield Broken(row, line, f"the byte 0x{byte:02X} in line {line:,} is no UTF-8", encoding=True)
+        yield Broken(row, line, f"the byte 0x{byte:02X} in line {line:,} is not UTF-8", encoding=True)
 
 
 def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
@@ -111,7 +111,7 @@ def _reason(error: BaseException) -> str:
     said = str(error).partition(":")[0] if isinstance(error, ValueError) else "expecting value"
     if said.startswith(("Invalid control character", "Unterminated string")):
         return "a text in it does not end in its line"
-    return f"it is no JSON ({said[:1].lower()}{said[1:]})"
+    return f"it is not JSON ({said[:1].lower()}{said[1:]})"
 
 
 def _half(value: Row) -> bool:

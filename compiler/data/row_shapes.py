@@ -64,7 +64,7 @@ def _wrong_side(value: object, name: str) -> str | None:
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
     """Why a column's value is no list of messages, or None."""
     if not isinstance(value, list) or not value:
-        return f"`{name}` is no list of messages" if value else f"`{name}` is empty"
+        return f"`{name}` is not a list of messages" if value else f"`{name}` is empty"
     for turn in value:
         if not isinstance(turn, dict):
             return f"`{name}` holds what is no message"

@@ -57,7 +57,7 @@ def image_fault(image: str) -> str | None:
     if image.startswith("docker:"):
         return "`docker:` is SkyPilot's word for it, and is written for you"
     if "://" in image:
-        return "it is a name and no address: no `https://`"
+        return "an image is a name, without `https://`"
     name, at, digest = image.partition("@")
     if at and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
         return "a digest is `sha256:` and 64 hexadecimal digits"

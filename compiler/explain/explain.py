@@ -6,7 +6,8 @@ import json
 import os
 from textwrap import dedent, fill, indent
 
-from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Setting, bare_choices, children
+from xpc.compiler.explain.lookup import setting_rows
+from xpc.compiler.language.schema import Setting
 from xpc.compiler.rules import codes, rules
 
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
@@ -32,14 +33,6 @@ def explain(what: str) -> str | None:
     from xpc.compiler.explain.names import also
 
     return "\n".join([*filter(None, [also(what)]), *(_setting(row) for row in rows)])
-
-
-def setting_rows(name: str) -> list[Setting]:
-    """The settings that a path, a name, a choice (`zero2`) or a clause (`memory`) stands for; of a source's, too."""
-    named = [row for row in TABLE if name in (row.path, row.name)]
-    choice = bare_choices().get(name)
-    own = [SOURCE_SETTINGS[name]] if name in SOURCE_SETTINGS else []
-    return named or own or ([BY_PATH[choice]] if choice else []) or list(children(name))
 
 
 def _code(code: str) -> str | None:

@@ -189,6 +189,6 @@ def unknown(what: str) -> str:
     if near:
         return f"nothing is called `{what}`: did you mean `xpc explain {near}`?"
     return (
-        f"nothing is called `{what}`. You can ask for a code (XP301), a setting (batch.gbs), a model, a GPU, a dataset, "
-        "a library's argument (learning_rate), a spec, or FILE:SETTING"
+        f"nothing is called `{what}`. You can ask for a code (XP301), a setting (batch.gbs), a model, a GPU, a "
+        "dataset, a library's argument (learning_rate), a spec, or FILE:SETTING"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from xpc.compiler.explain.explain import setting_rows
+from xpc.compiler.explain.lookup import setting_rows
 from xpc.compiler.inputs import UsageError, read_spec
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children
 from xpc.compiler.lower.specfile import show

@@ -22,7 +22,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
     """The draft of a bundle's folder, whose files `read` gives. Raises Unreadable for a folder that is none."""
     said, stated = read("spec.xp"), read("trainer_args.json")
     if said is None or stated is None:
-        raise Unreadable("it is no bundle: spec.xp and trainer_args.json are what a bundle has")
+        raise Unreadable("it is not a bundle: spec.xp and trainer_args.json are what a bundle has")
     try:
         payload = json.loads(stated)
         sets = (payload["data"].get("evaluation") or {}).get("sets", [])
@@ -99,7 +99,7 @@ def _own(name: str) -> str:
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
-        raise Unreadable(f"`{name[:80]}` is no name of a bundle's file")
+        raise Unreadable(f"`{name[:80]}` is not a name of a bundle's file")
     return name
 
 

@@ -83,7 +83,7 @@ class _Reader:
         try:
             value = json.loads(found[0])
         except ValueError as error:
-            raise self.wrong(f"`{found[0]}` is no number") from error
+            raise self.wrong(f"`{found[0]}` is not a number") from error
         return Entry(key, held(value, at), self.file, at, found[0])
 
     def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:

@@ -95,7 +95,7 @@ def machine(text: str) -> str:
         guess, why = registry_names.gpu(gpu)
         meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
         raise ValueError(
-            f"`{gpu[:40]}` is no GPU of the registry{meant.removeprefix('; it is no GPU of the registry')}"
+            f"`{gpu[:40]}` is not a GPU of the registry{meant.removeprefix('; it is not a GPU of the registry')}"
         )
     return f"{count} x {gpu}" if count else gpu
 

@@ -34,6 +34,11 @@ def wrong(
     return Wrong("value", code, message, row, item, node, value, text)
 
 
+def _told(row: Setting) -> str:
+    """A setting's name, with the setting that it stands in: `hub.strategy`."""
+    return ".".join(row.path.split(".")[1:]) or row.name
+
+
 def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
     return wrong("XP104", f"`{row.name}` takes {row.kind.phrase}", row, item, node, value)
 
@@ -174,7 +179,7 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
     if not (isinstance(node, Ref) and node.is_name):
         raise _wrong_kind(row, item, node)
     if node.name not in row.choices:
-        raise Wrong("choice", "XP106", f"`{node.name[:60]}` is not a choice of `{row.name}`", row, item, node)
+        raise Wrong("choice", "XP106", f"`{node.name[:60]}` is not a choice of `{_told(row)}`", row, item, node)
     pending = CHOICE_PENDING.get((row.path, node.name))
     if pending:
         raise Wrong("told", "XP116", f"`{node.name}` is not compiled yet", row, item, node, help=pending)
@@ -242,7 +247,7 @@ def _repository(row: Setting, item: Item, node: Value | None) -> object:
     why = fault(name)
     if why:
         near = f'"{nearest_name(name)}"'
-        raise wrong("XP107", f"`{name[:100]}` is no name of a repository: {why}", row, item, node, near)
+        raise wrong("XP107", f"`{name[:100]}` is not the name of a repository: {why}", row, item, node, near)
     return name
 
 

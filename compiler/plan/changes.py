@@ -77,7 +77,7 @@ def effect(one: Change) -> str:
     if one.plan.verdict != FITS:
         told.append(one.plan.verdict)
     if "strategy.offload" in one.settings:
-        told.append("slower by what crosses the host's bus")
+        told.append("slower: it goes over the host's bus")
     pace = one.told_pace
     if pace is not None and pace >= 2:
         told.append(f"{pace:.1f} times as fast")

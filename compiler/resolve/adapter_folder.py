@@ -49,7 +49,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     if str(config.get("init_lora_weights")).lower().startswith(CHANGES_THE_BASE):
         options.append("init_lora_weights")
     if options:
-        why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, which no setting stands for"
+        why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, which no setting expresses"
         return _refuse(problems, label, why, "merge it into its base, and train that with a new adapter")
     wrong = _state(values, config, kind, path)
     if wrong:

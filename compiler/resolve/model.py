@@ -129,8 +129,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if near is not None and workspace.kind(near + "/config.json"):
         help = f'name `"{near}"`, which is here'
     elif is_hub_id(path):
-        help = f"write `{path}` without quotes for a model of the hub, or beside a folder that is to come "
-        help += '`model(config=file("config.json"))`'
+        help = f"for a model of the hub, write `{path}` without quotes; for a folder that a run is still to write, "
+        help += 'give its architecture: `model(config=file("config.json"))`'
     elif not workspace.kind(folder):
         help = "name a folder that is here, or give the architecture of one that a run is still to write: "
         help += '`model(config=file("config.json"))`'

@@ -191,7 +191,7 @@ class _Resolver:
             label = written.origin.label
             self.problems.report(
                 "XP113",
-                f"`{name[:60]}` is no target of this version",
+                f"`{name[:60]}` is not a target of this version",
                 label,
                 help="write " + (f"`target {near}`" if near else " or ".join(stacks.names())),
             )

@@ -103,7 +103,7 @@ class _Reader(Reporter):
             elif self.is_zip(node):
                 self.zip(node)
             else:
-                self.problem("XP880", f"`{self.typed(node.span)}` is no list of values", node.span,
+                self.problem("XP880", f"`{self.typed(node.span)}` is not a list of values", node.span,
                              help=BATCHES)  # fmt: skip
         self.turn_on()
         if self.out.size > MOST:
@@ -153,7 +153,7 @@ class _Reader(Reporter):
                 if found is not None:
                     axes.append((one, found))
             else:
-                self.problem("XP880", f"`{self.typed(one.span)}` is no list of values", one.span,
+                self.problem("XP880", f"`{self.typed(one.span)}` is not a list of values", one.span,
                              help="a zip holds `gbs = [128, 256]` lines")  # fmt: skip
         if not body:
             self.problem("XP880", "the zip varies nothing", head.span, help="a zip holds `gbs = [128, 256]` lines")
@@ -188,7 +188,7 @@ class _Reader(Reporter):
             if first is not pick:
                 what = ", ".join(f"{path.rpartition('.')[2]}={shown}" for path, shown in pick.shown)
                 self.problem(
-                    "XP884", f"`{what}` stands there already", pick.labels[0].span, "taken once",
+                    "XP884", f"`{what}` is written twice", pick.labels[0].span, "counted once",
                     "delete one of the two", related=(first.labels[0],),
                 )  # fmt: skip
         if seen:

@@ -82,7 +82,7 @@ def _known(name: str) -> str:
     if name in harness.names():
         return name
     help = 'write `leaderboard`, another task of the harness, or a file such as `"tasks/mine.yaml"`'
-    raise Wrong("XP106", f"`{name[:60]}` is no task of lm-evaluation-harness {harness.version()}", help)
+    raise Wrong("XP106", f"`{name[:60]}` is not a task of lm-evaluation-harness {harness.version()}", help)
 
 
 def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:

@@ -120,9 +120,11 @@ def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     read: list[Change] = []
     sets = [{each.name: each.sources for each in spec.evaluated} for spec in (one, other)]
     titles = {name: f"eval.data {name}" for name in (*sets[0], *sets[1])}
-    both = [("data", one.data, other.data), *((titles[name], *(of.get(name, ()) for of in sets)) for name in titles)]
-    for change, reading in (each for of in both for each in source_changes(*of)):
-        (read if reading else found).append(change)
+    both = [("data", one.data, other.data)]
+    both += [(title, sets[0].get(name, ()), sets[1].get(name, ())) for name, title in titles.items()]
+    for title, before, after in both:
+        for change, reading in source_changes(title, before, after):
+            (read if reading else found).append(change)
     return [*found, *_extra(one, other)], read
 
 

@@ -97,4 +97,3 @@ def _opened_up(one: Side, other: Side, counts: tuple[int, int]) -> Comparison:
     follows = _unnamed(first.follows, members[0].name)
     group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))
     return Comparison(one.title, other.title, (group,), swept=tuple(swept), counts=counts)
-

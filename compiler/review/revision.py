@@ -79,7 +79,7 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
         raise UsageError(f"{written}: {folder} is in no git repository")
     commit = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
-        raise UsageError(f"{written}: `{revision}` is no revision")
+        raise UsageError(f"{written}: `{revision}` is not a revision")
     tree = os.fsdecode(top).rstrip("\n")
     inside = os.path.relpath(os.path.realpath(path), os.path.realpath(tree)).replace(os.sep, "/")
     data = git(tree, "cat-file", "blob", f"{commit.decode().strip()}:{inside}")

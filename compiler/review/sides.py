@@ -68,7 +68,7 @@ def opened(written: str) -> Iterator[Opened]:
     path = os.path.join(written, bundled.SPEC)
     table = bundled.manifest(written)
     if table is None or not os.path.isfile(path):
-        raise UsageError(f"{written} is no bundle: it has no bundle.toml of xpc")
+        raise UsageError(f"{written} is not a bundle: it has no bundle.toml of xpc")
     data, _, space = read_spec(path)
     yield Opened(written, data, table["bundle"]["spec"], space, written)
 

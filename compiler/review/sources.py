@@ -21,7 +21,7 @@ def source_changes(
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
         yield Change(name, *(", ".join(side) for side in names), "the same sources in another order"), False
         return
-    for kind, start, end, begin, stop in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+    for kind, start, end, begin, stop in SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
         old, new = before[start:end], after[begin:stop]
         if kind == "equal":
             for one, other in zip(old, new, strict=True):

@@ -17,10 +17,11 @@ from xpc.compiler.lower.specfile import plain, show
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.compare import ABSENT, UNSET, Difference, compare
+from xpc.compiler.review.compare import ABSENT, Difference, compare
 from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.sides import Run
+from xpc.compiler.review.sources import UNSET
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import mutable, record
@@ -155,9 +156,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     mends = mended(checked.spec, checked.spec.stack, after.stack)
     if mends:
         title = f"Fixed on {options.target}: what {checked.spec.stack.name} computes wrongly for this spec"
-        told = [
-            f"{one.effect} ({', '.join(one.threads)}{"; the bundle's trainer corrects it already" if one.runtime else ''})" for one in mends
-        ]
+        avoided = "; the bundle's trainer avoids it already"
+        told = [f"{one.effect} ({', '.join(one.threads)}{avoided * bool(one.runtime)})" for one in mends]
         lines += ["", title, *(f"  {one}" for one in told)]
     if options.write:
         lines += ["", _write(options.file, moved.text, name)]

@@ -114,7 +114,7 @@ def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
     for path in [os.path.join(members, one) for one in found] or [folder]:
         table = bundled.manifest(path)
         if table is None:
-            raise UsageError(f"{path} is no bundle: it has no bundle.toml of xpc")
+            raise UsageError(f"{path} is not a bundle: it has no bundle.toml of xpc")
         yield path, table
 
 

@@ -56,7 +56,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
         every = _typed(evaluated) if how == "steps" else how
         yield Finding(
             spec.place("save.every"),
-            "without checkpoints none is the best",
+            "there are no checkpoints to choose the best of",
             write(f"every = {every}"),
             (evolve(best, text="loads the best of them"),),
         )
@@ -64,9 +64,9 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
     help = f"leave `{LOAD}` out"
     if saved != NEVER and spec.evaluates:
         help = f"write `eval(every={_typed(saved) if when == 'steps' else when})`, or {help}"
-    message = "without an evaluation no checkpoint is the best"
+    message = "without an evaluation there is no best checkpoint"
     if evaluated != NEVER:
-        message = f"{NAMES[when]} are saved and {NAMES[how]} evaluated"
+        message = f"saves at {NAMES[when]} and evaluates at {NAMES[how]}"
     yield Finding(best, message, help, (spec.label("save.every"), spec.label("eval.every")))
 
 
@@ -86,12 +86,12 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     text, severity, nearest = "", "error", other
     rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
     if saved.unit != evaluated.unit:
-        message = f"checkpoints every {here} and evaluations every {other} need not meet"
+        message = f"checkpoints every {here} and evaluations every {other} need not coincide"
         severity = "error" if remainder else "warning"
     elif not remainder or (rounded and spec.stack.facts.save_multiples_rounded):
         return
     else:
-        message = f"a checkpoint every {here} has not always an evaluation, which comes every {other}"
+        message = f"not every checkpoint has an evaluation: saved every {here}, evaluated every {other}"
         if saved.unit == "count":
             times = int(saved.value // evaluated.value)
             text = f"{here} = {times} x {other} + {int(remainder)}"
@@ -124,7 +124,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     if metric.removeprefix("eval_") not in (*SPEED, *known):
         shown = ", ".join(("loss", *(name for name in known if name != "aux_loss")))
         yield Finding(
-            spec.extra_place("trl", METRIC, f"it answers {shown}"),
+            spec.extra_place("trl", METRIC, f"it reports {shown}"),
             f"an evaluation of {method} has no metric `{metric[:60]}`",
             write(f'{METRIC} = "loss"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
@@ -141,7 +141,7 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
     if _loads_best(spec) and spec.get("save.keep") == 1 and spec.amount("save.every") != NEVER:
         yield Finding(
             spec.place("save.keep", "and the best"),
-            "one checkpoint and the best one are two",
+            "`keep = 1` keeps two checkpoints: the last and the best",
             write("keep = 2"),
             (spec.extra_place("trl", LOAD, "keeps the best"),),
         )

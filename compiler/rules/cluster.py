@@ -117,7 +117,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
             spec.place(
                 "launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"
             ),
-            f"`{text[:60]}` cannot be a further option of the submission",
+            f"`{text[:60]}` cannot be passed to the submission",
             "write whole options, each a text, and leave out what the other settings say",
         )
 
@@ -138,7 +138,7 @@ def image_fault(spec: Spec) -> Iterator[Finding]:
         bare = str(image).removeprefix("docker:").removeprefix("https://")
         yield Finding(
             spec.place("launch.image", why),
-            f"`{str(image)[:60]}` is no image",
+            f"`{str(image)[:60]}` is not an image",
             'write a name such as `image = "ghcr.io/me/train:1"`',
             replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
         )

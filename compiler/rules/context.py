@@ -81,7 +81,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     elif shard == size < world:
         yield Finding(
             spec.place(SETTING, f"{shard} / {size} = 1 rank that shards"),
-            f"{world // shard} replicas of a model that only a sequence group of {size} shares",
+            f"each of {world // shard} replicas is one sequence group of {size}, in which no weight is sharded",
             f"write `shard = {2 * size}`, or `strategy fsdp(context_parallel={size})`",
             related,
         )

@@ -48,7 +48,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         if (said or None) != (found or None):
             yield Finding(
                 spec.place(path, f"the adapter has {_shown(found)}"),
-                f"the adapter in {adapter.path[:80]} has another `{name}`",
+                f"the adapter in {adapter.path[:80]} has other `{name}`",
                 f"leave `{name}` out: it is the adapter's own",
                 (spec.label("lora.from", "the adapter"),),
             )
@@ -87,9 +87,9 @@ def another_base(spec: Spec) -> Iterator[Finding]:
     if (ids and own.lower() != base.lower()) or last[0] != last[1]:
         yield Finding(
             spec.place("lora.from", f"trained over {base[:80]}"),
-            f"the adapter stands on another model than {spec.model.name}"
+            f"the adapter was trained on another model than {spec.model.name}"
             if ids
-            else f"the adapter stands on {base[:80]}, and nothing says whether {spec.model.name} is the same",
+            else f"the adapter was trained on {base[:80]}, and nothing says whether {spec.model.name} is the same",
             "train the model that it was trained over",
             (spec.model.label,),
             severity=None if ids else "warning",
@@ -99,7 +99,7 @@ def another_base(spec: Spec) -> Iterator[Finding]:
     if isinstance(revision, str) and spec.model.revision is not None and revision != spec.model.revision:
         yield Finding(
             spec.place("lora.from", f"trained over revision {revision[:40]}"),
-            f"the adapter stands on another revision of {spec.model.name}",
+            f"the adapter was trained on another revision of {spec.model.name}",
             f"write `{base}@{revision}` in the header",
             (spec.model.label,),
             severity="warning",
@@ -116,8 +116,8 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     adapter = spec.continued
     if adapter is None or adapter.bits == 0 or adapter.bits == spec.bits:
         return
-    was = "a whole base" if adapter.bits is None else f"a base of {adapter.bits} bits"
-    now = "a whole one" if spec.bits is None else f"one of {spec.bits} bits"
+    was = "an unquantized base" if adapter.bits is None else f"a base of {adapter.bits} bits"
+    now = "an unquantized one" if spec.bits is None else f"one of {spec.bits} bits"
     yield Finding(
         spec.place("lora.from", f"trained over {was}"),
         f"the adapter was trained over {was}, and continues over {now}",

@@ -37,7 +37,7 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
             continue
         there = folders.splits(tuple(part.inside(source) for part in source.parts))
         known = f"its files are called {', '.join(there)}"
-        help = f"{known}; write `split = {there[-1]}`, or call files so" if split != "train" and there else known
+        help = f"{known}; write `split = {there[-1]}`, or name files like that" if split != "train" and there else known
         yield Finding(label, f"`{source.name[:80]}` has no file of the split `{split[:40]}`", help)
 
 

@@ -74,7 +74,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
             continue  # XP503 speaks of the shape
         yield Finding(
             source.label,
-            f"row {found.wrong[0]} of `{source.name[:80]}` is no row of {source.shape}: {found.wrong[1]}",
+            f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
             "mend the row (they are counted from 0), or name another `format`",
         )
 

@@ -50,7 +50,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
     if spec.get("data.system") is not None and all(rows.conversational(source) is False for source in spec.data):
         yield Finding(
             spec.place("data.system", "never used"),
-            "a system prompt, and no conversation that it could stand in",
+            "there is a system prompt, and no row is a conversation",
             "leave `system` out",
             (spec.data[0].label,),
         )

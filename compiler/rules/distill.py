@@ -23,7 +23,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
     if spec.teacher is None and "method.teacher" not in spec.wrong:
         fitting = _fitting(spec)
         yield Finding(
-            spec.place("method", "who teaches?"),
+            spec.place("method", "needs a teacher"),
             "distillation has no teacher",
             f"write `teacher = {fitting}`" if fitting else "write `teacher = org/name`, a model of the same vocabulary",
         )
@@ -108,7 +108,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
     if not 0 <= beta <= 1:
         yield Finding(
             spec.place("method.beta", "from 0 (forward KL) to 1 (reverse KL)"),
-            f"`beta = {beta:g}` is no divergence",
+            f"`beta = {beta:g}` is not a divergence",
             write("beta = 1"),
         )
 

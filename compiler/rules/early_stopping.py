@@ -24,7 +24,7 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
         yield Finding(
             spec.place("eval.patience"),
-            "nothing is evaluated, so that no evaluation is ever without progress",
+            "`patience` does nothing: there are no evaluations",
             f"{often}leave `patience` out",
             (spec.label("eval.every", "the evaluations"),),
         )
@@ -40,6 +40,6 @@ def last_and_not_best(spec: Spec) -> Iterator[Finding]:
     if spec.amount("eval.every") != NEVER and spec.extra_value("trl", LOAD) is not True:
         yield Finding(
             spec.place("eval.patience"),
-            f"the weights at the end are those {spec.integer('eval.patience')} evaluations after the best",
+            f"the final weights are from {spec.integer('eval.patience')} evaluations after the best",
             f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, which saves the best",
         )

@@ -106,8 +106,8 @@ def scores(spec: Spec) -> Iterator[Finding]:
     """
     if asked(spec) and spec.get("method") == "reward":
         yield Finding(
-            spec.place(TASKS, "asks for words"),
+            spec.place(TASKS, "they need a text"),
             "a reward model cannot be evaluated by these tasks",
             "leave `tasks` out",
-            (spec.label("method", "answers scores"),),
+            (spec.label("method", "returns scores"),),
         )

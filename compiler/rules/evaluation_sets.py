@@ -68,9 +68,9 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         place = spec.place("schedule", "steps with the loss of which set?")
     yield Finding(
         place,
-        f"no set answers `{metric[:60]}`"
+        f"no evaluation set reports `{metric[:60]}`"
         if isinstance(metric, str)
-        else "several sets, and none is the one that counts",
+        else "there are several evaluation sets, and nothing says which of them counts",
         f"write `{written}`"
         if isinstance(metric, str)
         else f"write `{written}` {'beside it' if best else 'in `extra trl`'}",

@@ -58,7 +58,7 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
             spec.extra_place("accelerate", name, "without FSDP's own checkpointing"),
-            "nothing that FSDP checkpoints could be offloaded",
+            "FSDP checkpoints nothing that could be offloaded",
             "write `memory(offload_activations)` instead",
         )
 

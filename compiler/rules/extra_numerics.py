@@ -60,7 +60,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
         other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
         yield Finding(
             spec.extra_place("trl", "label_smoothing_factor", "never read"),
-            f"{method} does not smooth labels by it",
+            f"`label_smoothing_factor` does nothing for {method}",
             f"{other}leave `label_smoothing_factor` out",
             (spec.label("method", "the method"),),
         )

@@ -62,7 +62,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
     if spec.get("method") == "dpo" and isinstance(value, int) and facts is not None and value >= facts.vocab:
         yield Finding(
             spec.extra_place("trl", "padding_value", f"{facts.alias} has the tokens 0 to {facts.vocab - 1}"),
-            f"{value} is no token of {facts.alias}",
+            f"{value} is not a token of {facts.alias}",
             "leave `padding_value` out: the tokenizer's own is used",
             (spec.model.label,),
         )

@@ -28,7 +28,7 @@ def beside_adapters(spec: Spec) -> Iterator[Finding]:
     if spec.lora:
         yield Finding(
             spec.place("freeze", "some weights are trained"),
-            f"`freeze` and `{spec.adapter}` cannot stand together",
+            f"`freeze` and `{spec.adapter}` cannot be combined",
             f"leave `freeze` out, or `{spec.adapter}`",
             (spec.label(spec.adapter, "adapters are trained"),),
         )
@@ -108,7 +108,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
             legal = [name for name in outside(spec, family) if name.partition("_")[0] != "project"]
             yield Finding(
                 spec.place("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
-                f"no weight of {family} outside of its layers stands in `{one[:60]}`",
+                f"{family} has no weights in `{one[:60]}` outside of its layers",
                 "leave it out, or name one of those; `layer_modules` names what stands in the layers",
             )
     for path in NAMED if spec.text("method") == "reward" else ():
@@ -143,7 +143,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
         if wrong:
             yield Finding(
                 spec.place("freeze.except_parameters", wrong),
-                f"`{one[:60]}` is no pattern of a name",
+                f"`{one[:60]}` is not a pattern of names",
                 write('except_parameters = ["model.embed_tokens"]'),
                 (spec.label("freeze"),),
             )

@@ -9,6 +9,10 @@ from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.setting import Path
+
 WHEN = both(chosen("method", "dpo", "kto"), extra("trl"))
 
 FUSED = "use_liger_loss"
@@ -57,8 +61,11 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
         label = spec.label("method.loss", "the loss")
     elif spec.flag("method.precompute"):
         why, label = "the reference is computed beforehand", spec.label("method.precompute", "the reference")
-    elif spec.get("method.label_smoothing") or spec.get("method.rpo") or left_out:
-        why, label = "something beside the loss is left out", spec.label("method.label_smoothing", "not read")
+    elif left_out:
+        why, label = f"it leaves `{left_out[0]}` out", spec.extra_place("trl", left_out[0], "not read")
+    elif spec.get("method.label_smoothing") or spec.get("method.rpo"):
+        name: Path = "method.label_smoothing" if spec.get("method.label_smoothing") else "method.rpo"
+        why, label = f"it leaves `{name[7:]}` out", spec.label(name, "not read")
     elif spec.flag("batch.padding_free"):
         why, label = "pairs are flattened", spec.label("batch.padding_free", "one row")
     elif recomputed:

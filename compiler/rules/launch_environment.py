@@ -54,7 +54,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
         if why:
             yield Finding(
                 spec.place("launch.env", why),
-                f"`{text[:60]}` is no variable that a launch can set"
+                f"`{text[:60]}` is not a variable that a launch can set"
                 if why != "stated twice"
                 else f"two values of {name}",
                 'write variables as `env = ["NCCL_DEBUG=INFO"]`',
@@ -98,7 +98,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
             if why:
                 yield Finding(
                     spec.place(path, why),  # type: ignore[arg-type]
-                    f"`{text[:60]}` is none of {path[7:].replace('_', ' ')}",
+                    f"`{text[:60]}` does not fit into `{path[7:]}`",
                     f"write `{example}`",
                 )
 

@@ -52,21 +52,21 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
         yield Finding(
             spec.place("method.scale_rewards"),
-            f"grpo of {target.name} divides by the deviation of the prompt's completions, or not at all",
+            f"grpo of {target.name} scales rewards by the deviation of their group, or not at all",
             f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
         )
     if method == "reward" and spec.zero_stage == 3 and not target.facts.zero3_draws_scores:
         yield Finding(
-            spec.place("strategy", "the new weight stays what memory held"),
-            f"the scores of a reward model are never drawn under zero3 on {target.name}",
+            spec.place("strategy", "the new weight keeps what the memory held"),
+            f"the score head of a reward model is never initialized under zero3 on {target.name}",
             f"write `strategy zero1`, or `target {able(lambda one: one.facts.zero3_draws_scores)}`",
             (*related, spec.label("method", "the method")),
         )
     if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(
             spec.place("batch.padding_free"),
-            f"dpo of {target.name} pads all the same, with a warning",
+            f"`padding_free` does nothing for dpo on {target.name}: it pads, with a warning",
             "leave `padding_free` out",
             related,
         )

@@ -86,7 +86,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.weighted("method.rewards") and "method.rewards" not in spec.wrong:
         yield Finding(
-            spec.place("method", "what is rewarded?"),
+            spec.place("method", "needs reward functions"),
             f"{spec.text('method')} has no reward",
             'write `rewards = [accuracy]`, or a function of your own: `rewards = ["rewards.py:tag_count"]`',
         )
@@ -120,7 +120,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
                     f"the rows have no `{lacks[0][:40]}` for the reward `{reward.function}`",
-                    f"take one of what it is given: {', '.join(given[:2])}, and {listed} of the rows",
+                    f"it can take {', '.join(given[:2])}, and the columns of the rows: {listed}",
                     (source.label,),
                 )
                 break
@@ -163,8 +163,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     rewards = spec.weighted("method.rewards")
     if rewards and all(one.weight == 0 for one in rewards):
         yield Finding(
-            spec.place("method.rewards", "0 times anything"),
-            "no reward has a weight",
+            spec.place("method.rewards", "all of them count 0"),
+            "every reward has the weight 0",
             f"write `rewards = [{rewards[0].name}(weight=1)]`"
             if rewards[0].file is None
             else "leave the weight out, or write `weight=1`",

@@ -53,7 +53,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and name not in LOW_RANK:
             setting = path.rpartition(".")[2]
             yield Finding(
-                spec.place(path, "of galore and apollo"),
+                spec.place(path, "only galore and apollo have it"),
                 f"`optimizer {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,
@@ -62,7 +62,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         return
     if name not in MOMENTUM:
         yield Finding(
-            spec.place("optimizer.momentum", "of sgd and rmsprop"),
+            spec.place("optimizer.momentum", "only sgd and rmsprop have it"),
             f"`optimizer {name}` has no `momentum`",
             "leave `momentum` out",
             related,
@@ -267,8 +267,8 @@ def moments_anew(spec: Spec) -> Iterator[Finding]:
     saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")
     if name in RESTARTED and saves and spec.get("save.resume") == "auto":
         yield Finding(
-            spec.place("optimizer", "its moments do not come back"),
-            f"a run that goes on from a checkpoint begins the moments of {name} anew",
+            spec.place("optimizer", "its moments are not restored"),
+            f"a resumed run starts without the moments of {name}",
             "write `save every=never`, or another optimizer"
             if name not in LAYERWISE
             else f"write `optimizer {name.removesuffix('_layerwise')}`, or `save every=never`",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
 
 ISOLATE: Final = "batch.packing.isolate"
+UNMARKED = "cuts one stream, and does not record where documents end"
 DENSE_ROW = 8192
 """Tokens of a flattened row from which a mask over the whole of it is told: 8192 x 8192 scores a head."""
 
@@ -92,7 +93,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         best = bounded(spec)
         assert best is not None  # a target with an exact mask has one
         yield Finding(
-            spec.place("batch.packing.strategy", "cuts a stream, and forgets where documents end"),
+            spec.place("batch.packing.strategy", UNMARKED),
             "`isolate = mask` has nothing to tell documents apart by",
             write(f"strategy = {best}"),
             (place,),
@@ -104,7 +105,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         elif known is None:
             why = "the model's family is not known"
         elif known.packing in ("exact", "unaware"):  # elsewhere, or nowhere
-            why = f"that of {known.model_type} ignores position ids"
+            why = f"{known.model_type} builds it without position ids"
         else:
             why = _own_state(spec, known)
         flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
@@ -164,7 +165,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
         return  # XP310 speaks of the first
     best = bounded(spec)
     yield Finding(
-        spec.place("batch.packing.strategy" if best else ISOLATE, "cuts a stream, and forgets where documents end"),
+        spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
         "`isolate = flash` has nothing to tell documents apart by",
         f"write `strategy = {best}`" if best else f"{spec.stack.name} packs no other way: leave `packing` out",
         (spec.label(ISOLATE, "what is asked for") if best else spec.label("target", "the target"),),
@@ -271,7 +272,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         )
         return
     plain = mixes(spec, known) and known.packing not in OWN_STATE
-    why = f"that of {known.model_type} is not told where they end" if plain else _own_state(spec, known)
+    why = f"{known.model_type} does not tell it where they end" if plain else _own_state(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),

@@ -57,7 +57,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
     if _method(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
         yield Finding(
             spec.extra_place("trl", "f_divergence_type"),
-            f"`{str(kind)[:40]}` is no divergence",
+            f"`{str(kind)[:40]}` is not a divergence",
             "write `f_divergence_type = js_divergence`, or " + ", ".join(DIVERGENCES),
             replace="f_divergence_type = js_divergence",
         )

@@ -140,7 +140,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
     Nothing reads the setting without adapters: the runtime asks the adapter's section for it.
     """
     if spec.flag("save.merge") and not spec.lora:
-        yield Finding(spec.place("save.merge", "of what?"), "no adapters are trained", "leave `merge` out")
+        yield Finding(spec.place("save.merge", "nothing to merge"), "`merge` without adapters", "leave `merge` out")
 
 
 @rule("XP708", "merge-of-parts")

@@ -62,7 +62,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
             continue
         if name not in schedules:
             yield Finding(
-                spec.place(path, f"of {' and '.join(schedules)}"),
+                spec.place(path, f"only {' and '.join(schedules)} {'has' if len(schedules) == 1 else 'have'} it"),
                 f"`schedule {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,

@@ -167,7 +167,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
                 f"{'every' if every else many} prompt{'s' * (many > 1 and not every)} of "
-                f"`{source.name[:80]}` fill{'s' * (every or many == 1)} the sequence alone",
+                f"`{source.name[:80]}` {'is' if every or many == 1 else 'are'} longer than `seq`",
                 f"write `seq = {_next_power(2 * max(full))}`",
                 (source.label,),
                 severity="error" if every else None,

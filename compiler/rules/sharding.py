@@ -35,15 +35,17 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
             spec.place("strategy.activation_checkpointing", "FSDP's own"),
             "FSDP's own activation checkpointing is never used",
             "write `memory(checkpointing)` instead",
-            (spec.label("memory.checkpointing", "the one way to ask"),),
+            (spec.label("memory.checkpointing", "the setting for it"),),
         )
     name = "fsdp_activation_checkpointing"
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
             spec.extra_place("accelerate", name),
             "FSDP's own activation checkpointing is never used",
-            write("fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` is the one way"),
-            (spec.label("memory.checkpointing", "the one way to ask"),),
+            write(
+                "fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` does it everywhere"
+            ),
+            (spec.label("memory.checkpointing", "the setting for it"),),
         )
 
 

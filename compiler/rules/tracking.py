@@ -58,7 +58,7 @@ def name_without_tracker(spec: Spec) -> Iterator[Finding]:
     for path in ("track.name", "track.project"):
         if spec.written(path):
             yield Finding(
-                spec.place(path, "told to nobody"),
+                spec.place(path, "sent nowhere"),
                 f"`{path[6:]}` without a tracker",
                 "write `track wandb`, or leave it out",
                 (spec.label("track", "no tracker"),),

@@ -75,7 +75,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         if not spec.written(path):
             continue
         yield Finding(
-            spec.place(path, "of oft" if name == "block_size" else "of lora and qlora"),
+            spec.place(path, "only oft has it" if name == "block_size" else "only lora and qlora have it"),
             f"`{spec.adapter}` has no `{name}`",
             f"leave `{name}` out",
             (spec.label(spec.adapter, "the adapter"),),
@@ -89,8 +89,8 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         )
     if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and not spec.flag("oft"):
         yield Finding(
-            spec.place("lora.embedding_lr", "of LoRA+"),
-            "`embedding_lr` without `lr_ratio` is read by nothing",
+            spec.place("lora.embedding_lr", "read by LoRA+ alone"),
+            "`embedding_lr` does nothing without `lr_ratio`",
             "leave `embedding_lr` out",
         )
 
@@ -108,14 +108,14 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
     if spec.model.model_type in CONVOLUTIONS:
         yield Finding(
             spec.place("oft", "its layers are Conv1D"),
-            f"oft rotates no layer of {spec.model.model_type}",
+            f"oft cannot rotate the layers of {spec.model.model_type}",
             "write `lora` instead",
             (spec.model.label,),
         )
     elif wrong and not spec.stack.facts.oft_embeddings:
         yield Finding(
             spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
-            f"oft rotates no embedding on {spec.stack.name}",
+            f"oft cannot rotate embeddings on {spec.stack.name}",
             write("targets = all-linear"),
             (spec.label("target", "the target"),),
         )
@@ -170,7 +170,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
         yield Finding(
             spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
-            f"{spec.model.name} ties its embeddings to its head, and here they part",
+            f"{spec.model.name} ties its embeddings to its head, and training one of them unties them",
             "leave `modules_to_save` out, or do not merge the adapters",
             (spec.model.label, spec.label("target", "the target")),
         )
@@ -236,8 +236,8 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         clause: FlagPath = spec.adapter if spec.lora else "freeze"
         every = ", ".join(dict.fromkeys([*rows, *spec.names(path)]))
         yield Finding(
-            spec.place("model.tokens", "rows that begin at random"),
-            f"new tokens, and `{clause}` does not train the rows that they begin with",
+            spec.place("model.tokens", "their embeddings start at random"),
+            f"`{clause}` does not train the embeddings of the new tokens",
             f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"name {' and '.join(rows)} in `{name}`",
             (spec.label(clause), spec.label(path)),
         )

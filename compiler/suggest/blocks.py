@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.meaning import NEVER, choice, meaning, spelt_like
@@ -102,7 +103,7 @@ def _is_foreign(block: Written) -> bool:
     if block.clause:
         return f"{block.around}.{block.name}" not in schema.BY_PATH and block.name not in schema.bare_choices()
     if block.name in schema.CLAUSES:
-        return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data")
+        return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     return block.name not in schema.bare_choices() and block.name not in schema.outer_names()
 
 
@@ -168,9 +169,11 @@ def _told(found: Diagnostic, source: Source, block: Written) -> Diagnostic:
     rest = "; ".join(dict.fromkeys(help for form, help in said if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
     message = f"`{name}` takes its value on its line" if known else f"`{name}` is not a block of the language"
+    code = "XP102" if known else "XP101"
     return evolve(
         found,
-        code="XP102" if known else "XP101",
+        code=code,
+        slug=SLUGS[code][0],
         message=message,
         primary=Label(source, block.place),
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
@@ -240,7 +243,7 @@ def _hardware(block: Written) -> list[tuple[str | None, str]]:
     gpu, others = _registered(gpu)
     form = f"hardware{'=' if block.header else ' '}"
     if gpu and gpu != "cpu" and registry.find_gpu(gpu) is None:
-        return [(None, f"`{gpu[:40]}` is no GPU of the registry: `xpc list gpus` prints them"), *out]
+        return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints them"), *out]
     if others:
         said = f"write `{form}{count or 8} x {gpu}`, {either(others)}: they are different cards"
         return [(None, said), *out]

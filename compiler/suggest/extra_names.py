@@ -15,7 +15,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 
-NONE = "leave it out: no name that the target has is spelt like it"
+NONE = "leave it out: the target has no similar name"
 MOST = 100
 """Findings of a spec up to which a name is thought about."""
 

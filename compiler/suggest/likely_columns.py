@@ -72,10 +72,10 @@ def wanted(method: str, columns: Iterable[str]) -> str:
     if found is not None:
         return f"write `{found}`"
     if method == "sft":
-        holds = "a row holds messages, conversations, prompt and completion, instruction and output, or text"
+        holds = "rows hold messages, conversations, prompt and completion, instruction and output, or text"
     else:
         shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
-        holds = f"a row for {method} holds {shapes}"
+        holds = f"rows for {method} hold {shapes}"
     if METHODS[method].shapes[0] == "prompt":
-        return f"{holds}, and `data(prompt=NAME)` names the column of prompts"
-    return f"{holds}, and a `format` with `columns` names others"
+        return f"{holds}; `data(prompt=NAME)` names the column of prompts"
+    return f"{holds}; with other columns, write a `format` and `columns`"

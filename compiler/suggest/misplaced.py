@@ -121,7 +121,7 @@ def _inside(said: Said, clause: str) -> Misnamed:
         value = (said.typed or "...").strip('"')
         return Misnamed(
             "XP102",
-            f"`{shown}` is no setting of `data`: it stands behind the dataset's name",
+            f"`{shown}` is not a setting of `data`: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
         )
     alone = chosen_inside(clause, name) if said.node is None else None

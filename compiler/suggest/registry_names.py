@@ -131,7 +131,7 @@ def gpu(name: str) -> tuple[Guess, str]:
     if like:
         called = [one for one in like if one.partition("-")[0] in name.lower()]  # h100s is no a100
         return Guess(tuple((called or like)[:MOST])), ""
-    return Guess(()), "it is no GPU of the registry, of which `xpc explain hardware` has the list"
+    return Guess(()), "it is not a GPU of the registry, of which `xpc explain hardware` has the list"
 
 
 def _is_typo(name: str, known: str) -> bool:
@@ -156,7 +156,7 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
     place = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
     return report(
         "XP112",
-        f"`{node.name[:60]}` is no GPU of the registry" + (", it is one of several" if len(guess.names) > 1 else ""),
+        f"`{node.name[:60]}` is not a GPU of the registry" + (", it is one of several" if len(guess.names) > 1 else ""),
         place,
         help=f"write {either(guess.names)}" if guess.names else why,
         edits=(Edit(node.span, near),) if near else (),
@@ -166,13 +166,14 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
 def unknown_model(node: Ref, label: Label) -> Diagnostic:
     """The finding for a model that the registry lacks, with those that may be meant."""
     name = node.name[:80]
-    return _unknown("XP108", f"`{name}` is no model of the registry", node, label, model(name), f"org/{name}", "folder")
+    message = f"`{name}` is not a model of the registry"
+    return _unknown("XP108", message, node, label, model(name), f"org/{name}", "folder")
 
 
 def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
     """The finding for a dataset that the registry lacks, with those that may be meant."""
     name = node.name[:80]
-    message = f"`{name}` is no dataset of the registry and no `data` block"
+    message = f"`{name}` is neither a dataset of the registry nor a `data` block"
     return _unknown("XP110", message, node, label, dataset(name), "org/name", "file")
 
 

@@ -107,8 +107,8 @@ def _first_wrong(path: str) -> str | None:
                 if not isinstance(json.loads(line.decode("utf-8-sig")), dict):
                     return f"row {row} (line {number}) is no object"
             except UnicodeDecodeError as error:
-                return f"row {row} (line {number}) holds the byte 0x{error.object[error.start]:02X}, which is no UTF-8"
+                return f"row {row} (line {number}) holds the byte 0x{error.object[error.start]:02X}, which is not UTF-8"
             except (ValueError, RecursionError):
-                return f"row {row} (line {number}) is no JSON"
+                return f"row {row} (line {number}) is not JSON"
             row += 1
     return None

@@ -153,10 +153,10 @@ def test_a_check_holds_until_a_file_of_the_folder_changes(
     (tmp_path / "work/rows/train/b.jsonl").write_text('{"messages": []}\n' if large else ROW + '{"messages": []}\n')
     for name in ("train/a.jsonl", "test/held.jsonl") if large else ():
         (tmp_path / "work/rows" / name).write_text(ROW)  # now all of them are read
-    assert "of `rows/train/b.jsonl` is no row" in check()
+    assert "of `rows/train/b.jsonl` is not a row" in check()
     (tmp_path / "work/rows/train/b.jsonl").write_text(ROW)
     (tmp_path / "work/rows/train/z.jsonl").write_text('{"messages": []}\n')
-    assert "of `rows/train/z.jsonl` is no row" in check()
+    assert "of `rows/train/z.jsonl` is not a row" in check()
 
 
 def test_what_is_remembered_of_a_file_is_checked_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,8 @@ def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
         ("peft {\n  r = 16\n  lora_alpha = 32\n}", "lora(rank=16, alpha=32)"),
         ("peft {\n  type = lora\n  r = 16\n}", "lora(rank=16)"),
         ('lora {\n  adapter = "out/first"\n}', "from"),
+        ("qlora(r=16)", "rank"),
+        ("oft {\n  bock_size = 32\n}", "block_size"),
         ("training {\n  learning_rate = 1e-5\n  batch_size = 4\n}", "lr=1e-5\nmicro=4"),
         ("scheduler {\n  type = cosine\n  warmup_steps = 10\n}", "schedule=cosine\nschedule(warmup=10)"),
         ("slurm_config {\n  partition = gpu\n}", 'launch slurm(partition="gpu")'),
@@ -255,7 +257,8 @@ def test_a_block_or_a_number_of_another_tool_is_one_edit(block, edit):
 
 def test_no_rule_speaks_of_what_a_misread_block_leaves_open():
     text = "xpc 1\ntrain llama-3.1-8b on alpaca\nhardware {\n  gpus = 8\n  type = h200\n}\npeft {\n  r = 16\n}\n"
-    assert {one.code for one in checked(text).problems if one.severity == ERROR} == {"XP101", "XP102"}
+    found = {(one.code, one.slug) for one in checked(text).problems if one.severity == ERROR}
+    assert found == {("XP101", "unknown-setting"), ("XP102", "misplaced-setting")}
 
 
 def test_a_block_whose_settings_are_not_all_known_is_told_and_not_typed():

@@ -223,7 +223,7 @@ def test_plain_sft_loads_nothing_of_the_methods() -> None:
 @pytest.mark.parametrize(
     ("teacher", "help"),
     [
-        ("Qwen/Qwen2.5-7B-Instruct", "write `Qwen/Qwen2.5-7B-Instruct` without quotes for a model of the hub"),
+        ("Qwen/Qwen2.5-7B-Instruct", "for a model of the hub, write `Qwen/Qwen2.5-7B-Instruct` without quotes"),
         ("no-such-folder", "name a folder that is here"),
         ("adapter", "a teacher is a whole model"),
     ],

@@ -81,7 +81,7 @@ def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
     ("typed", "says"),
     [
         ("hardware { type = h100 }\n", "write `hardware 8 x h100-80gb`, `h100-nvl-94gb` or `h100-pcie-80gb`"),
-        ("hardware { type = gtx9999, count = 4 }\n", "no GPU of the registry"),
+        ("hardware { type = gtx9999, count = 4 }\n", "not a GPU of the registry"),
         ("eval { split = 0.1 }\n", "write `data(holdout=10%)` outside of `eval`"),
         ("fsdp { use_orig_params = true }\n", "which `strategy fsdp1` reads; FSDP2 does it by itself"),
         ("memory = gradient_checkpointing\n", "write `memory(checkpointing)`"),

@@ -69,7 +69,7 @@ def test_every_value_has_the_type_of_its_getter(tmp_path_factory):
 
 
 def test_a_spec_with_an_error_is_no_checked_spec(spec):
-    wrong = report("XP113", "`trl-9` is no target of this version", None)
+    wrong = report("XP113", "`trl-9` is not a target of this version", None)
     with pytest.raises(ValueError, match="has errors"):
         CheckedSpec.of(spec, [wrong])
     assert checked("xpc 1\n\ntrain qwen2.5-0.5b on ultrachat for 1 epochs\ntarget trl-9\n").spec is None

@@ -203,7 +203,7 @@ def test_which_rows_are_conversations():
     [
         ("messages", {"messages": [{"role": "user", "content": None}]}, None),
         ("messages", {"messages": []}, "empty"),
-        ("messages", {"messages": "?"}, "no list"),
+        ("messages", {"messages": "?"}, "not a list"),
         ("messages", {"messages": ["?"]}, "no message"),
         ("messages", {"messages": [{"role": "user"}]}, "a role and a content"),
         ("conversations", {"conversations": [{"from": "human", "value": "?"}]}, None),

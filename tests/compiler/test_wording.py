@@ -52,7 +52,7 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("load_in_4bit", "`load_in_4bit` is not", "write `qlora`"),
         ("max_steps=100", "`max_steps` is not", "write `for 100 steps`"),
         ("resume=never", "`resume` belongs inside a clause", "write `save(resume=never)`"),
-        ("8xh100-80gb", "`8xh100-80gb` is no number", "write `8 x h100-80gb`"),
+        ("8xh100-80gb", "`8xh100-80gb` is not a number", "write `8 x h100-80gb`"),
         ("lr=10%", "`10%` has no meaning for `lr`", "write `lr = 0.1`"),
         ("lr 1e-5 bf16", "`lr` takes its value behind `=`", "write `lr=1e-5`"),
         ("clip=None", "`clip` takes a number", "a number of at least 0, such as `clip = 1`"),
@@ -72,7 +72,7 @@ def test_in_the_header(written, message, help):
 @pytest.mark.parametrize(
     ("body", "message", "help"),
     [
-        ("hardware 8x h100-80gb", "`8x` is no number", "write `8 x h100-80gb`"),
+        ("hardware 8x h100-80gb", "`8x` is not a number", "write `8 x h100-80gb`"),
         ("hardware h100-80gb x 8", "`x` is a word of the language", "8 x h100-80gb"),
         ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
         ("memory {\n  liger checkpointing\n}", "`checkpointing` is not a setting of `liger`", "on the next"),
@@ -160,8 +160,8 @@ def test_quoted_hub_ids_are_told_from_paths():
     found = checked('train "Qwen/Qwen2.5-3B" on "BAAI/Infinity-Instruct"\n')
     helps = [one.help for one in found.problems if one.code in ("XP118", "XP123")]
     assert helps == [
-        "write `Qwen/Qwen2.5-3B` without quotes for a model of the hub, or beside a folder that is to come "
-        '`model(config=file("config.json"))`',
+        "for a model of the hub, write `Qwen/Qwen2.5-3B` without quotes; for a folder that a run is still to write, "
+        'give its architecture: `model(config=file("config.json"))`',
         "write `BAAI/Infinity-Instruct` without quotes for a dataset of the hub",
     ]
 

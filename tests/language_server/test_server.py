@@ -213,7 +213,7 @@ async def test_a_lock_and_the_spec_of_a_bundle_are_read_as_check_reads_them(clie
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     (tmp_path / "mine.xp.lock").write_text("broken")
     uri = await opened(client, tmp_path, (tmp_path / "mine.xp").read_text(), "mine.xp")
-    assert "is no lock of xpc" in told(client, uri)["XP114"].message
+    assert "is not a lock of xpc" in told(client, uri)["XP114"].message
     (tmp_path / "mine.xp.lock").unlink()
     assert xpc("compile", "mine.xp", cwd=str(tmp_path)).returncode == 0
     inside = tmp_path / "mine.bundle"

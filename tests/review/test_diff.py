@@ -123,7 +123,8 @@ def test_sources_are_told_one_by_one(old, new, settings, follows, tmp_path):
     _, group = table(tmp_path, MIXED, MIXED.replace(old, new))
     assert (named(group["settings"]), named(group["follows"])) == (settings, follows)
     keys = [one["name"] for one in group["arguments"] if " data.sources" in one["name"]]
-    assert keys and all(len(one["before"]) < 40 for one in group["arguments"] if one["name"] in keys)
+    assert keys
+    assert all(len(one["before"]) < 40 for one in group["arguments"] if one["name"] in keys)
 
 
 def test_the_first_line_counts_sources(tmp_path):
@@ -244,11 +245,11 @@ def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_kno
 @pytest.mark.parametrize(
     ("side", "says"),
     [
-        ("nobranch:specs/t.xp", "`nobranch` is no revision"),
+        ("nobranch:specs/t.xp", "`nobranch` is not a revision"),
         ("HEAD:specs/none.xp", "is not in HEAD"),
         ("--upload-pack=x:specs/t.xp", "revision"),
         ("none.xp", "cannot be read"),
-        (".", "no bundle"),
+        (".", "not a bundle"),
     ],
 )
 def test_sides_that_are_none(side, says, repository):

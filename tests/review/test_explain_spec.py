@@ -55,7 +55,7 @@ def test_what_a_setting_became(setting, lines, tmp_path):
 
 
 def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
-    text = SEED + 'eval(data=capybara, every=epoch)\nextra trl {\n  logging_nan_inf_filter = false\n}\n'
+    text = SEED + "eval(data=capybara, every=epoch)\nextra trl {\n  logging_nan_inf_filter = false\n}\n"
     assert explained(text, ":model", tmp_path).startswith(
         'model = Qwen/Qwen2.5-3B\n  from t.xp:3\n  trainer_args.json model.id = "Qwen/Qwen2.5-3B"\nmodel.attn = sdpa\n'
     )
@@ -72,7 +72,8 @@ def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("t.xp:warmupp", "`warmupp` is not a setting: did you mean `schedule.warmup`?"), ("t.xp:zxqv", "`xpc list settings`"),
+        ("t.xp:warmupp", "`warmupp` is not a setting: did you mean `schedule.warmup`?"),
+        ("t.xp:zxqv", "`xpc list settings`"),
         ("leraning_rate", "did you mean `xpc explain optimizer.lr`?"), ("XP9999", "there is no code `XP9999`"),
         ("h100", "did you mean `xpc explain h100-80gb`?"), ("none.xp:lr", "none.xp cannot be read"),
     ],

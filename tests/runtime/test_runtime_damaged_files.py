@@ -73,7 +73,7 @@ def test_a_damaged_small_file_is_passed_over(tmp_path: Path, zero: bool, name: s
 
 
 def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
-    """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is no UTF-8 any more."""
+    """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is not UTF-8 any more."""
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
     used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed.states)

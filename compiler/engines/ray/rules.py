@@ -27,7 +27,7 @@ def folder(spec: Spec) -> Iterator[Finding]:
     kept = "/".join(part for part in bare.split("/") if part.isprintable() and part not in ("", ".", "..", "~"))
     yield Finding(
         spec.place("launch.volume", "not an absolute path" if path.isprintable() else "has a control character"),
-        f"`{path[:60]}` is no folder that every node of a Ray cluster could have",
+        f"`{path[:60]}` is not a folder that every node of a Ray cluster could have",
         'write the path at which all nodes mount it, such as `volume = "/mnt/shared"`',
         replace=f'volume = "/mnt/{kept or "shared"}"' if '"' not in kept and "\\" not in kept else None,
     )

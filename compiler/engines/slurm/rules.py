@@ -41,7 +41,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(path, "begins or ends with a mark" if wrong is None else f"{wrong!r} is not of a name"),
+            spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot hold {wrong!r}"),
             f"Slurm has no {name} of this name",
             write(legal),
         )
@@ -109,7 +109,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
             continue
         yield Finding(
             spec.place("launch.extra_args", "written by the job itself" if taken else "not `--name` or `--name=value`"),
-            f"`{text[:60]}` cannot be a further option of sbatch",
+            f"`{text[:60]}` cannot be passed to sbatch",
             'write whole options, such as `extra_args = ["--mail-type=END"]`; the settings of `launch` say the others',
         )
 
@@ -128,7 +128,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
     if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
         bare = started is None
         yield Finding(
-            spec.place("launch.image", "nothing starts it") if bare else spec.place("launch.container", "of no image"),
+            spec.place("launch.image", "nothing starts it") if bare else spec.place("launch.container", "no `image`"),
             "a container needs an image and a program that starts it",
             "leave `image` out, or name pyxis or apptainer as its `container`"
             if bare
@@ -136,7 +136,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
         )
     if spec.get("launch.mounts") is not None and image is None and started is None:
         yield Finding(
-            spec.place("launch.mounts", "of no container"),
+            spec.place("launch.mounts", "there is no container"),
             "nothing is mounted where no container is started",
             "leave `mounts` out",
         )
