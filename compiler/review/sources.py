@@ -19,7 +19,8 @@ def source_changes(
     """Each change, and whether only the way differs in which the rows of one source are read."""
     names = [[ref(each) for each in side] for side in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
-        yield Change(name, *(", ".join(side) for side in names), "the same sources in another order"), False
+        was, now = (", ".join(side) for side in names)
+        yield Change(name, was, now, "the same sources in another order"), False
         return
     for kind, start, end, begin, stop in SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
         old, new = before[start:end], after[begin:stop]
