@@ -19,14 +19,17 @@ HEAD = """\
 # Reference
 
 Written by `make docs` from `compiler/language/schema.py` and `compiler/rules/`; do not edit.
-The language itself is described in
-`docs/language.md`.
+[language.md](language.md) describes the language itself.
 
 ## Settings
 
-`path` is clause and name. Inside its clause a setting is written by its name; a name that is unique is also legal after
-`with` and in the body: `with gbs=528` is `batch { gbs = 528 }`. Settings that say *later* are reserved: the compiler
-refuses them with a sentence instead of leaving them out. An example of several lines is legal with all of them.
+A path is the clause and the setting's name. Inside its clause a setting is written by its name. A unique name is also
+legal after `with` and in the body: `with gbs=528` is `batch { gbs = 528 }`. Settings that say *later* are reserved: the
+compiler refuses them and says so. Where an example has several lines, they belong together.
+
+An empty default means that the value is derived from others, comes from the stack, or stays unset.
+[language.md](language.md#what-is-assumed) describes the important ones, and `xpc explain FILE:SETTING` shows the value
+in a spec. `decides` lists the arguments of the trainer that the setting decides, by their names in the default stack.
 
 | path | takes | default | example | decides |
 |---|---|---|---|---|

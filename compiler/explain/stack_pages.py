@@ -78,7 +78,7 @@ def _methods(stack: Stack) -> str:
         )
     lacks = [(f"`{one}`", why) for what in ("optimizers", "schedules") for one, why in stack.lacking(what).items()]
     adapters = (
-        "`lora`, `qlora`, `oft` and `freeze` go with each method; what a combination cannot have is a rule below."
+        "`lora`, `qlora`, `oft` and `freeze` work with every method; the rules below say what cannot be combined."
     )
     text = "## Methods and adapters\n\n" + _table(("method", "arguments of", "losses"), *rows) + "\n\n" + adapters
     text += "\n\n`packing(strategy=...)` has " + ", ".join(f"`{one}`" for one in stack.packing) + "."
@@ -86,7 +86,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """The facts of the stack that are otherwise on another, in the words of facts.py."""
+    """The facts of the stack that are different on another, in the words of facts.py."""
     told = _documented()
     others = [_stack(one) for one in stacks.names() if one != stack.name]
     rows = []
@@ -96,7 +96,7 @@ def _differences(stack: Stack) -> str:
         if apart and isinstance(here, bool | str):
             value = {True: "yes", False: "no", "": "none"}.get(here, f"`{here}`")
             rows.append((f"{doc.rstrip('.')} (`{name}`)", value, ", ".join(apart)))
-    return "## What is otherwise here\n\n" + _table(("what", "here", "otherwise on"), *rows)
+    return "## What differs from the other stacks\n\n" + _table(("what", "here", "different on"), *rows)
 
 
 def _documented() -> dict[str, str]:

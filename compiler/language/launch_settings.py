@@ -22,8 +22,8 @@ LAUNCH: Final = (
     Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
     Setting("launch.setup", k.FILE, "a file of bash that launch.sh reads first: modules, a virtual environment",
             inner=True),
-    Setting("launch.retries", k.INT, "times that a run is started again whose process has died, from its newest "
-            "checkpoint; unset, three where there are checkpoints to go on from", inner=True, low=0, high=1000),
+    Setting("launch.retries", k.INT, "how often a run is restarted from its newest checkpoint after a process died; "
+            "unset, three times if it saves checkpoints", inner=True, low=0, high=1000),
     Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
             low=1, high=100_000),
     Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),
@@ -39,7 +39,7 @@ LAUNCH: Final = (
             inner=True),
     Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory",
             inner=True),
-    Setting("launch.time", k.DURATION, "longest run; at its end the run saves and stops", inner=True,
+    Setting("launch.time", k.DURATION, "time limit, at which the run saves and stops", inner=True,
             high=10**9),
     Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
             "unset, where there are checkpoints to go on from", inner=True),
@@ -50,6 +50,6 @@ LAUNCH: Final = (
     Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
             inner=True),
     Setting("launch.pull_secret", k.NAME, "Kubernetes secret with the password of the image's registry", inner=True),
-    Setting("launch.tolerations", k.NAMES, "taints of nodes that the pods bear, as KEY=VALUE:EFFECT", inner=True),
+    Setting("launch.tolerations", k.NAMES, "taints of nodes that the pods tolerate, as KEY=VALUE:EFFECT", inner=True),
     Setting("launch.node_selector", k.NAMES, "labels of the nodes that the pods may go to, as KEY=VALUE", inner=True),
 )  # fmt: skip

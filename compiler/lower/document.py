@@ -21,9 +21,9 @@ from xpc.grammar.diagnostic import Diagnostic
 
 STAGED = (
     "",
-    "Where the machines that train have no network: `./launch.sh --stage DIR`, on one that has, fetches what the run",
-    "reads from the hub (with `--wheels` the packages, too), and `XPC_STAGED=DIR ./launch.sh` trains from it. So does",
-    "a job that the variable goes along with.",
+    "If the machines that train have no network, run `./launch.sh --stage DIR` on one that has. It fetches what the",
+    "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from it, and so",
+    "does a submitted job that gets this variable.",
 )
 
 
@@ -72,7 +72,8 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         f"| method | {_method(spec)} |",
         *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
         *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),
-        f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} processes |",
+        f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} "
+        f"process{'es' * (hardware.world != 1)} |",
         f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
@@ -185,7 +186,7 @@ def _begins(spec: Spec) -> list[str]:
         )
     else:
         return []
-    anew = "The optimizer, the schedule, the count of steps, the order of rows and the random states begin anew."
+    anew = "The optimizer, the schedule, the count of steps, the order of rows and the random states start afresh."
     return ["", f"Training begins {what}", anew]
 
 

@@ -34,12 +34,12 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
     moved = [line for other in others for line in _defaults(spec, stated, other, cell)]
     if not named and not moved:
         return []
-    lines = ["", "## Against other versions"]
+    lines = ["", "## Compared with other stacks"]
     if named:
-        lines += ["", "What this spec writes under other names elsewhere:", "", "| elsewhere | here |", "|---|---|"]
+        lines += ["", "Arguments that have other names there:", "", "| elsewhere | here |", "|---|---|"]
         lines += named
     if moved:
-        lines += ["", "Defaults that moved, and what this run has, whatever they move to:", ""]
+        lines += ["", "Defaults that differ, and the value that this run states:", ""]
         lines += ["| argument | this run | the default elsewhere | the default here |", "|---|---|---|---|", *moved]
     return lines
 

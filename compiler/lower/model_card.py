@@ -43,5 +43,5 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
         del head["base_model_relation"]
     lines = [f"{key}: {json.dumps(value)}" for key, value in head.items() if value]
     rows = [f"| {key} | {value.replace('|', '&#124;')} |" for key, value in table.items()]
-    text = f"{what} `{name}`. summary.json has what came of the run, and spec.xp of its bundle every value."
+    text = f"{what} `{name}`. summary.json has the results of the run, and spec.xp in its bundle every setting."
     return "\n".join(["---", *lines, "---", "", f"# {spec.name}", "", text, "", "| | |", "|---|---|", *rows, ""])

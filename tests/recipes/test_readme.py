@@ -30,7 +30,7 @@ MOVED = {
 
 def section(recipe: str, target: str) -> str:
     page = bundle(recipe, target)["README.md"].decode()
-    return page.partition("## Against other versions\n")[2].partition("\n## ")[0]
+    return page.partition("## Compared with other stacks\n")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("recipe", NEWEST)
