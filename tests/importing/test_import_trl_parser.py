@@ -71,6 +71,8 @@ def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, 
     for key, ours in found.arguments.items():
         if key not in theirs or key in MACHINE or key in STATED:
             continue
+        if key == "per_device_eval_batch_size" and theirs["eval_strategy"] == "no":
+            continue  # nothing is evaluated
         said, written = theirs[key], key in theirs["written"]
         if said is None and key in UNSAID:
             said = UNSAID[key]
