@@ -8,6 +8,7 @@ import sys
 import pytest
 from case_support import ROW, spec
 from compile_support import CONFIG, SEED, SENTENCE, put, tree, xpc
+from patience import HUNG
 
 CLEAN = spec()
 WRONG = spec(batch="gbs=512 micro=11")
@@ -193,7 +194,7 @@ def test_a_reader_that_goes_away(tmp_path):
     process = subprocess.Popen([*XPC, "check", "a.xp"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
-    _, stderr = process.communicate(timeout=600)
+    _, stderr = process.communicate(timeout=HUNG)
     assert b"Traceback" not in stderr
     assert b"broke the compiler" not in stderr
     assert process.returncode in (1, 2)

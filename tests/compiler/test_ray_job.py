@@ -17,6 +17,7 @@ import pytest
 from case_support import spec
 from cases_clusters import ray
 from compile_support import compiled
+from patience import HUNG
 from whole_lines import whole_lines
 
 from xpc.compiler.bundle import write
@@ -73,7 +74,7 @@ def test_the_numbers_are_those_of_the_spec():
 @pytest.mark.parametrize("status", [0, 3, 75])
 def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status: int):
     (tmp_path / "go").write_text(str(status))
-    out, _ = worker(bundle).communicate(timeout=600)
+    out, _ = worker(bundle).communicate(timeout=HUNG)
     assert out == f"{status}\n"
     assert said(bundle) == [f"1 {tmp_path}"]
 

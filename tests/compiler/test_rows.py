@@ -13,6 +13,7 @@ from hashlib import sha256
 import pytest
 from compile_support import NOWHERE, checked, errors
 from interpreters import interpreter
+from patience import HUNG
 
 from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
@@ -290,7 +291,7 @@ def test_modules_are_those_of_the_models():
     installed("transformers")
     proofs = os.path.join(os.path.dirname(NOWHERE), "proof")
     done = subprocess.run([sys.executable, "-c", PROGRAM, proofs, *modules.MODULES], capture_output=True, text=True,
-                          check=False, timeout=300)  # fmt: skip
+                          check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     for family, (names, inside, holders, outside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
@@ -319,7 +320,7 @@ def test_output_heads_are_those_of_the_stack(name):
     proofs = os.path.join(os.path.dirname(NOWHERE), "proof")
     known = stacks.load(name).facts.output_heads
     done = subprocess.run([interpreter(name), "-c", PROGRAM, proofs, "llama", "gpt_neox"], capture_output=True,
-                          text=True, check=False, timeout=300)  # fmt: skip
+                          text=True, check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     for family, (_, _, _, outside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(outside) - {*modules.around(family)} == {known.get(family, "lm_head")}, family

@@ -11,6 +11,7 @@ from hashlib import sha256
 import pytest
 from case_support import spec
 from compile_support import compiled, put, tree, xpc
+from patience import HUNG
 from sweep_support import TWO, UNBATCHED, swept
 
 from xpc.compiler.bundle import BundleError, write
@@ -204,7 +205,7 @@ def launch(tmp_path):
         )  # fmt: skip
         if not wait:
             return process
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=HUNG)
         return process.returncode, out, err
 
     start.notes = lambda: (tmp_path / "notes").read_text().split() if (tmp_path / "notes").exists() else []
@@ -255,7 +256,7 @@ def test_a_signal_reaches_the_member_and_starts_no_other(launch, number):
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(timeout=0.1)
         process.send_signal(number)
-        _, err = process.communicate(timeout=600)
+        _, err = process.communicate(timeout=HUNG)
     finally:
         process.kill()
     assert process.returncode == 75, err

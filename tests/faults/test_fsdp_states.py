@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from patience import HUNG
 from ports import free_port
 from stacks import interpreter
 
@@ -27,7 +28,7 @@ def run(target: str, phase: str, folder: Path, world: int) -> None:
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for rank in range(world)
     ]  # fmt: skip
-    said = [one.communicate(timeout=600)[0] for one in started]
+    said = [one.communicate(timeout=HUNG)[0] for one in started]
     assert not any(one.returncode for one in started), said
 
 

@@ -11,6 +11,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from patience import HUNG
 
 from xpc.compiler.inputs import UsageError
 from xpc.compiler.plan import command
@@ -224,7 +225,7 @@ def look(text, folder, dark):
             "--virtual-time-budget=20000", *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] * dark),
             "--dump-dom", (folder / "look.html").as_uri(),
         ],
-        capture_output=True, text=True, timeout=300, check=True,
+        capture_output=True, text=True, timeout=HUNG, check=True,
     )  # fmt: skip
     assert "CONSOLE" not in shown.stderr, shown.stderr
     answer = re.search(r'<pre id="found">(.*?)</pre>', shown.stdout, re.S)

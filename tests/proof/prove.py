@@ -63,6 +63,7 @@ import violations  # noqa: E402
 from attrs import field, frozen  # noqa: E402
 from compile_support import codes, put  # noqa: E402
 from lowered import GONE, past  # noqa: E402
+from patience import HUNG  # noqa: E402
 from ports import free_port  # noqa: E402
 from rule_cases import CASES  # noqa: E402
 from stacks import environment, interpreter  # noqa: E402
@@ -222,7 +223,7 @@ class Prover:
         """Ends the process once it has nothing left to do."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=600)
+        self.process.wait(timeout=HUNG)
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
 
 from interpreters import interpreter as interpreter  # noqa: E402
+from patience import HUNG  # noqa: E402
 
 QUIET = {
     "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
@@ -41,7 +42,7 @@ def environment(**variables: str) -> dict[str, str]:
 def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
     """What the target's libraries make of bundles (see look.py), by folder."""
     done = subprocess.run([interpreter(target), os.path.join(HERE, "look.py")], input=json.dumps(folders), text=True,
-                          capture_output=True, env=environment(), check=False, timeout=600)  # fmt: skip
+                          capture_output=True, env=environment(), check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -92,5 +93,5 @@ def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
     plan = payload(bundle)
     variables.setdefault("PYTHON", interpreter(plan["target"]))
     done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,
-                          timeout=300, env=environment(**variables), check=False)  # fmt: skip
+                          timeout=HUNG, env=environment(**variables), check=False)  # fmt: skip
     return Run(done, os.path.join(cwd, plan["arguments"]["output_dir"]))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from emitted import FILES, SPECS, compiled, put
+from patience import HUNG
 from stacks import REPOSITORY, looked_at
 
 from xpc.compiler import stacks
@@ -112,7 +113,7 @@ NODE = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 def launch(folder: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "PYTHON": "/no/python", **variables}
     return subprocess.run([os.path.join(folder, "launch.sh"), *words], env=environment, capture_output=True, text=True,
-                          check=False, timeout=600)  # fmt: skip
+                          check=False, timeout=HUNG)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

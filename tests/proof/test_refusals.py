@@ -16,6 +16,7 @@ import pytest
 from emitted import compiled, put
 from lowered import resolved
 from method_runs import Warm
+from patience import HUNG
 from stacks import Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
@@ -155,7 +156,7 @@ def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, 
     made = bundle(spec(hardware=hardware))
     words = ["-m", "torch.distributed.run", "--nproc_per_node", str(started), "--standalone", f"{made}/trainer/main.py"]
     done = subprocess.run([interpreter(DEFAULT), *words], cwd=tmp_path, env=environment(), capture_output=True,
-                          text=True, check=False, timeout=600)  # fmt: skip
+                          text=True, check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 1
     ours = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(ours) == 1
@@ -167,14 +168,14 @@ def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, 
 def test_by_hand_in_one_process(bundle: Callable[..., str], tmp_path: Any) -> None:
     made = bundle(spec(hardware="2 x cpu"))
     done = subprocess.run([interpreter(DEFAULT), f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
-                          capture_output=True, text=True, check=False, timeout=600)  # fmt: skip
+                          capture_output=True, text=True, check=False, timeout=HUNG)  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the launcher started 1 process(es)")
 
 
 def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
     done = subprocess.run([interpreter(DEFAULT), f"{bundle(spec())}/trainer/main.py", "--lr", "1"], cwd=tmp_path,
-                          env=environment(), capture_output=True, text=True, check=False, timeout=600)  # fmt: skip
+                          env=environment(), capture_output=True, text=True, check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 2
     assert "--lr" in done.stdout + done.stderr
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from emitted import compiled, put
 from method_runs import Warm
+from patience import HUNG
 from stacks import REPOSITORY, Run, environment, has, interpreter
 from tiny_runs import lines, spec
 
@@ -74,7 +75,7 @@ def evaluate(warm: Warm) -> Evaluate:
         python = harness(target)
         return subprocess.run([os.path.join(bundle, "evaluate.sh")], cwd=cwd, text=True, capture_output=True,
                               env=environment(PYTHON=python if cold else warm.of(target).python), check=False,
-                              timeout=300)  # fmt: skip
+                              timeout=HUNG)  # fmt: skip
 
     return run
 

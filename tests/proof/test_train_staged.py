@@ -12,6 +12,7 @@ from emitted import compiled, put
 from hub_files import HubFiles
 from interpreters import OTHERS
 from method_runs import tensors
+from patience import HUNG
 from stacks import environment, interpreter, payload
 from tiny_runs import lines, spec
 
@@ -45,7 +46,7 @@ def files(folder: str) -> dict[str, bytes]:
 
 def started(*words: str, cwd: Path, target: str, **variables: str) -> subprocess.CompletedProcess[str]:
     set_to = environment(PYTHON=interpreter(target), CUDA_VISIBLE_DEVICES="", **variables)
-    return subprocess.run(words, cwd=cwd, text=True, capture_output=True, timeout=600, env=set_to, check=False)
+    return subprocess.run(words, cwd=cwd, text=True, capture_output=True, timeout=HUNG, env=set_to, check=False)
 
 
 @pytest.mark.parametrize("target", [DEFAULT, *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)])

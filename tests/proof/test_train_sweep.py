@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 from emitted import compiled
+from patience import HUNG
 from stacks import Run, environment, interpreter, payload
 from tiny_runs import spec
 
@@ -44,7 +45,7 @@ def test_a_thousand_bundles_in_one_array(folder: str) -> None:
 def test_one_member_runs_alone(folder: str, place: str) -> None:
     plan = payload(os.path.join(folder, "members", NAME))
     done = subprocess.run(
-        [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=place, text=True, capture_output=True, timeout=300,
+        [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=place, text=True, capture_output=True, timeout=HUNG,
         env=environment(PYTHON=interpreter(DEFAULT)), check=False,
     )  # fmt: skip
     run = Run(done, os.path.join(place, plan["arguments"]["output_dir"]))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+from patience import HUNG
 from ports import free_port
 
 from xpc.compiler import stacks
@@ -128,7 +129,7 @@ def command(folder: str, python: str = sys.executable) -> list[str]:
 def launch(folder: str, cwd: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     """Runs the bundle from ``cwd``."""
     return subprocess.run(
-        command(folder, python), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        command(folder, python), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=HUNG, check=False
     )
 
 

@@ -21,6 +21,7 @@ sys.path.append(os.path.join(ROOT, "tests", "support"))
 
 from forks import Forks
 from interpreters import interpreter
+from patience import HUNG
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
@@ -362,7 +363,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
     while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
         time.sleep(0.1)
     started.terminate()
-    said = started.communicate(timeout=600)[1]
+    said = started.communicate(timeout=HUNG)[1]
     assert started.returncode == 75
     assert said.startswith("launch.sh: stopped as asked: the same command goes on")
     size = os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl"))

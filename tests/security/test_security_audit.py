@@ -14,6 +14,7 @@ import pytest
 from audited import MARK
 from case_support import ROW, spec
 from compile_support import CONFIG, REPOSITORY, put
+from patience import HUNG
 from test_hostile import PAYLOADS, SLOTS, quoted
 
 pytestmark = pytest.mark.slow  # each payload is read by a process that is watched
@@ -32,7 +33,7 @@ def audited(folder: Path, commands: list[list[str]]) -> dict[str, object]:
     listed.write_text(json.dumps(commands), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, os.path.join(HERE, "audited.py"), str(folder), str(listed)],
-        capture_output=True, text=True, timeout=500, check=False,
+        capture_output=True, text=True, timeout=HUNG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told: dict[str, object] = json.loads(done.stdout)

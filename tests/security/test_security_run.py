@@ -13,6 +13,7 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import compiled, put
 from interpreters import OTHERS, interpreter
+from patience import HUNG
 from runtime_bundles import bundle_of as planned
 from runtime_bundles import plan, source
 
@@ -166,7 +167,7 @@ def test_modules_of_the_folder_that_a_run_starts_in_are_not_imported(made: Bundl
     for words in (("main.py", "wrong"), ("launcher.py",), ("evaluate.py", "wrong"), ("launcher.py", "accelerate")):
         done = subprocess.run(
             [sys.executable, os.path.join(made.folder, "trainer", words[0]), *words[1:]],
-            cwd=tmp_path / "cwd", env=clean, capture_output=True, text=True, timeout=120, check=False,
+            cwd=tmp_path / "cwd", env=clean, capture_output=True, text=True, timeout=HUNG, check=False,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         assert not (tmp_path / "pwned").exists(), words
@@ -295,7 +296,7 @@ def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None
     """By each stack's transformers: what leads out of a template is an error or an empty text, and runs nothing."""
     done = subprocess.run(
         [interpreter(stack), "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=HUNG, check=False,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -315,5 +316,5 @@ def test_the_compiler_renders_no_template(tmp_path: Path) -> None:
         "import sys; from xpc.compiler.cli import main; status = main(['compile', 'a.xp', '-o', 'b']); "
         "sys.exit(3 if 'jinja2' in sys.modules else status)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=HUNG, check=False)
     assert done.returncode == 0, done.stderr
