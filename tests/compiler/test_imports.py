@@ -66,6 +66,7 @@ def test_the_runtime_never_imports_xpc():
         assert not [name for name, _ in imports if name.split(".")[0] in ("xpc", "attrs", "attr")], path
 
 
+@pytest.mark.slow
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared = {"xpc.runtime.core", "xpc.runtime.core.payload", "xpc.runtime.core.features"}
     for path, imports in modules("compiler"):

@@ -71,6 +71,7 @@ def test_the_numbers_are_those_of_the_spec():
     assert (cpu["cpus"], cpu["gpus"]) == (4, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0, 3, 75])
 def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status: int):
     (tmp_path / "go").write_text(str(status))
@@ -79,6 +80,7 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
     assert said(bundle) == [f"1 {tmp_path}"]
 
 
+@pytest.mark.slow
 def test_when_the_worker_is_killed_the_run_is_asked_to_stop(bundle: str):
     """As Ray kills one: with SIGKILL, of it and of its children."""
     one = worker(bundle)
@@ -88,6 +90,7 @@ def test_when_the_worker_is_killed_the_run_is_asked_to_stop(bundle: str):
     until(lambda: said(bundle)[1:] == ["asked"])
 
 
+@pytest.mark.slow
 def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp_path: Path):
     """Of two on one node the second waits; on another node it starts at once."""
     first, second = worker(bundle), None

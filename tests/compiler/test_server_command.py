@@ -24,6 +24,7 @@ def grpo(*lines: str) -> str:
     return spec("model(revision=abc123)", server, *lines, train=PROMPTS, batch="gbs=128 micro=16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", names())
 @pytest.mark.parametrize("more", ["", 'launch local(env=["SAID=so"])'])
 def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -> None:

@@ -65,6 +65,7 @@ def shell(files: dict[str, bytes]) -> dict[str, str]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_all_shell_passes(name: str, tmp_path: object):
     program, found = shellcheck(), shell(compiled(SPECS[name]))

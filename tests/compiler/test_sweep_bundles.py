@@ -264,6 +264,7 @@ def test_a_signal_reaches_the_member_and_starts_no_other(launch, number):
     assert "asked to stop at member seed=3" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists(SHELLCHECK), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(tmp_path):
     written(tmp_path / "s")

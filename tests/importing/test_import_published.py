@@ -126,6 +126,7 @@ IMPOSSIBLE = {
 """The key that TRL, PEFT and accelerate have nothing for."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", [AXOLOTL, LLAMAFACTORY], ids=["axolotl", "llamafactory"])
 def test_the_examples_of_other_tools(paths):
     refused = {}

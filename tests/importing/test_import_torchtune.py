@@ -47,6 +47,7 @@ def ours(record: dict[str, Any]) -> bool:
     return recipe.startswith(TRAINS) and "vision" not in seen
 
 
+@pytest.mark.slow
 def test_every_file_of_a_full_lora_or_dpo_recipe_is_what_torchtune_would_train() -> None:
     wrong: dict[str, Any] = {}
     trained = [record for record in RECORDS if ours(record)]
@@ -62,6 +63,7 @@ def test_every_file_of_a_full_lora_or_dpo_recipe_is_what_torchtune_would_train()
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
     others = [record for record in RECORDS if not ours(record)]
     assert others

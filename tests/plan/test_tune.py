@@ -175,6 +175,7 @@ def test_a_file_that_is_no_calibration_is_refused(probes: Path, tmp_path: Path, 
         command.run(command.parse(["run.xp", "--calibration", "c.json"]))
 
 
+@pytest.mark.slow
 def test_no_other_command_reads_the_file(probes: Path, tmp_path: Path) -> None:
     """Neither the file nor the module that reads it is opened by check, compile, diff and verify."""
     finish(probes, 1, 1.0, 20 * 2**30)

@@ -149,6 +149,7 @@ def test_a_revision_that_is_not_there_is_said(repository, capsys):
         list(entries(".", "0" * 40))
 
 
+@pytest.mark.slow
 def test_the_comment_is_written_once_and_changed_only_on_change(repository, api, capsys):
     kind, environment = api
     write(repository, "base.xp", BASE.replace("gbs = 16", "gbs = 32"))
@@ -168,6 +169,7 @@ def test_the_comment_is_written_once_and_changed_only_on_change(repository, api,
     assert set(kind.asked) == {"GET Bearer secret", "POST Bearer secret", "PATCH Bearer secret"}
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_nothing_changes(repository, api):
     kind, environment = api
     write(repository, "readme.md", "words\n")
@@ -226,6 +228,7 @@ def test_the_action_runs_what_is_here():
 LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16gb\n\n" + BATCH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "inputs", "status", "told"),
     [
@@ -256,6 +259,7 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
         assert "::error" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_is_compared_all_the_same(repository):
     write(repository, "large.xp", LARGE)
     commit("large")

@@ -101,6 +101,7 @@ def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSErr
         node_network.reach("node-a", 29500, time.monotonic())
 
 
+@pytest.mark.slow
 def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """DeepSpeed makes its own group, and torch gives that one its own timeout: 10 minutes with NCCL, 30 with gloo."""
     pytest.importorskip("torch")
