@@ -104,7 +104,7 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_twice_as_long_is_not_four_times_as_much(name: str) -> None:
     """Each took more than two seconds of processor time; now the parser takes most of what is left."""
-    with limited(2.0):
+    with limited():
         assert checked(LONG[name]).problems is not None
 
 

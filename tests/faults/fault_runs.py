@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from emitted import compiled
+from patience import HUNG
 from stacks import environment, payload
 from tiny_runs import spec
 from whole_lines import events
@@ -25,7 +26,7 @@ from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoint_integrity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HANGS = 600
+HANGS = HUNG
 """Seconds after which something that did not happen never will: no test fails of a busy machine."""
 KEPT = 2
 """Checkpoints: `keep` of every spec here that has one."""

@@ -160,7 +160,7 @@ class Counts:
 def examine(data: bytes, every_format: bool = False) -> Checked:
     """Compile one input and check every promise, within one second of processor time; raises Failure."""
     try:
-        with limited():
+        with limited(1.0):
             return _examine(data, every_format)
     except TooLong as error:
         raise Failure(str(error)) from error

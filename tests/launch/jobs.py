@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emitted import FILES, compiled, put
+from patience import HUNG
 from whole_lines import events, whole_lines
 
 STEPS = 30
@@ -160,7 +161,7 @@ def log(folder: str) -> str:
     return "".join(texts)
 
 
-def until(seen: Callable[[], object], what: str, seconds: float = 600) -> None:
+def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
     """Waits until something is seen. Raises TimeoutError with the words for it."""
     end = time.monotonic() + seconds
     while not seen():

@@ -208,7 +208,7 @@ def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> No
 def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
-    other = cluster.run("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true", seconds=120)
+    other = cluster.run("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
     assert other.returncode == 0, other.stderr
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
@@ -325,5 +325,5 @@ def test_a_server_that_ends_takes_the_training_with_it(cluster: Cluster, tmp_pat
 
 
 def test_training_that_fails_ends_the_server(cluster: Cluster, tmp_path: Path, served: str) -> None:
-    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "fail"), cwd=str(tmp_path)), seconds=50)
+    job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "fail"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))

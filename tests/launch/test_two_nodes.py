@@ -13,6 +13,7 @@ from emitted import compiled
 from forks import Forks
 from jobs import steps_of
 from netns import ADDRESSES, Nodes, missing
+from patience import HUNG
 from stacks import environment, interpreter, launch
 from tiny_runs import spec
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 NOISE = ("[c10d] The hostname", "ProcessGroup.hpp", "Failed to load CPU gemm_4bit_forward")
 """The reverse of an address need not be known; of a fork, torch takes the parent's groups for groups of its own; on a
 processor with AVX512-BF16, bitsandbytes asks at its import for a kernel of the hub."""
-PATIENCE = 240
+PATIENCE = HUNG
 """Seconds; only a run that hangs takes them."""
 
 

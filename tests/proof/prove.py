@@ -106,7 +106,7 @@ class Proof:
     rows: int = 32
     steps: int = 2
     eager: bool = False
-    timeout: int = 120
+    timeout: int = HUNG
     variant: str = ""
 
     def __attrs_post_init__(self) -> None:

@@ -19,6 +19,7 @@ import yaml
 from attrs import frozen
 from emitted import compiled
 from method_runs import Warm
+from patience import HUNG
 from ports import free_port
 from stacks import environment, payload
 from tiny_runs import spec
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.slow
 LAUNCH = {"k8s": 'launch k8s(image="me/train:1", volume=claim)', "sky": "launch sky(volume=shared)"}
 HOSTS = "127.0.0.1 localhost two-node-0-0.two two-node-0-1.two\n"
 NAMED = 'mount --bind "$0" /etc/hosts && exec "$@"'
-SECONDS = 600
+SECONDS = HUNG
 """When a hang is one."""
 
 Pods = list[Mapping[str, str]]

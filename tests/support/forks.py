@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from typing import Any
 
+from patience import HUNG
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -36,7 +38,7 @@ class Forks:
             )  # fmt: skip
 
     def run(
-        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = 600,
+        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Trains the bundle from ``cwd`` in ``world`` processes; they are killed once ``kill_at`` exists.

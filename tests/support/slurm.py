@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from patience import HUNG
 from ports import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "sinfo")
@@ -103,7 +104,7 @@ class Cluster:
             if name != "SLURM_CONF":
                 del self.environment[name]
 
-    def start(self, seconds: float = 300) -> Cluster:
+    def start(self, seconds: float = HUNG) -> Cluster:
         """Starts every daemon and waits until the nodes are idle. Raises RuntimeError with their logs."""
         import pwd
 
@@ -160,7 +161,7 @@ class Cluster:
         """What Slurm does when it notices that a node is gone: its jobs end, and those that may are queued again."""
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
-    def run(self, *words: str, cwd: str | None = None, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, cwd: str | None = None, seconds: float = HUNG) -> subprocess.CompletedProcess[str]:
         """A command of Slurm, or any other, in the cluster's environment."""
         return subprocess.run(
             words, cwd=cwd, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -179,7 +180,7 @@ class Cluster:
         words = self.run("scontrol", "--oneliner", "show", "job", number).stdout.split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait(self, number: str, seconds: float = 900) -> dict[str, str]:
+    def wait(self, number: str, seconds: float = HUNG) -> dict[str, str]:
         """The job once it has ended and its nodes are free. Raises TimeoutError with the logs of the daemons."""
         until = time.monotonic() + seconds
         while True:
