@@ -21,7 +21,7 @@ def explain(what: str) -> str | None:
     path, _, name = what.rpartition(":")
     if os.path.isfile(what) or what == "-":
         path, name = what, ""
-    if os.path.isfile(path) or path == "-" or path.endswith(".xp"):
+    if (os.path.exists(path) and not os.path.isdir(path)) or path == "-" or path.endswith(".xp"):
         from xpc.compiler.explain.spec_values import spec_values
 
         return spec_values(path, name)

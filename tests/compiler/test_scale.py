@@ -101,7 +101,7 @@ def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
         assert (f'--nnodes {nodes} --node_rank "$NODE_RANK"' in script) is (nodes > 1)
 
     page = files["README.md"].decode()
-    assert f"| {nodes} x ({gpus} x h100-80gb) = {world} processes |" in page
+    assert f"| {nodes} x ({gpus} x h100-80gb) = {world} process{'es' * (world > 1)} |" in page
     assert f"| {gbs} sequences = {micro} x {accum} accumulation x " in page
     of_engine(files, nodes, gpus, engine)
 
