@@ -177,6 +177,16 @@ class Workspace:
         self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
 
+    def other_kind(self, written: str, base: str = "") -> str:
+        """What is there, where it is neither a file nor a folder; an empty text where nothing is."""
+        if "\0" in written:
+            return ""
+        try:
+            there = os.lstat(self.locate(written, base)[1]).st_mode
+        except (OSError, ValueError):
+            return ""
+        return "is a link to what is not there" if stat.S_ISLNK(there) else "is not a regular file"
+
     def resembling(self, written: str, base: str = "") -> str | None:
         """The file or folder beside one that is not there whose name is most like it. Nothing out of the spec's folder
         is told: a spec may come from anybody, and its diagnostics be read by others."""
@@ -258,6 +268,12 @@ class Workspace:
             data: bytes | None = handle.read(HEAD)  # None: a file that would have to be waited for
             self.saw(path, UNSURE if data is None else cache.state(handle.fileno(), found, data))
             return data or b""
+
+    def tail(self, written: str, count: int) -> bytes:
+        """The last bytes of a local data file whose head was read."""
+        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+            handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
+            return handle.read(count) or b""
 
 
 def read_whole(path: str, limit: int) -> tuple[bytes, str]:

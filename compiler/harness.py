@@ -56,7 +56,7 @@ def is_file(task: str) -> bool:
 
 def meant(name: str) -> str | None:
     """The task that a name most likely means. Letters in pairs choose a few of the many names first."""
-    from difflib import get_close_matches  # only a misspelt spec pays for it
+    from difflib import SequenceMatcher  # only a misspelt spec pays for it
     from heapq import nsmallest
 
     pairs = _pairs(name)
@@ -66,7 +66,9 @@ def meant(name: str) -> str | None:
         ranked.append((-shared / (len(pairs) + len(others) - shared), len(one), one))
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
-    return next(iter(swapped or get_close_matches(name[:80], near, 1)), None)
+    alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
+    best = max(alike, key=lambda each: each[0])  # of equal ones the first
+    return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 
 def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.compiler.silenced import Silenced
 
 ASSUMED = "XP190"
-PASTED = ("XP014", "XP020", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
+PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
 """Findings behind which lines of a command or of YAML, other tools' blocks, or their numbers may stand."""
 FIRST_RULE = "XP200"
 """Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""

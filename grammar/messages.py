@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from xpc.grammar import codes
-from xpc.grammar.codes import Code
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
-from xpc.grammar.lalr import END, Node, UnexpectedToken
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.lalr import END, UnexpectedToken
+from xpc.grammar.notations import of_another_notation
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
+from xpc.grammar.place import Place
 from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
@@ -26,6 +27,7 @@ _AFTER = {
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
 """A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
+_UNQUOTED = re.compile(r"[\w./-]+")
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
@@ -43,46 +45,6 @@ class Failure:
     repair: Edit | None = None
 
 
-@record
-class _Place:
-    """Where the parser stood: `before` is the last word it took on this line; `shown` is what it met, as typed."""
-
-    source: Source
-    span: Span
-    shown: str
-    met: str
-    before: Span | None
-    stack: tuple[Node, ...]
-
-    @property
-    def one_line(self) -> int | None:
-        """Where the outermost block on one line begins that the parser stands in."""
-        found: list[int | None] = []
-        for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
-            if item.kind == "LBRACE":
-                found.append(None if after is not None and after.kind == "_NL" else item.start)
-            elif item.kind == "RBRACE":
-                found.pop()
-        return next((start for start in found if start is not None), None)
-
-    @property
-    def last(self) -> str:
-        """The name of the token on top of the stack; of the rule, where a whole phrase is on top."""
-        return self.stack[-1].kind if self.stack else ""
-
-    def error(
-        self,
-        code: Code,
-        message: str,
-        remedy: str | None = None,
-        *,
-        at_last: bool = False,
-        edits: tuple[Edit, ...] = (),
-    ) -> Diagnostic:
-        span = self.before if self.before and (at_last or self.met == "_NL") else self.span
-        return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)
-
-
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     """Why the parser could not go on in `text`, the repaired text of `source`."""
     token, met = error.token, error.token.kind
@@ -91,7 +53,7 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     span = Span(offset, offset if met in ("_NL", END) else token.end)
     end = len(source.text)
     span = Span(min(span.start, end), min(span.end, end))
-    place = _Place(source, span, shown, met, _before(text, offset), error.stack)
+    place = Place(source, span, shown, met, _before(text, offset), error.stack)
     plain = _unit(place) or _clock(place, text) or _nodes(place, text)
     if plain is not None:
         return Failure(offset, *plain)
@@ -99,12 +61,12 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     return Failure(offset, diagnostic, _comma_put(text, span, diagnostic))
 
 
-def _unit(place: _Place) -> tuple[Diagnostic, Edit] | None:
+def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
     """The error for a word of a unit behind the number of a setting, as people say it: `every = 1 epoch`. With it goes
     what lets the parser go on."""
     from xpc.grammar import units
 
-    count, word, before = _word(place), place.shown.strip("`"), place.before
+    count, word, before = place.word, place.shown.strip("`"), place.before
     if place.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdigit():
         return None
     if any(item.kind == "TRAIN" for item in place.stack) and place.last == "NUMBER":
@@ -118,7 +80,7 @@ def _unit(place: _Place) -> tuple[Diagnostic, Edit] | None:
     return found, Edit(whole, legal.ljust(whole.end - whole.start))
 
 
-def _clock(place: _Place, text: str) -> tuple[Diagnostic, Edit] | None:
+def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
     """The error for a duration as Slurm writes it, and what lets the parser go on."""
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
@@ -135,7 +97,7 @@ def _clock(place: _Place, text: str) -> tuple[Diagnostic, Edit] | None:
     return diagnostic, Edit(span, value.ljust(span.end - span.start))
 
 
-def _nodes(place: _Place, text: str) -> tuple[Diagnostic, Edit] | None:
+def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
     """The error for `2 x 8 x h100-80gb`, and what lets the parser go on: the machines left out."""
     if place.last != "X" or place.met != "NUMBER":
         return None
@@ -164,22 +126,21 @@ def _before(text: str, offset: int) -> Span | None:
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
-def _word(place: _Place) -> str:
-    return place.source.text[place.before.start : place.before.end] if place.before else ""
-
-
-def _character(place: _Place, text: str) -> Diagnostic:
+def _character(place: Place, text: str) -> Diagnostic:
     character, at = place.shown, place.span.start
     code = codes.UNEXPECTED_CHARACTER
     if character == "'":
         end = text.find("'", at + 1, (text + "\n").index("\n", at))
         edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
         return place.error(code, "texts take double quotes", 'write `"..."`', edits=edits)
+    notation = of_another_notation(place, text)
+    if notation is not None:
+        return notation
     if character == ":" and place.before and place.before.end == at:
-        name = _word(place).strip('"')
+        name = place.word.strip('"')
         return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
-    if character == "%" and place.before and _word(place).replace(".", "").isdigit():
-        return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{_word(place)}%`")
+    if character == "%" and place.before and place.word.replace(".", "").isdigit():
+        return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{place.word}%`")
     if character == ";" and place.one_line is not None:
         edits = (Edit(place.span, ","),)
         return place.error(code, "unexpected `;`", "commas part the settings of a block on one line", edits=edits)
@@ -197,26 +158,35 @@ def _character(place: _Place, text: str) -> Diagnostic:
         return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
     begun = _PATH.match(text, at)
     if begun is not None:
-        before = _word(place) if place.before and place.before.end == at else ""
+        before = place.word if place.before and place.before.end == at else ""
         path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
         return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path stands in double quotes')
     return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
 
-def _token(place: _Place, text: str) -> Diagnostic:
+def _token(place: Place, text: str) -> Diagnostic:
     last = place.last
-    count = _COUNT.fullmatch(_word(place))
+    count = _COUNT.fullmatch(place.word)
     if count and place.met in ("NAME", "REF"):
         spaced = f"write `{count[1]} x {count[2] or place.shown.strip('`')}`"
         return place.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
     if last == "EQUAL":
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
-        remedy = remedies.get(place.met)
-        return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True)
+        edits = (Edit(place.span, ""),) if place.met == "EQUAL" else ()
+        remedy = "one `=` stands between a name and its value" if edits else remedies.get(place.met)
+        if text.startswith("{{", place.span.start):
+            remedy = "a spec has no variables: write the value itself"
+        remedy = remedy or "write a value behind it, or leave the setting out"
+        return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):
         split = _split(place, text)
         if split is not None:
             return split
+    path = _UNQUOTED.match(text, place.span.start) if last == "EXTENDS" and place.met in ("NAME", "REF") else None
+    if path is not None:
+        code, message, _ = _AFTER[last]
+        edits = (Edit(Span(*path.span()), f'"{path[0]}"'),)
+        return place.error(code, message, f'write `extends "{path[0]}"`', edits=edits)
     if last in _AFTER:
         code, message, example = _AFTER[last]
         return place.error(code, message, f"write `{example}`", at_last=place.met != "NUMBER")
@@ -231,7 +201,7 @@ def _token(place: _Place, text: str) -> Diagnostic:
     return _in_statement(place, text)
 
 
-def _split(place: _Place, text: str) -> Diagnostic | None:
+def _split(place: Place, text: str) -> Diagnostic | None:
     """`capybara[:20%]` and its kin."""
     from xpc.grammar.splits import in_setting, misspelt
 
@@ -240,10 +210,11 @@ def _split(place: _Place, text: str) -> Diagnostic | None:
         return in_setting(place.source, text, place.before, place.span.start) if place.met == "LSQB" else None
     if any(kind in ("LSQB", "LPAR") for kind in kinds):
         return None
-    return misspelt(place.source, text, place.before, place.span.start)
+    named = "ON" in kinds and not {"FOR", "WITH"} & set(kinds)
+    return misspelt(place.source, text, place.before, place.span.start, named)
 
 
-def _in_brackets(place: _Place, kind: str) -> Diagnostic:
+def _in_brackets(place: Place, kind: str) -> Diagnostic:
     close, whole = ("`]`", "list") if kind == "LSQB" else ("`)`", "call")
     if place.last in ("LSQB", "LPAR", "COMMA", "_NL") and place.met != "EQUAL":
         if place.met == "COMMA":
@@ -258,31 +229,31 @@ def _in_brackets(place: _Place, kind: str) -> Diagnostic:
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
         edits = (Edit(Span(place.before.end, place.before.end), ","),)
-    between = f"write `{_word(place)}, {place.shown[1:-1]}`" if edits else None
+    between = f"write `{place.word}, {place.shown[1:-1]}`" if edits else None
     return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", between, edits=edits)
 
 
-def _in_sentence(place: _Place) -> Diagnostic:
+def _in_sentence(place: Place) -> Diagnostic:
     code = codes.INCOMPLETE_SENTENCE
     kinds = [item.kind for item in place.stack]
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
     if place.met == "LBRACE":
         return place.error(code, "the sentence takes no block", "write clauses on the lines below")
     if "FOR" in since and since[-1] == "NUMBER":
-        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", _word(place))
+        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", place.word)
         if joined and place.before:
             unit = joined[2] if joined[2] in ("epoch", "epochs", "step", "steps") else "epochs"
             remedy = f"{joined[1]} {unit}"
             edits = (Edit(place.before, remedy),)
             message = "the budget is a number, a space and a unit"
             return place.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
-        message = f"expected `epochs` or `steps` after `for {_word(place)}`"
+        message = f"expected `epochs` or `steps` after `for {place.word}`"
         return place.error(code, message, "write `for 3 epochs`", at_last=True)
     if "ON" not in since:
-        if _word(place) == "on":
+        if place.word == "on":
             return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
         return place.error(
-            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {_word(place)} on DATA`"
+            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on DATA`"
         )
     if place.met == "LSQB":
         return place.error(code, "a list is the value of a setting", "write `name=[...]`")
@@ -291,7 +262,7 @@ def _in_sentence(place: _Place) -> Diagnostic:
     if place.met == "COMMA":
         return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
     if place.met == "LPAR" and "WITH" not in since:
-        remedy = f"say `on rows`, and below the header `data rows {{`, `{_word(place)} {{ ... }}` on a line, `}}`"
+        remedy = f"say `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
         return place.error(code, "settings of one source stand in a `data` block", remedy)
     if "WITH" not in since:
         message = f"expected `for`, `with` or the end of the line, found {place.shown}"
@@ -299,7 +270,7 @@ def _in_sentence(place: _Place) -> Diagnostic:
     return place.error(code, f"expected a choice, a setting or the end of the line, found {place.shown}")
 
 
-def _in_statement(place: _Place, text: str) -> Diagnostic:
+def _in_statement(place: Place, text: str) -> Diagnostic:
     last, met = place.last, place.met
     opened = place.one_line
     if opened is not None:
@@ -314,7 +285,7 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
     words = [item.kind for item in place.stack[-2:]]
     if last in ("setting", "block", "edition", "extends") or words in (["XPC", "NUMBER"], ["EXTENDS", "STRING"]):
         special = {"EQUAL": None, "LBRACE": None, "COMMA": "settings are separated by newlines"}
-        ended = f"this {last}" if last in ("setting", "block") else f"`{_word(place)}`"
+        ended = f"this {last}" if last in ("setting", "block") else f"`{place.word}`"
         message = f"expected the end of the line after {ended}, found {place.shown}"
         return place.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
     if met == "EQUAL":
@@ -333,19 +304,19 @@ def _in_statement(place: _Place, text: str) -> Diagnostic:
     return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
 
 
-def _arguments_of_a_reference(place: _Place, text: str) -> Diagnostic:
+def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
     """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: a block says it."""
     found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
     message = "only a plain name takes arguments"
     if found is None or place.before is None:
         return place.error(codes.UNEXPECTED, message, IN_A_BLOCK)
-    block = f"{_word(place)} {{ {found[1].strip()} }}"
+    block = f"{place.word} {{ {found[1].strip()} }}"
     end = place.span.start + found.end()
     edits = (Edit(place.span, " { "), Edit(Span(end - 1, end), " }"))
     return place.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
 
 
-def _comma(place: _Place, text: str) -> Diagnostic:
+def _comma(place: Place, text: str) -> Diagnostic:
     """A comma behind a statement, outside of brackets and of blocks on one line."""
     start, end = line_bounds(text, place.span.start, place.span.start)
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
@@ -356,7 +327,7 @@ def _comma(place: _Place, text: str) -> Diagnostic:
     return place.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
 
 
-def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
+def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
     """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):
@@ -366,7 +337,7 @@ def _in_one_line_block(place: _Place, text: str, opened: int) -> Diagnostic:
         return place.error(code, "expected a setting before `,`", remedy, edits=(Edit(place.span, ""),))
     if met in ("NAME", "REF", "STRING", "NUMBER") and place.before and last in ("setting", "block", "RBRACE"):
         edits = (Edit(Span(place.before.end, place.before.end), ","),)
-        remedy = f"write `{_word(place)}, {place.shown[1:-1]}`"
+        remedy = f"write `{place.word}, {place.shown[1:-1]}`"
         return place.error(code, f"expected `,` or `}}`, found {place.shown}", remedy, edits=edits)
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"

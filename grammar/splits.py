@@ -22,8 +22,9 @@ _FORM = "write `[train:20%]` or `[train:1000]` directly behind the dataset: the 
 _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `data` block takes a part of it'
 
 
-def misspelt(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
-    """What is wrong where a word ends at `before` and brackets, or the name of a split, begin at `at`."""
+def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
+    """What is wrong where a word ends at `before` and brackets, or the name of a split, begin at `at`. `in_sentence`
+    says that it is the data that a sentence names."""
     if before is None:
         return None
     dataset, bracketed = text[before.start : before.end], text[at] == "["
@@ -31,8 +32,10 @@ def misspelt(source: Source, text: str, before: Span | None, at: int) -> Diagnos
         return _said(source, Span(at, at + 1), _FILE, ())
     line = text.rfind("\n", 0, at) + 1
     behind = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
-    if behind is not None:
+    if behind is not None and behind[1] not in WORDS:
         before, at, bracketed, dataset = Span(*behind.span(1)), before.start, False, behind[1]
+    if dataset == "train" and bracketed:  # `on train[:20%]`
+        return _said(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None
     match = _BRACKETS.match(text, at) if bracketed else _BEHIND.match(text, before.end)
@@ -43,7 +46,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int) -> Diagnos
         split, colon, part = match.groups()
         if not split and not colon:
             split, part = (part, "") if "%" not in part else ("", part)
-        if before.end < at and not (colon or "%" in part):
+        if before.end < at and not (colon or "%" in part or in_sentence):
             return None
     else:
         (split, part), colon = match.groups(), ":"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 Row = Mapping[str, object]
@@ -76,4 +77,7 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn says not who speaks"
         if speaker == "role" and (not isinstance(who, str) or "content" not in turn):
             return "a message needs a role and a content"
+        content = turn.get("content" if speaker == "role" else "value")
+        if not isinstance(content, str | list | None):
+            return f"what a message says is no text: {json.dumps(content)[:40]}"
     return None

@@ -6,17 +6,17 @@ out is flat: a path of the schema, the node that was written for it (None for a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand_data import DataBlocks, Operand
 from xpc.compiler.language.items import Item, Swept, Written
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
-from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
+
+EITHER = "may be its own, or"
+"""Of a setting behind a clause of the sentence that the body has, too."""
 
 
 def _is_repository(value: Value) -> bool:
@@ -133,23 +133,55 @@ class _Expander(DataBlocks):
             )
 
     def options(self, options: tuple[Operand, ...]) -> None:
-        """The items of `with`. A clause's name takes the value behind it, as in the body: `with seed 7 track wandb`."""
+        """The items of `with`. What stands behind a name is its value and its settings, as on a line of the body:
+        `with seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
         options, at = self.without_units(options), 0
         while at < len(options):
             node, at = options[at], at + 1
-            row = schema.BY_PATH.get(node.name) if isinstance(node, Ref) and node.is_name else None
-            if row is None or not row.head or row.kind in (FLAG, BLOCK):
-                value = options[at] if at < len(options) else None
-                if isinstance(node, Ref) and self.lacks_equals(node.name) and isinstance(value, Number | String):
-                    self.without_equals(node.name, value, Span(node.span.start, value.span.end))
-                    at += 1
-                    continue
+            if not (isinstance(node, Ref) and node.is_name):
                 self.operand(node, None)
                 continue
-            first = at
-            while at < len(options) and (at == first or row.kind is CHOICES) and self.is_head(row, options[at]):
+            row, first = schema.BY_PATH.get(node.name), at
+            value = options[at] if at < len(options) else None
+            if self.lacks_equals(node.name) and isinstance(value, Number | String):
+                self.without_equals(node.name, value, Span(node.span.start, value.span.end))
                 at += 1
-            self.head(row.path, list(options[first:at]), node.span)
+                continue
+            if row is not None and row.head and row.kind not in (FLAG, BLOCK):
+                while at < len(options) and (at == first or row.kind is CHOICES) and self.is_head(row, options[at]):
+                    at += 1
+            elif node.name == "extra" and isinstance(value, Ref | Call):
+                at += 1
+            while at < len(options) and self.is_behind(node.name, options[at]):
+                at += 1
+            body: list[Operand | Clause] = [*options[first:at]]
+            if body:
+                self.named(Name(node.span, node.name), body, None, node.span)
+            else:
+                self.operand(node, None)
+
+    def is_behind(self, name: str, node: Operand) -> bool:
+        """Whether an item of `with` is a setting of the name before it, as on a line of the body. Where the body has a
+        setting of that name, too, no reading is taken: `eval every=100 micro=8` is refused."""
+        if not isinstance(node, Setting | Ref | Call):
+            return False
+        inner = node.name if isinstance(node, Ref) else node.name.text
+        if name == "extra":
+            return isinstance(node, Setting) and inner not in self.outer
+        if name == "sweep":
+            return isinstance(node, Setting) and isinstance(node.value, List)
+        choice = self.choices.get(name)
+        home = schema.BY_PATH[choice].clause if choice else self.outer.get(name, name)
+        path = f"{'lora' if home in schema.ADAPTERS else home}.{inner}"
+        other = inner if inner in schema.CLAUSES and inner in schema.BY_PATH else self.outer.get(inner, path)
+        if path not in schema.BY_PATH or (not isinstance(node, Setting) and inner in (*schema.CLAUSES, *self.choices)):
+            return False
+        if other != path and name in ("data", "eval"):
+            typed = self.typed(node.span)
+            message = f"`{inner}` behind `{name}` {EITHER} `{other}`"
+            self.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
+            return True
+        return other == path
 
     def lacks_equals(self, name: str) -> bool:
         row = schema.BY_PATH.get(self.outer.get(name, ""))
@@ -238,8 +270,13 @@ class _Expander(DataBlocks):
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
         text = name.text
-        if clause is None and text in ("data", "extra"):
-            (self.data if text == "data" else self.extra)(name, body)
+        if clause is None and text == "data":
+            self.data(name, body)
+            return
+        if clause is None and text == "extra":
+            from xpc.compiler.language.expand_extra import extra  # most specs have none
+
+            extra(self, name, body)
             return
         if clause is None and text in schema.CLAUSES and text != "train":
             self.head(text, body, name.span)
@@ -326,9 +363,23 @@ class _Expander(DataBlocks):
                 )
                 heads = [Ref(whole, joined)]
             first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
-            self.add(clause, List(whole, tuple(heads)) if many else first, whole)
-            if not many:
+            if (
+                clause == "hardware"
+                and len(heads) == 2
+                and isinstance(first, Number)
+                and isinstance(heads[1], Ref)
+                and not self.is_reported(first)
+            ):
+                self.problem(
+                    "XP104",
+                    "a count and a GPU have an `x` between",
+                    whole,
+                    help=f"write `{first.text} x {heads[1].name}`",
+                )
+                first = Count(whole, first, heads[1])
+            elif not many:
                 self.second(clause, heads)
+            self.add(clause, List(whole, tuple(heads)) if many else first, whole)
         elif row is not None and not rest:
             self.valueless(row, Name(span, clause), [], span)
         self.inside(rest, clause)
@@ -337,54 +388,5 @@ class _Expander(DataBlocks):
         """Report a second value of a clause, unless a syntax error does."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
-        first, second = self.typed(heads[0].span), self.typed(heads[1].span)
-        counted = clause == "hardware" and first.isdigit()
-        self.problem(
-            "XP104",
-            f"`{clause}` takes one value",
-            heads[1].span,
-            "a second one",
-            help=f"write `{first} x {second}`" if counted else f"keep `{first}`",
-        )
-
-    # -- extra ------------------------------------------------------------------------------------------------------
-
-    def extra(self, name: Name, body: list[Operand | Clause]) -> None:
-        title = body[0] if body else None
-        if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
-            body = [title, *title.args, *body[1:]]
-            title = Ref(title.name.span, title.name.text)
-        if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
-            place = title.span if isinstance(title, Ref | String) else name.span
-            near = nearest(self.typed(place), schema.EXTRA_TARGETS) or "trl"
-            self.problem(
-                "XP106",
-                "`extra` goes to trl, accelerate or deepspeed",
-                place,
-                help=f"write `extra {near} {{`, and its names on the lines below",
-            )
-            return
-        table = self.out.extra.setdefault(title.name, {})
-        for node in body[1:]:
-            self.extra_item(table, "", node)
-
-    def extra_item(self, table: dict[str, Item], prefix: str, node: Operand | Clause) -> None:
-        block: Sequence[Operand | Clause] | None = None
-        if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-            node = node.head  # on a line of its own
-        if isinstance(node, Setting):
-            key, value, span = node.name.text, node.value, node.span
-        elif isinstance(node, Call):
-            key, value, span, block = node.name.text, None, node.span, node.args
-        elif isinstance(node, Clause) and isinstance(node.head, Ref) and not node.operands:
-            key, value, span, block = node.head.name, None, node.span, node.block.statements if node.block else None
-        elif isinstance(node, Ref) and node.is_name:
-            key, value, span = node.name, None, node.span
-        else:
-            self.problem("XP104", "`extra` holds `name = value` lines", node.span, help="write `name = value`")
-            return
-        if block is not None:
-            for inner in block:
-                self.extra_item(table, f"{prefix}{key}.", inner)
-            return
-        self.keep(table, prefix + key, value, span)
+        keep = f"keep `{self.typed(heads[0].span)}`"
+        self.problem("XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=keep)

@@ -99,7 +99,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
     Setting("lora.within", k.NAME, "module of the model in which alone `targets` get an adapter: language_model",
             inner=True),
-    Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", low=4, high=8, inner=True),
+    Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", inner=True),
     Setting("lora.double_quant", k.FLAG, "also quantize the scales of a 4-bit base", inner=True),
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
     Setting("lora.dora", k.FLAG, "also train the lengths of the weights' columns (DoRA)", inner=True),

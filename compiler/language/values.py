@@ -70,7 +70,8 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
     if unit and unit not in COUNT_UNITS:
-        raise _wrong_unit(row, item, node, None if row.kind.name == "every" else f"{node.value:g}")
+        of_another = unit == "%" or unit in TIME_UNITS or unit in BYTE_UNITS or row.kind.name == "every"
+        raise _wrong_unit(row, item, node, None if of_another else f"{node.value:g}")
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))

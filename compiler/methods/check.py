@@ -91,7 +91,7 @@ class MethodCheck:
         bits = self.values.get("lora.bits")
         if bits is not None and bits.value not in (4, 8):
             self.problems.report(
-                "XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help="write `bits = 4`"
+                "XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help="write `bits = 4`, or `bits = 8`"
             )
             del self.values["lora.bits"]
 
@@ -101,14 +101,17 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        near = nearest(name, known)
+        from xpc.compiler.suggest.no_equivalent import nothing_like  # only a wrong spec pays for it
+
+        why = nothing_like(BY_PATH[path].name, name)
+        near = None if why else nearest(name, known)
         typed = at.source.text[at.span.start : at.span.end]
         edits = (Edit(at.span, near),) if near and typed == name else ()
         self.problems.report(
             "XP106",
             f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
             evolve(at, text=f"did you mean `{near}`?" if near else ""),
-            help=(f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
+            help=why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
             edits=edits,
         )
 

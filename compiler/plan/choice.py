@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xpc.compiler.language.setting import FlagPath, Path
-from xpc.compiler.plan import BUDGET, FITS, GIB, Micro, verdict
+from xpc.compiler.plan import BUDGET, FITS, GIB, NO, Micro, verdict
 from xpc.compiler.plan.changed import Settings, changed, weighing
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
@@ -81,21 +81,35 @@ def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings):
                 return _told(spec, best, found, silent, tried)
-    return _least(spec) if "batch.micro" in silent else None
+    assert spec.hardware.gpu is not None
+    room, groups = spec.hardware.gpu.memory_gib, _groups(spec, silent)
+    ways = [way for group in groups for one in group if (way := _least(spec, one, silent)) is not None]
+    for way in sorted(ways, key=lambda way: way.peak):
+        if "strategy" not in way.settings or (verdict(way.peak, room) != NO and _legal(spec, way.settings)):
+            return _told_least(way, room)
+    return None
 
 
-def _least(spec: Spec) -> Choice | None:
-    """The micro-batch of a run that does not fit in any way: the largest that needs hardly more than the smallest."""
-    gpu, best, need, least = spec.hardware.gpu, 0, 0.0, 0.0
-    for micro in _open_micros(spec, {}):
-        held = _held(changed(spec, {"batch.micro": micro}))
-        if held is None or (best and held[1] > (1 + HARDLY) * least):
+def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
+    """What a strategy that does not fit needs, with the largest micro-batch that needs hardly more than one."""
+    way: Way | None = None
+    least = 0.0
+    for micro in _open_micros(spec, strategy) if "batch.micro" in silent else [None]:
+        settings: Settings = strategy if micro is None else {**strategy, "batch.micro": micro}
+        held = _held(changed(spec, settings))
+        if held is None or (way is not None and held[1] > (1 + HARDLY) * least):
             break
-        best, need, least = micro, held[1], least or held[1]
-    if not best or gpu is None:
-        return None
-    why = f"none fits: the {need / GIB:.1f} GiB of this one pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
-    return Choice({}, Micro(best, f"{why}, and no other needs less"))
+        way, least = Way(settings, held[1] / GIB, 0.0), least or held[1]
+    return way
+
+
+def _told_least(way: Way, room: float) -> Choice | None:
+    """The choice of a run that fits in no way, with what it needs."""
+    why = f"none fits: the {way.peak:.1f} GiB of this one pass {BUDGET:.0%} of {room:g} GiB, and no other needs less"
+    strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
+    values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
+    chosen = Micro(micro, why) if isinstance(micro, int) else None
+    return Choice(values, chosen) if values or chosen is not None else None
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:

@@ -20,7 +20,7 @@ from xpc.compiler.resolve.sources import find_source
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value, text_of
 from xpc.compiler.stacks import Stack
-from xpc.compiler.suggest.nearest import nearest
+from xpc.compiler.suggest.nearest import nearest_version
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.read import hidden_characters
@@ -187,13 +187,14 @@ class _Resolver:
         stack = stacks.load(name)
         if stack is None:
             assert written is not None
-            near = nearest(name, stacks.names())
+            near = nearest_version(name, stacks.names())
             label = written.origin.label
             self.problems.report(
                 "XP113",
                 f"`{name[:60]}` is not a target of this version",
                 label,
-                help="write " + (f"`target {near}`" if near else " or ".join(stacks.names())),
+                help="write "
+                + (f"`target {near}`" if near else " or ".join(f"`target {one}`" for one in stacks.names())),
             )
             stack = stacks.load(stacks.DEFAULT)
         if stack is None:
@@ -293,12 +294,11 @@ class _Resolver:
         if isinstance(node, Count):
             count, name = self._count(node.n, label), node.what
         if not (isinstance(name, Ref) and name.is_name):
-            self.problems.report(
-                "XP104",
-                "`hardware` takes a count and a GPU, or cpu",
-                label,
-                help="write `hardware 8 x h100-80gb` or `hardware 2 x cpu`",
-            )
+            from xpc.compiler.suggest.gpu_counts import in_words  # only a wrong spec pays for it
+
+            typed = "" if label is None else label.source.text[label.span.start : label.span.end]
+            help = in_words(typed.removeprefix("hardware").strip(" =")) or "write `8 x h100-80gb` or `2 x cpu`"
+            self.problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
             return Hardware(None, 1, nodes)
         if name.name == "cpu":
             self.values["hardware"] = Value(f"{count} x cpu", value.origin)

@@ -176,10 +176,15 @@ def _local(
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
     try:
-        columns = first_columns(path, workspace.head(path))
+        head = workspace.head(path)
+        whole = not path.lower().endswith(".parquet") or head[:4] == workspace.tail(path, 4) == b"PAR1"
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
+    if not whole:
+        wrong = f"`{path[:80]}` is no whole Parquet file: it does not begin and end with PAR1"
+        return source, [report("XP114", wrong, label, help="write the file anew, or name another")]
+    columns = first_columns(path, head)
     return _shaped(source, columns, shape, method, named)
 
 
@@ -248,9 +253,15 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     """A warning where `format` says what the rows are, or not even their folder is here: then the data may be where the
     run will be, and only there."""
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
+    other = workspace.other_kind(path)
+    if other:
+        help = "name a file of rows, or a folder of such files"
+        return report("XP123", f"`{path[:80]}` {other}", label, help=help)
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
     near = None if elsewhere else workspace.resembling(path)
-    if near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
+    if set(path) & set("*?"):
+        help = "a name is no pattern: name the folder, whose files of rows are read together"
+    elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
         help = f'name `"{near}"`, which is here'
     elif is_hub_id(path):
         help = f"write `{path}` without quotes for a dataset of the hub"

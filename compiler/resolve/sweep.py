@@ -103,8 +103,7 @@ class _Reader(Reporter):
             elif self.is_zip(node):
                 self.zip(node)
             else:
-                self.problem("XP880", f"`{self.typed(node.span)}` is not a list of values", node.span,
-                             help=BATCHES)  # fmt: skip
+                self.no_list(node)
         self.turn_on()
         if self.out.size > MOST:
             count = " x ".join(str(len(group)) for group in self.out.groups)
@@ -193,6 +192,21 @@ class _Reader(Reporter):
                 )  # fmt: skip
         if seen:
             self.out.groups.append(list(seen.values()))
+
+    def no_list(self, node: Clause | Value) -> None:
+        """Report what is not a list: a block of lists says which settings it means, each of which has a path."""
+        head = node.head if isinstance(node, Clause) else node
+        name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
+        inside = [*node.operands, *(node.block.statements if node.block else ())] if isinstance(node, Clause) else []
+        inside += head.args if isinstance(head, Call) else []
+        lists = [
+            f"{name}.{one.name.text} = {self.typed(one.value.span)}"
+            for one in inside
+            if isinstance(one, Setting) and isinstance(one.value, List) and f"{name}.{one.name.text}" in schema.BY_PATH
+        ]
+        help = f"write {' and '.join(f'`{one}`' for one in lists)}" if lists else BATCHES
+        edit = lists[0] if len(lists) == len(inside) == 1 else None
+        self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
         """One list: a pick a value, None for one in error; None where the whole line is not to be used."""

@@ -39,12 +39,14 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     one micro-batch for each process, accelerate repeats rows until there is. Source: transformers 5.23 and 4.52
     `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard` (`even_batches`); executed.
     """
-    if spec.flag("batch.packing") or spec.online or spec.extra_value("trl", "dataloader_drop_last") is True:
+    if spec.flag("batch.packing") or spec.online:
         return
     rows, gbs, micro = trained(spec), spec.integer("batch.gbs"), spec.integer("batch.micro")
+    together = micro * spec.replicas
     if rows is None or not 0 < rows < gbs:
         return
-    together = micro * spec.replicas
+    if rows < together and spec.extra_value("trl", "dataloader_drop_last") is True:
+        return  # XP210
     text, message = (
         f"{rows} rows for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
@@ -57,6 +59,8 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     label = spec.label("batch.gbs") or spec.label("batch.micro")
     place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)
     more = "" if rows < spec.replicas else f"write `batch gbs={fitting} micro={fitting // spec.replicas}`, or "
+    if rows >= together and spec.written("batch.gbs") and not spec.written("batch.accum"):
+        more = f"write `gbs = {rows // together * together}`, or "
     yield Finding(
         place,
         message,

@@ -109,12 +109,13 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
     held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
-        local = total is None or all(source.path is not None for source in spec.data)
+        certain = total is None or all(source.path is not None for source in spec.data)
+        certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # however many rows the hub has today
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout holds no row" if nothing else "the holdout leaves nothing to train on",
             write("holdout = 5%"),
-            severity=None if nothing or local else "warning",
+            severity=None if nothing or certain else "warning",
         )
 
 

@@ -84,6 +84,8 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     held, facts, gpu = beyond(spec), spec.model.facts, spec.hardware.gpu
     if not held or facts is None or gpu is None:
         return
+    if spec.wrong and not spec.written("strategy"):
+        return  # the plan chooses one once the spec is right
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),

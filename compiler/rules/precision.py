@@ -44,6 +44,13 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32"),
             related,
         )
+    if spec.get("method.teacher_dtype") == "bf16" and spec.written("method.teacher_dtype"):
+        yield Finding(
+            spec.place("method.teacher_dtype", fact),
+            f"a teacher in bf16 on {gpu.name}, which is older than Ampere",
+            write("teacher_dtype = fp32"),
+            related,
+        )
     for name in SUMMED_IN:
         if spec.zero_stage and str(spec.extra_value("deepspeed", name)).lower() in BF16:
             yield Finding(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from xpc.compiler import registry
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -99,6 +101,8 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
         )
 
 
+TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
+VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """Folders of a Linux system that hold programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
@@ -131,6 +135,15 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     why = _no_place(spec.text("save"))
     if why:
         yield Finding(spec.place("save", why), "`save` names a place that is not for runs", 'write `save "out/NAME"`')
+    for path in TEXTS:
+        variable = VARIABLE.search(str(spec.get(path) or ""))
+        if variable is not None and spec.written(path):
+            yield Finding(
+                spec.place(path, "no shell reads it"),
+                f"`{variable[0]}` stays as it is written: a spec has no variables",
+                f"write what it stands for, or leave `{variable[0]}` out",
+                severity="warning",
+            )
 
 
 @rule("XP707", "nothing-to-merge")

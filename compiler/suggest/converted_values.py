@@ -97,6 +97,8 @@ def bounds(row: Setting) -> str:
 
 
 def _is_ratio(name: str) -> bool:
+    if "learning" in name.lower():  # `min_learning_rate` is a rate, and no share of one
+        return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 
 

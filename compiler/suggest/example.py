@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.lines import LINES
+
+VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def example(row: Setting) -> str:
-    """A legal value of a setting: its default where that can be typed, else one of its kind."""
+    """A legal value of a setting: of its line of examples, its default where that can be typed, or one of its kind."""
     default = row.default
     if row.path == "target":
         return stacks.DEFAULT
+    shown = _shown(row.path)
+    if shown:
+        return shown
     if row.choices:
         return row.choices[0]
     if isinstance(default, int | float) and not isinstance(default, bool):
         return f"{default}s" if row.kind.name == "duration" else f"{default:g}"
     return row.kind.example
+
+
+def _shown(path: str) -> str:
+    """The value of a setting in its line of examples, or an empty text."""
+    clause, _, name = path.rpartition(".")
+    form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={VALUE}" if clause else rf"{name} {VALUE}"
+    match = re.search(form, LINES.get(path, ""))
+    return match[1] if match is not None else ""

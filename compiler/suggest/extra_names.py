@@ -22,6 +22,10 @@ MOST = 100
 
 def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
     """The finding for a name that the setting `path` decides; `known_as` is what the target calls it today."""
+    if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
+        setting = schema.BY_PATH["memory.checkpointing"]
+        help = f"write `memory(checkpointing)` instead: {setting.doc}, under every strategy"
+        return report("XP120", f"`{name[:60]}` is decided by `{setting.path}`", item.label, help=help)
     setting = schema.BY_PATH[path]
     said = _said(item, name)
     meant = meaning(name, exact=True)

@@ -48,7 +48,8 @@ MEANT: dict[str, str] = {
     "freeze.except_last": "freeze trainable layers; trainable layers; num layer trainable; unfreeze layers",
     "freeze.layer_modules": "freeze trainable modules",
     "freeze.except_modules": "freeze extra modules",
-    "lora.bits": "load in 8bit; quantization bit; bits; quantize; quantization; quantization bits; quant",
+    "lora.bits=8": "load in 8bit; load in 8 bit; bnb 8bit; int8 training",
+    "lora.bits": "quantization bit; bits; quantize; quantization; quantization bits; quant",
     "lora.double_quant": "double quant; nested quant; use bnb nested quant; bnb 4bit use double quant; double "
     "quantization",
     "qlora": "load in 4bit; bnb 4bit; quantize 4bit",
@@ -147,7 +148,7 @@ MEANT: dict[str, str] = {
     "base lr; initial lr; step size",
     "optimizer.betas": "adam beta1; adam beta2; beta1; beta2; adam betas; beta 1; beta 2",
     "optimizer.eps": "adam epsilon; epsilon; adam eps; optimizer epsilon",
-    "optimizer.weight_decay": "wd; decay weight; l2; weight decay rate; adam weight decay; adam wd",
+    "optimizer.weight_decay": "wd; optimizer decay; decay weight; l2; weight decay rate; adam weight decay; adam wd",
     "optimizer.clip": "max gradient norm; gradient clipping; gradient clip; clip gradient norm; gradient clip val; "
     "clip norm; gradient clip norm; gradient norm; clip gradient; max norm; gradient clip value",
     "schedule": "lr scheduler; scheduler; lr scheduler type; lr schedule; scheduler type; lr decay style; decay "

@@ -7,11 +7,13 @@ import re
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, Setting
+from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices, children
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.no_equivalent import nothing_like
+from xpc.compiler.suggest.numbers import PRODUCT, worked_out
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
@@ -23,6 +25,19 @@ ALL = ("all", "none", "unlimited", "inf")
 PERCENT = ("pct", "percent", "perc", "pc")
 UNSET = {"save.keep": "leave `keep` out: every checkpoint is kept"}
 """What a setting does that is not written, where others have a word for it."""
+ONE = (
+    "int",
+    "tokens",
+    "real",
+    "choice",
+    "duration",
+    "every",
+    "share",
+    "steps_or_share",
+    "real_or_share",
+    "rows_or_share",
+)
+"""Kinds of which a setting has one value."""
 AUTO = ("precision", "model.dtype")
 """Settings whose `auto` says something of its own in other tools: bf16 where the card has it."""
 WHOLE = re.compile(r"(bf16|fp16|16)-true")
@@ -69,6 +84,11 @@ def answer(wrong: Wrong) -> Diagnostic:
         wrong.value = None
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, wrong.value = item.node, None  # of which one is wrong
+    if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
+        place = " outside of its block" if "." in row.path else ""
+        values = item.label.source.text[node.span.start : node.span.end]
+        form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
+        return report(wrong.code, wrong.message, at, help=f"several values are several runs: write `{form}`{place}")
     value = wrong.value or meant(row, item, node)
     again = _refused(row, item, value) if value and isinstance(node, String) else None
     if again is not None:  # `seq = "2k"` is no `seq = 2k` either
@@ -114,6 +134,9 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         return report(
             wrong.code, wrong.message, at, help=f"{_left_out(row)}; or write one of " + ", ".join(row.choices)
         )
+    other = _elsewhere(row, node.name)
+    if other:
+        return report(wrong.code, wrong.message, at, help=other)
     near = choice(row, node.name)
     return report(
         wrong.code,
@@ -122,6 +145,23 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
         edits=(Edit(node.span, near),) if near else (),
     )
+
+
+def _elsewhere(row: Setting, name: str) -> str:
+    """What to say of a name that no choice of this setting means: it is no method of the language, or another setting's
+    choice (`method lora`, `launch torchrun`). An empty text where neither is."""
+    if row.path == "precision" and name in ("mixed", "amp"):
+        return "write `bf16`, or `fp16` where the GPU is older than Ampere"
+    why = nothing_like(row.name, name)
+    if why:
+        return f"{why}write one of {', '.join(row.choices)}"
+    inside = next((one for one in children(row.path) if name in one.choices and not one.bare), None)
+    if inside is not None:
+        return f"write `{row.name} {row.choices[0]}({inside.name}={name})`"
+    path = name if name in BY_PATH and BY_PATH[name].kind.name == "flag" else bare_choices().get(name)
+    if path is None or path == row.path or not row.head:
+        return ""
+    return f"write `{name}` on a line of its own: it is {'a clause' if path == name else f'a choice of `{path}`'}"
 
 
 def _form(row: Setting, value: str) -> str:
@@ -143,6 +183,11 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
     if isinstance(node, Number):
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
+    if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
+        return typed[1:-1].strip(" ,")
+    product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
+    if product is not None:  # `64/8` is spelt like `org/name`
+        return worked_out(product["one"], product["sign"], product["other"]) or None
     if kind == "template" and isinstance(node, String) and node.value in row.choices:
         return node.value
     if kind in ("file", "template"):
@@ -173,5 +218,9 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
     typed = "" if node is None else item.label.source.text[node.span.start : node.span.end]
     if isinstance(node, Number):
         words = told(row, row.name, typed)
-        return f"write {words}" if words.startswith(("a ", "an ", "one of ")) else words
+        if words.startswith("one of "):
+            return f"write {words}"
+        such = "" if ":" in words else f", such as `{_form(row, example(row))}`"
+        words = words.partition(" such as ")[0] if such else words
+        return f"write {words}{such}" if words.startswith(("a ", "an ")) else words
     return f"`{row.name}` takes {in_words(row)}, such as `{_form(row, example(row))}`"

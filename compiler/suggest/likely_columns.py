@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resources import DataSource
@@ -55,15 +56,23 @@ def advice(method: str, source: DataSource) -> str:
     found = form(method, source.found or source.columns or ())
     if METHODS[method].shapes[0] == "prompt":
         told = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
-        return (
-            f"write `{found}`{told}"
-            if found
-            else "name another dataset, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
-        )
+        if found:
+            return f"write `{found}`{told}"
+        such = f"name other rows, such as `{_of_registry(method)}`"
+        return f"{such}, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
     if found:
         return f"write `{found}`"
     holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
-    return f"name rows that have {holds}, or write a `format` and the `columns` that it reads"
+    such = f"such as `{_of_registry(method)}`"
+    return f"name rows that have {holds}, {such}, or write a `format` and the `columns` that it reads"
+
+
+def _of_registry(method: str) -> str:
+    """A registered dataset that a method trains on as it is; one whose rows are counted, if there is one."""
+    known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
+    fits = {shape: at for at, shape in enumerate(METHODS[method].shapes)}
+    fitting = [(fits[one.shape], one.rows is None, one.alias) for one in known if one.shape in fits]
+    return min(fitting)[2]
 
 
 def wanted(method: str, columns: Iterable[str]) -> str:

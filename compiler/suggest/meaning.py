@@ -198,6 +198,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
+            if said != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
+                continue  # no typo of what cannot be written
             if number and (not inside or named.isdisjoint(one.words)):
                 continue  # read behind the clause's name it means the clause's settings, by a word of its own
             like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)

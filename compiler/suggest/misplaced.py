@@ -323,6 +323,9 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         way = WAYS[text]
         return Misnamed("XP101", message, help=way) if " " in way else _suggested(said, message, way, way)
     value = decided(row, said, meant)
+    if row.path == "method.completion_only" and (value or "true") == "true" and said.name not in (row.name, *row.args):
+        help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
+        return Misnamed("XP101", message, help=help)  # which of them the rows are is read later
     if value is None and said.node is not None and row.kind is not BLOCK and not row.pending:
         named = named_by_value(said)
         if named is not None:

@@ -27,6 +27,17 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return best if best_score >= 0.6 else None
 
 
+def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate whose version is nearest to that of `name`, of `trl-2.0` the newest; None where it has none."""
+
+    def version(text: str) -> tuple[int, ...]:
+        return tuple(int(part[:9]) for part in "".join(c if c.isdigit() else " " for c in text).split()[:2])
+
+    said = version(name)
+    known = [(one, version(one)) for one in candidates]
+    return min(known, key=lambda one: [abs(a - b) for a, b in zip(one[1], said, strict=False)])[0] if said else None
+
+
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(".", "")
 

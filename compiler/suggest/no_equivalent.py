@@ -60,6 +60,12 @@ def own_reason(name: str) -> str | None:
     return _table("none").get(_letters(name))
 
 
+def nothing_like(setting: str, choice: str) -> str:
+    """The beginning of a help for a choice that the language has no equivalent of, `method ppo`; else an empty text."""
+    why = own_reason(f"{setting} {choice}")
+    return "" if why is None else f"{NO_EQUIVALENT.removeprefix('leave it out: ')}{why}; "
+
+
 def _of_targets() -> dict[str, str]:
     """What the newest target's trainers lost, and what a bundle does not state of their arguments."""
     stack = stacks.load(stacks.DEFAULT)

@@ -6,6 +6,7 @@ Loaded only for a spec with such a mistake.
 from __future__ import annotations
 
 import re
+from operator import add, mul, truediv
 
 from xpc.compiler import registry
 from xpc.compiler.suggest import number_words
@@ -21,7 +22,10 @@ MACHINES = re.compile(
     r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[\w.-]+)"
 )
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
-PRODUCT = re.compile(r"(?P<one>\d{1,9})[ \t]*(?P<sign>\*\*|\*|\^)[ \t]*(?P<other>\d{1,9})(?![\w.])")
+PRODUCT = re.compile(
+    r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
+    r"(?P<other>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
+)
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
@@ -64,16 +68,25 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A product or a power, which is written out."""
+    """A product, a sum, a quotient or a power, which is written out."""
     for match in PRODUCT.finditer(line):
-        one, other = int(match["one"]), int(match["other"])
-        if not match.start() <= at < match.end() or (match["sign"] != "*" and (one > 1024 or other > 40)):
-            continue
-        value = one * other if match["sign"] == "*" else one**other
-        if value <= LARGEST:
+        value = worked_out(match["one"], match["sign"], match["other"])
+        if match.start() <= at < match.end() and value:
             help = f"write `{value}`: a spec has no arithmetic"
-            return _put(found, start + match.start(), start + match.end(), str(value), help)
+            return _put(found, start + match.start(), start + match.end(), value, help)
     return found
+
+
+def worked_out(one: str, sign: str, other: str) -> str:
+    """What comes out, or an empty text where that is no number to type."""
+    try:
+        first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
+        if sign in ("**", "^") and (first > 1024 or second > 40):
+            return ""
+        value = {"*": mul, "/": truediv, "+": add}.get(sign, pow)(first, second)
+    except (ArithmeticError, ValueError):
+        return ""
+    return f"{value:.12g}" if 0 < value <= LARGEST else ""
 
 
 def _incomplete(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.suggest import blocks, numbers, pasted, sentence_order
+from xpc.compiler.suggest import blocks, gpu_counts, numbers, pasted, sentence_order
 from xpc.grammar.diagnostic import Diagnostic
 
 
 def told(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
     """The findings, with what to write instead of a spoken sentence and of other tools' forms; what the blocks set."""
-    return blocks.told([numbers.told(one) for one in sentence_order.told(pasted.told(problems))])
+    return blocks.told([numbers.told(one) for one in sentence_order.told(gpu_counts.told(pasted.told(problems)))])

@@ -35,6 +35,8 @@ LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSO
 ROUNDS = 4
 """Times that what is said of a text is done and read again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
+MOST = 200
+"""Options of one line that are thought about."""
 
 
 @record
@@ -89,7 +91,7 @@ def _told(found: Diagnostic) -> Diagnostic:
         message=message if len(edits) == len(options) or len(options) > 1 else f"{message}: `{options[0].name[:60]}`",
         primary=Label(source, whole),
         help="; ".join(dict.fromkeys(shown))[:600],
-        edits=edits if len(edits) == len(options) and (header or len(options) == 1) else (),
+        edits=edits if len(edits) == len(options) < MOST and (header or len(options) == 1) else (),
     )
 
 
@@ -109,7 +111,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
 def _flags(text: str, at: int, end: int) -> list[Option]:
     """The options from a dash on, to the end of the line."""
     out: list[Option] = []
-    while at < end:
+    while at < end and len(out) < MOST:
         match = FLAG.match(text, at, end)
         if match is None:
             break

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.expand import EITHER
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.suggest.number_words import in_digits
 from xpc.compiler.suggest.pasted import doing_what_is_said, meaning_of
@@ -83,6 +84,7 @@ def told(found: Sequence[Diagnostic]) -> list[Diagnostic]:
     help = f"write `{first[0]}`" + (f" and, on the line below, `{first[2]}`" if first[2] else "")
     help += "; `xpc list gpus` has the names" if sentence.unnamed else ""
     message = "the sentence is: train MODEL on DATA, then `for` and its length, then `with` and all choices"
+    message = wrong.message if EITHER in wrong.message else message
     label = Label(source, line)
     said = Diagnostic(
         code.code, code.slug, ERROR, message, label, help=help, edits=() if sentence.unnamed else (Edit(line, right),)
@@ -134,6 +136,8 @@ def _read(line: str) -> _Sentence | None:
     """A sentence as it is spoken, or None where a model or data are missing or a word has no place."""
     words = in_digits([*_words(line)])
     out = _Sentence()
+    if len(words) > 2 and words[1] == "on" and words[0] not in schema.CLAUSES and words[0].lower() not in VERBS:
+        words.insert(0, VERBS[0])  # `qwen2.5-0.5b on alpaca`
     first = next((at for at, word in enumerate(words) if word.lower() in (*VERBS, *METHODS)), None)
     if first is None or any(not word.isalpha() or word in schema.outer_names() for word in words[:first]):
         return None
@@ -149,7 +153,7 @@ def _read(line: str) -> _Sentence | None:
             data = True
             out.data.append(_typed(words[at]))
             at += 1
-        elif plain in FILLERS or word in (",", "+"):
+        elif (plain in FILLERS and _behind(words, at - 1) == at) or word in (",", "+"):
             continue
         elif plain == "for" and at + 1 < len(words):
             out.budget, data = f"{words[at]} {words[at + 1]}", False
@@ -157,10 +161,13 @@ def _read(line: str) -> _Sentence | None:
         elif plain in ("on", "over", "using") and not out.data and at < len(words):
             while at + 1 < len(words) and words[at].lower() in FILLERS:
                 at += 1
-            if not _is_data(words[at]):
+            listed = [one.strip() for one in words[at].strip("[]").split(",")] if words[at][:1] == "[" else [words[at]]
+            if not all(map(_is_data, listed)):
                 return None
-            out.data.append(_typed(words[at]))
+            out.data += map(_typed, listed)
             data, at = True, at + 1
+        elif out.model and not out.data and registry.find_dataset(word) is not None:
+            out.data.append(word)  # `train qwen2.5-0.5b alpaca`
         elif plain in JOINED or plain == "on":
             data = False
         elif not out.model and out.options in ([], [verb]) and not SETTING.fullmatch(word):
@@ -175,7 +182,11 @@ def _is_data(word: str) -> bool:
     """Whether a word can name data: no number, no setting, no choice of the language."""
     if SETTING.fullmatch(word) or not re.match(r"[A-Za-z\"./~_]", word) or word.lower() in (*JOINED, "for"):
         return False
-    return registry.find_gpu(word) is None and word not in schema.outer_names()
+    return registry.find_gpu(word) is None and word not in (
+        *schema.outer_names(),
+        *schema.bare_choices(),
+        *schema.CLAUSES,
+    )
 
 
 def _typed(word: str) -> str:
@@ -183,6 +194,18 @@ def _typed(word: str) -> str:
     if word[:1] == '"':
         return word
     return f'"{word}"' if FILES.fullmatch(word) or word[:1] in "./~" else word
+
+
+def _behind(words: list[str], at: int) -> int:
+    """The place behind a clause's name and its own settings: `lora r=8 alpha=16`."""
+    word, end = words[at], at + 1
+    if word in schema.CLAUSES:
+        own = {row.name for row in schema.children("lora" if word in schema.ADAPTERS else word)}
+        while end < len(words) and (one := SETTING.fullmatch(words[end])):
+            if one[1] in schema.outer_names() and one[1] not in own:
+                break
+            end += 1
+    return end
 
 
 def _option(out: _Sentence, words: list[str], at: int) -> int:
@@ -209,10 +232,7 @@ def _option(out: _Sentence, words: list[str], at: int) -> int:
     if said and said[1] in ("epochs", "steps") and not out.budget and not said[2].startswith("["):
         out.budget = f"{said[2]} {said[1]}"
         return at + 1
-    end = at + 1
-    if word in schema.CLAUSES:
-        while end < len(words) and (one := SETTING.fullmatch(words[end])) and one[1] not in schema.outer_names():
-            end += 1
+    end = _behind(words, at)
     if end > at + 1:
         form = meaning_of(f"{word}({', '.join(words[at + 1 : end])})", True).form
         if form is not None:

@@ -21,7 +21,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "precision": {
         "bf16": "bfloat16; bfloat; brain float; bf16 mixed; mixed bf16; auto; bf 16; amp bf16",
-        "fp16": "float16; half; fp16 mixed; 16; 16 mixed; mixed; fp 16; amp fp16; mixed fp16",
+        "fp16": "float16; half; fp16 mixed; 16; 16 mixed; fp 16; amp fp16; mixed fp16",
         "fp32": "float32; full; no; none; 32; float; single; fp 32; 32 true",
         "fp8": "float8; fp8 mixed; e4m3; transformer engine; fp 8",
     },
@@ -224,6 +224,6 @@ WORDS = {other: word for word, others in SAME.items() for other in others.split(
 
 IDLE = (
     " a and args cfg config default do enable enabled for in is kwargs max my n name num number of on per set size "
-    " the to total train training type use value with "
+    " the to total train trainer training type use value with "
 )
 """Words that say little, between blanks: they count a quarter."""

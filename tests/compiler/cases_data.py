@@ -215,6 +215,12 @@ DATA = (
         {"rows.jsonl": ROW * 40},
         variant="holdout",
     ),
+    Case(
+        "XP555",
+        on("no-robots", "data(holdout=100%)", "eval(every=epoch)"),
+        on("no-robots", "data(holdout=5%)", "eval(every=epoch)"),
+        variant="all-of-it",
+    ),
     Case("XP556", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": PICTURE, "good.jsonl": ROW}),
     Case("XP530", on('"rows.jsonl"'), on('"good.jsonl"'), {"rows.jsonl": ROW * 3 + ROW[:30], "good.jsonl": ROW}),
     Case(

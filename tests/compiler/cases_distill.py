@@ -16,6 +16,8 @@ def distill(
     return spec(f"method distill({inner})", *more, train=trained(on), **around)
 
 
+BEFORE_AMPERE = {"hardware": "8 x t4", "precision": "fp16", "on": "smollm2-135m on deepmath-103k",
+                 "teacher": "teacher=smollm2-360m", "batch": "gbs=16 micro=2"}  # fmt: skip
 OLD, MIDDLE = "target trl-0.18", "target trl-0.24"
 
 CASES: tuple[Case, ...] = (
@@ -37,6 +39,8 @@ CASES: tuple[Case, ...] = (
                           batch="gbs=8 micro=8"),
          distill("", OLD, on='qwen2.5-0.5b on "few.jsonl"', hardware="1 x h100-80gb", strategy="ddp",
                  batch="gbs=8 micro=8"), files={"few.jsonl": FEW * 7}, variant="distill"),
+    Case("XP301", distill("teacher_dtype=bf16", **BEFORE_AMPERE), distill("teacher_dtype=fp16", **BEFORE_AMPERE),
+         variant="teacher"),
     Case("XP127", distill("top_p=0.9", OLD), distill("top_p=0.9"), variant="distill"),
     Case("XP126", distill("generations=4"), distill(), variant="distill"),
 )  # fmt: skip

@@ -56,6 +56,13 @@ CASES: tuple[Case, ...] = (
     Case("XP208", spec(train=LOCAL, batch="gbs=128 micro=4"), spec(train=LOCAL, batch="gbs=64 micro=4"), ROWS),
     Case(
         "XP208",
+        spec("extra trl(dataloader_drop_last=true)", train=LOCAL, batch="gbs=128 micro=4"),
+        spec("extra trl(dataloader_drop_last=true)", train=LOCAL, batch="gbs=64 micro=4"),
+        ROWS,
+        variant="drop-last",
+    ),
+    Case(
+        "XP208",
         spec(train=LOCAL, batch="gbs=128 micro=16"),
         spec(train=LOCAL, batch="gbs=64 micro=8"),
         ROWS,

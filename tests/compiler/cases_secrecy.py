@@ -39,6 +39,7 @@ CASES: tuple[Case, ...] = (
     Case("XP706", spec(save='save "/usr/lib/run"'), spec(save='save "/scratch/usr/lib/run"'), variant="system"),
     Case("XP706", spec(save='save "out/../../.ssh"'), spec(save='save "out/../.ssh"'), variant="above"),
     Case("XP706", spec(save='save "~/run"'), spec(save='save "/home/me/run"'), variant="home"),
+    Case("XP706", spec(save='save "out/$USER"'), spec(save='save "out/user"'), variant="variable"),
     Case("XP790", spec(f'track wandb(name="{TOKEN}")'), spec('track wandb(name="hf_run")')),
     Case("XP790", spec(f"# {TOKEN}"), spec("# the token is in HF_TOKEN"), variant="comment"),
     Case(

@@ -189,7 +189,7 @@ def test_a_path_that_begins_as_no_name_is_told_its_quotes(path):
 
 def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
     (found,) = [one for one in checked("train qwen2.5-3b on alpaca for -1 epochs\n").problems if one.severity == ERROR]
-    assert found.help == "write a number above 0"
+    assert found.help == "write a number above 0, such as `for 3 epochs`"
     assert found.primary.text == "a number above 0"
     help = one(f"{LINE} with evals_per_epoch=4\n", "XP101").help
     assert help.endswith("`every = 25%` for one epoch, and `every = 8.333%` for three")

@@ -212,6 +212,8 @@ def forms_say_the_same(row, written):
         forms.append(f"{header}\n{parts[0]}({row.name}={written})\n")
         forms.append(f"{header}\n{parts[0]} {row.name}={written}\n")
         forms.append(f"{also} {parts[0]}({row.name}={written})\n")
+        if row.path not in ("data.seed", "eval.micro"):  # below
+            forms.append(f"{also} {parts[0]} {row.name}={written}\n")
         if not row.inner:
             forms.append(f"{also} {row.name}={written}\n")
             forms.append(f"{header}\n{row.name} = {written}\n")
@@ -237,6 +239,32 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
         spec(strategy="zero2").replace("strategy zero2", "zero2(overlap_comm=false)")
     )
     assert value(HEAD + 'wandb(name="x")\n', "track.name") == "x"
+
+
+def test_settings_behind_a_name_of_the_sentence_are_its_own_as_in_the_body():
+    """`with lora rank=8` is `lora rank=8`; what the body has no setting of ends there."""
+    lines = [
+        'track wandb name="x" every=5',
+        "launch slurm time=12h requeue",
+        "lora rank=8 alpha=16",
+        "zero2 overlap_comm=false",
+        'save "out/x" every=100 keep=2',
+        "extra trl neftune_noise_alpha=5",
+        "packing isolate=mask",
+        "gbs=64",
+    ]
+    header = "train qwen2.5-3b on infinity-instruct"
+    body, inline = ("\n".join([header, *lines]) + "\n"), f"{header} with {' '.join(lines)}\n"
+    assert values(inline) == values(body)
+    assert checked(inline).spec.extra["trl"]["neftune_noise_alpha"].value == 5
+    swept = (f"{header} with sweep lr=[1e-6, 2e-6] gbs=64\n", f"{header}\nsweep lr=[1e-6, 2e-6]\ngbs = 64\n")
+    assert [[one.name for one in checked(text).members] for text in swept] == [["lr=1e-06", "lr=2e-06"]] * 2
+    # A bare `strategy` is the clause; `micro` behind `eval` may be either, and is neither.
+    assert value(f"{header} with flash2 packing strategy=zero3\n", "strategy") == "zero3"
+    for written, meant in (("eval split=test micro=8", "eval(split=test, micro=8)"), ("data seed=3", "data(seed=3)")):
+        text = f"{header} with {written}\n"
+        (found,) = [one for one in checked(text).problems if one.severity == "error"]
+        assert edited(text, found) == f"{header} with {meant}\n"
 
 
 def test_every_choice_belongs_to_one_setting():

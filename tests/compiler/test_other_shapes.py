@@ -60,10 +60,37 @@ CASES = [
     (f"{LINE} for five hundred steps with bf16\n", f"{LINE} for 500 steps with bf16\n"),
     (f"{LINE} for one and a half epochs\n", f"{LINE} for 1.5 epochs\n"),
 ]
+MORE = [
+    *((f"hardware {form}\n", "hardware 8 x h100-80gb\n") for form in (
+        "h100-80gb x 8", "8 * h100-80gb", "h100-80gb*8", "8 × h100-80gb", "h100-80gb(8)", "h100-80gb 8", "8, h100-80gb",
+        "8 h100-80gb")),
+    ("hardware = h100-80gb x 8\n", "hardware = 8 x h100-80gb\n"),
+    (f"{LINE} with h100-80gb x 8 zero2\n", f"{LINE} with 8 x h100-80gb zero2\n"),
+    ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-05\n"),
+    ("gbs == 64\n", "gbs = 64\n"), ("gbs := 64\n", "gbs = 64\n"), ("lr => 1e-5\n", "lr = 1e-5\n"),
+    ("lr -> 1e-5\n", "lr = 1e-5\n"), ("gbs = [64]\n", "gbs = 64\n"),
+    ("load_in_8bit = true\n", "lora(bits=8)\n"),
+    ("min_learning_rate = 1e-6\nschedule cosine\n", "min_lr = 1e-6\nschedule cosine\n"),
+    ("method sft_trainer\n", "method sft\n"), ("optimizer { decay = 0.1 }\n", "optimizer { weight_decay = 0.1 }\n"),
+    ("qwen2.5-3b on no-robots with lora\n", "train qwen2.5-3b on no-robots with lora\n"),
+    ("train qwen2.5-3b no-robots\n", "train qwen2.5-3b on no-robots\n"),
+    ("train qwen2.5-3b on no-robots, bf16\n", "train qwen2.5-3b on no-robots with bf16\n"),
+    ("train qwen2.5-3b on [no-robots, capybara]\n", "train qwen2.5-3b on mix\ndata mix { no-robots, capybara }\n"),
+    ("train https://huggingface.co/Qwen/Qwen2.5-3B on no-robots\n", "train Qwen/Qwen2.5-3B on no-robots\n"),
+    ("train qwen2.5-3b on no-robots [train]\n", "train qwen2.5-3b on no-robots[train]\n"),
+    ("train qwen2.5-3b on smoltalk :all\n", "train qwen2.5-3b on smoltalk:all\n"),
+    ("train qwen2.5-3b on no-robots:\n", "train qwen2.5-3b on no-robots\n"),
+    ("sweep { optimizer { lr = [1e-6, 2e-6] } }\n", "sweep { optimizer.lr = [1e-6, 2e-6] }\n"),
+]  # fmt: skip
 
 
 def whole(text: str) -> str:
-    return text if text.startswith(("xpc", "train ")) else HEAD + text
+    return text if text.startswith(("xpc", "train ", "qwen")) else HEAD + text
+
+
+def test_counts_of_gpus_arithmetic_and_marks_are_told_as_what_they_mean() -> None:
+    for typed, right in MORE:
+        test_another_shape_is_told_as_what_it_means(typed, right)
 
 
 @pytest.mark.parametrize(("typed", "right"), CASES)
@@ -85,11 +112,37 @@ def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
         ("eval { split = 0.1 }\n", "write `data(holdout=10%)` outside of `eval`"),
         ("fsdp { use_orig_params = true }\n", "which `strategy fsdp1` reads; FSDP2 does it by itself"),
         ("memory = gradient_checkpointing\n", "write `memory(checkpointing)`"),
-        ("seq { max = 4k }\n", "such as `seq = 1024`"),
+        ("seq { max = 4k }\n", "such as `seq = 4096`"),
         ("no-robots: 1000\n", "`data mix { no-robots { take = 1000 } }` below it"),
         ("sequence_parallel = true\n", "no equivalent"),
         ("zero3_offload = true\n", "write `strategy zero3(offload=cpu)`"),
         ('accum = "auto"\n', "leave `accum` out"),
+        ("hardware H100:8\n", "write `8 x h100-80gb`, `8 x h100-nvl-94gb` or `8 x h100-pcie-80gb`"),
+        ("lr = $LR\n", "a spec has no variables"),
+        ("lr = {{ lr }}\n", "a spec has no variables"),
+        ('save "out/$USER"\n', "leave `$USER` out"),
+        ("seq = 2GB\n", "such as `seq = 4096`"),
+        ("gbs = 50%\n", "such as `gbs = 128`"),
+        ("lora { rank = 0 }\n", "of at least 1 and at most 65536, such as `rank = 16`"),
+        ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
+        ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
+        ("method ppo\n", "it has no equivalent, because it trains a second model"),
+        ("method dpo(loss=simpo)\n", "it has no equivalent, because TRL keeps it in trainers of its own"),
+        ("method lora\n", "write `lora` on a line of its own"),
+        ("launch torchrun\n", "write `launch local(launcher=torchrun)`"),
+        ("precision mixed\n", "write `bf16`, or `fp16` where the GPU is older"),
+        ("target latest\n", "`target trl-0.18` or `target trl-0.24` or `target trl-1.16`"),
+        ("target trl-2.0\n", "write `target trl-1.16`"),
+        ("nope = 3\n", "docs/reference.md lists them all"),
+        ("eval { tasks = [no_such_task] }\n", "write `leaderboard`, another task"),
+        ("num_workers = 8\n", "`extra trl { dataloader_num_workers = 8 }` for those that load batches"),
+        ("train_on_inputs = false\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
+        ("train qwen2.5-3b on train[:20%]\n", "write `[train:20%]`"),
+        ("train qwen2.5-3b on ultrafeedback-binarized\n", "such as `deita-10k`"),
+        (
+            "fsdp\nextra accelerate { fsdp_config { fsdp_activation_checkpointing = true } }\n",
+            "write `memory(checkpointing)` instead",
+        ),
     ],
 )
 def test_where_nothing_certain_is_meant_there_is_no_edit(typed: str, says: str) -> None:

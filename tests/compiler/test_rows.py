@@ -76,6 +76,8 @@ UNREADABLE = [
     ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n{"a": 2}\n', 1, 2),
     ("rows.jsonl", '{"a": "x"}\n'.encode("utf-16"), 0, 1),
     ("rows.jsonl", b"[" * 100_000, 0, 1),
+    ("rows.jsonl", b'{"a": 1}\n{"a": 1, "a": 2}\n', 1, 2),
+    ("rows.jsonl", b'{"a": [{"b": 1}]}\n{"a": [{"b": 1, "b": 2}]}\n', 1, 2),
     ("rows.json", b'[{"a": 1}, 2]', 1, 1),
     ("rows.json", b'[{"a": 1}\n{"a": 2}]', 1, 2),
     ("rows.json", b'[{"a": 1},\n', 1, 2),
@@ -112,6 +114,22 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
     else:
         assert rows is not None
         assert list(found) == rows
+
+
+def test_what_is_there_and_no_file_of_rows_is_told(tmp_path):
+    """A link to nowhere, a pipe, and what begins or ends as no Parquet file: each is refused, and says what it is."""
+    (tmp_path / "gone.jsonl").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "head.parquet").write_bytes(b"PAR1 and no foot")
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    for name, why in (
+        ("gone.jsonl", "is a link to what is not there"),
+        ("pipe.jsonl", "is not a regular file"),
+        ("head.parquet", "is no whole Parquet file"),
+        ("empty.parquet", "is no whole Parquet file"),
+    ):
+        found = checked(f'train qwen2.5-0.5b on "{name}"\n', str(tmp_path))
+        assert [why in one.message for one in found.problems if one.severity == "error"] == [True], name
 
 
 def of(content: str | bytes, shape: str = "messages", path: str = "rows.jsonl", **more: object) -> survey.Survey:
@@ -207,6 +225,8 @@ def test_which_rows_are_conversations():
         ("messages", {"messages": "?"}, "not a list"),
         ("messages", {"messages": ["?"]}, "no message"),
         ("messages", {"messages": [{"role": "user"}]}, "a role and a content"),
+        ("messages", {"messages": [{"role": "user", "content": 5}]}, "is no text: 5"),
+        ("conversations", {"conversations": [{"from": "human", "value": True}]}, "is no text: true"),
         ("conversations", {"conversations": [{"from": "human", "value": "?"}]}, None),
         ("conversations", {"conversations": [{"from": "alien", "value": "?"}]}, "`alien` is no known speaker"),
         ("conversations", {"conversations": [{"value": "?"}]}, "who speaks"),

@@ -64,9 +64,16 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
 
 def test_the_specimens() -> None:
     assert "strategy zero3" in said("llama-3.1-70b-instruct", "16 x a100-80gb")
-    assert "under ddp" in said("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="")
+    assert "under ddp" in said("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
+    assert said("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 holds them
     assert "strategy zero3(offload=cpu)" in said("qwen2.5-7b", "1 x t4", precision="fp32")
     assert "zero3(offload=" in said("llama-3.1-70b-instruct", "8 x a100-80gb")
+
+
+def test_of_a_strategy_that_nobody_wrote_nothing_is_said_before_the_spec_is_right() -> None:
+    header = "train qwen2.5-7b-instruct on no-robots with"
+    assert codes(checked(f"{header} attn=flsh2\n"), "error") == ["XP106"]
+    assert codes(checked(f"{header} zero1 attn=flsh2 8 x t4\n"), "error") == ["XP106", "XP480"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_in_the_header(written, message, help):
     ("body", "message", "help"),
     [
         ("hardware 8x h100-80gb", "`8x` is not a number", "write `8 x h100-80gb`"),
-        ("hardware h100-80gb x 8", "`x` is a word of the language", "8 x h100-80gb"),
+        ("hardware h100-80gb x 8", "a count of GPUs stands before their name", "8 x h100-80gb"),
         ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
         ("memory {\n  liger checkpointing\n}", "`checkpointing` is not a setting of `liger`", "on the next"),
         ("batch {\n  lr = 1e-6\n}", "`lr` is not a setting of `batch`", "write `lr=1e-6` outside of `batch`"),

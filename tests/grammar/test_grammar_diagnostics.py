@@ -29,8 +29,8 @@ def fixed(text):
 # One case a line reads best here, so this table alone may be wide.
 # ruff: noqa: E501
 CASES = [
-    ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", None)),
-    ("a {\n  b = = 1\n}\n", ("XP021", 2, 5, "expected a value after `=`", None)),
+    ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", "write a value behind it, or leave the setting out")),
+    ("a {\n  b = = 1\n}\n", ("XP021", 2, 5, "expected a value after `=`", "one `=` stands between a name and its value")),
     ("a = {\n}\n", ("XP021", 1, 3, "expected a value after `=`", "a block follows its name without `=`")),
     ("train\n", ("XP020", 1, 1, "expected a model after `train`", "write `train MODEL on DATA`")),
     ("train on d", ("XP020", 1, 7, "expected a model after `train`", "write `train MODEL on DATA`")),
@@ -66,7 +66,7 @@ CASES = [
     ("xpc 2", ("XP035", 1, 5, "this compiler does not know edition 2", "write `xpc 1`")),
     ("xpc", ("XP035", 1, 1, "expected the number of the edition after `xpc`", "write `xpc 1`")),
     ('seed 1\nextends "b"', ("XP033", 2, 1, "`extends` comes before `train` and the clauses", "move it up")),
-    ("extends base", ("XP033", 1, 1, "expected a path in double quotes after `extends`", 'write `extends "base.xp"`')),
+    ("extends base", ("XP033", 1, 9, "expected a path in double quotes after `extends`", 'write `extends "base"`')),
     ("train a on b\ntrain c on d", ("XP032", 2, 1, "a second `train` sentence", "a specification describes one run")),
     ("seed 1\ntrain a on b", ("XP032", 2, 1, "the `train` sentence comes first", "move it above the clauses, outside of every block")),
     ("a with b=1", ("XP030", 1, 3, "`with` is a word of the language and names nothing else", "`with` belongs to the sentence; here settings go into a block or a call")),

@@ -84,6 +84,24 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
         assert not [one for one in notes if f"no {path.rpartition('.')[2]} is written" in one]
 
 
+def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do() -> None:
+    """It is told as tight, as if it had been written; where no strategy can hold the run, none is chosen."""
+    text = SPEC.format(model="{}", hardware="8 x h100-80gb", more="{}", batch="gbs=64")
+    text = text.replace("infinity-instruct:0625", "gsm8k") + "data(prompt = question)\n"
+    text += "method grpo(rewards = accuracy, vllm(gpu_memory = 70%))\n"
+    open_, written, large = (
+        check_text(text.format(*one).encode(), "t.xp", Workspace(ROOT))
+        for one in (("qwen2.5-7b-instruct", ""), ("qwen2.5-7b-instruct", "zero3"), ("qwen2.5-14b-instruct", ""))
+    )
+    for found in (open_, written):
+        assert found.spec is not None
+        assert found.spec.text("strategy") == "zero3"
+        assert "XP961" in [one.code for one in found.problems]
+    (why,) = [one.message for one in open_.problems if "no strategy is written" in one.message]
+    assert "none fits: the 75.1 GiB of this one pass 80% of 79.1 GiB" in why
+    assert large.spec is None
+
+
 def test_what_is_learned_is_that_of_the_spec() -> None:
     """With every value written out that was chosen, the same run comes out; and none of them is about the data."""
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")

@@ -1,0 +1,51 @@
+"""The `extra` blocks of one file: names and values that a library is given as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.items import Collector, Item
+from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.tree import Call, Clause, Name, Ref, Setting, String, Value
+
+Part = Setting | Clause | Value
+
+
+def extra(to: Collector, name: Name, body: list[Part]) -> None:
+    """`extra trl { k = v }`, flattened into `to.out.extra`; a block in it becomes a name with a dot."""
+    title = body[0] if body else None
+    if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
+        body = [title, *title.args, *body[1:]]
+        title = Ref(title.name.span, title.name.text)
+    if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
+        place = title.span if isinstance(title, Ref | String) else name.span
+        near = nearest(to.typed(place), schema.EXTRA_TARGETS) or "trl"
+        help = f"write `extra {near} {{`, and its names on the lines below"
+        to.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", place, help=help)
+        return
+    table = to.out.extra.setdefault(title.name, {})
+    for node in body[1:]:
+        _item(to, table, "", node)
+
+
+def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
+    block: Sequence[Part] | None = None
+    if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
+        node = node.head  # on a line of its own
+    if isinstance(node, Setting):
+        key, value, span = node.name.text, node.value, node.span
+    elif isinstance(node, Call):
+        key, value, span, block = node.name.text, None, node.span, node.args
+    elif isinstance(node, Clause) and isinstance(node.head, Ref) and not node.operands:
+        key, value, span, block = node.head.name, None, node.span, node.block.statements if node.block else None
+    elif isinstance(node, Ref) and node.is_name:
+        key, value, span = node.name, None, node.span
+    else:
+        to.problem("XP104", "`extra` holds `name = value` lines", node.span, help="write `name = value`")
+        return
+    if block is not None:
+        for inner in block:
+            _item(to, table, f"{prefix}{key}.", inner)
+        return
+    to.keep(table, prefix + key, value, span)

@@ -1,0 +1,58 @@
+"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing behind them."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.grammar import codes
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.place import Place
+from xpc.grammar.source import Span
+
+MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
+"""What stands between a name and its value elsewhere; the `=` of `=>` is taken already."""
+URL = re.compile(
+    r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
+    r"|\b[a-z][a-z0-9]*://\S*)"
+)
+VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
+PART = re.compile(r"[:@][\w.\-]+")
+"""A configuration or a revision."""
+
+
+def of_another_notation(place: Place, text: str) -> Diagnostic | None:
+    """The error for a character of another notation, or None where it is of none."""
+    code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
+    mark = MARK.match(text, at)
+    if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
+        half = mark[0] == ">"  # `=>`
+        remedy = "write `=` alone" if half else f"write `{place.word} =`"
+        edits = (Edit(Span(at, mark.end()), "" if half else "="),)
+        return place.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
+    if VARIABLE.match(text, at):
+        remedy = "a spec has no variables, and reads no environment: write the value itself"
+        return place.error(code, f"unexpected `{character}`", remedy)
+    url = URL.search(text, text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)) if character == ":" else None
+    if url is not None and url.start() < at < url.end():
+        named = (Edit(Span(*url.span()), url["name"]),) if url["name"] else ()
+        remedy = f"write `{url['name']}`" if url["name"] else "data and models are of the hub, or of this machine"
+        return place.error(code, "an address is no name", remedy, edits=named)
+    return _reference(place, text) if character in ":@" and place.before is not None else None
+
+
+def _reference(place: Place, text: str) -> Diagnostic | None:
+    """The error for a `:` or `@` of a name in the sentence that stands apart from it, or with nothing behind it."""
+    code, mark, before, at = codes.UNEXPECTED_CHARACTER, place.shown, place.before, place.span.start
+    kinds = {item.kind for item in place.stack}
+    if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:
+        return None
+    part = PART.match(text, at)
+    if before.end < at:
+        edits = (Edit(Span(before.end, at), ""),)
+        remedy = f"write `{place.word}{part[0]}`" if part is not None else ""
+        return place.error(code, f"unexpected `{mark}`", remedy, edits=edits) if remedy else None
+    if mark in place.word:
+        return place.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{place.word}`")
+    what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
+    remedy = f"{what} stands directly behind `{place.word}{mark}`; leave the `{mark}` out without one"
+    return place.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(place.span, ""),))

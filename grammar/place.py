@@ -1,0 +1,55 @@
+"""Where a parser stood when it could not go on, as messages ask for it."""
+
+from __future__ import annotations
+
+from xpc.grammar.codes import Code
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.lalr import Node
+from xpc.grammar.record import record
+from xpc.grammar.source import Source, Span
+
+
+@record
+class Place:
+    """Where the parser stood: `before` is the last word it took on this line; `shown` is what it met, as typed."""
+
+    source: Source
+    span: Span
+    shown: str
+    met: str
+    before: Span | None
+    stack: tuple[Node, ...]
+
+    @property
+    def one_line(self) -> int | None:
+        """Where the outermost block on one line begins that the parser stands in."""
+        found: list[int | None] = []
+        for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
+            if item.kind == "LBRACE":
+                found.append(None if after is not None and after.kind == "_NL" else item.start)
+            elif item.kind == "RBRACE":
+                found.pop()
+        return next((start for start in found if start is not None), None)
+
+    @property
+    def last(self) -> str:
+        """The name of the token on top of the stack; of the rule, where a whole phrase is on top."""
+        return self.stack[-1].kind if self.stack else ""
+
+    @property
+    def word(self) -> str:
+        """The last word that the parser took on this line."""
+        return self.source.text[self.before.start : self.before.end] if self.before else ""
+
+    def error(
+        self,
+        code: Code,
+        message: str,
+        remedy: str | None = None,
+        *,
+        at_last: bool = False,
+        edits: tuple[Edit, ...] = (),
+    ) -> Diagnostic:
+        """An error at what was met, or at the last word."""
+        span = self.before if self.before and (at_last or self.met == "_NL") else self.span
+        return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)
