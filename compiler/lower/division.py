@@ -6,7 +6,7 @@ the global batch. What else a step depends on decides here; `runtime/core/same_r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from xpc.compiler.stacks import Json
 
@@ -16,15 +16,25 @@ if TYPE_CHECKING:
 
 OF_A_MICRO_BATCH = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
 """Losses of dpo that are no mean over pairs (trl 0.18 to 1.16, dpo_trainer.py)."""
+BY_NUMBER = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
+"""Optimizers, as transformers names them, that keep a number for each number of a weight, in a tensor as long as it.
+Others keep one for a block or a row, or have a form of their own for what they save (bitsandbytes)."""
+UNSEEN = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
+"""Parts of DeepSpeed's own keys under which shards were not seen to be cut anew."""
 
 
 def division(
-    method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int
-) -> Division:
-    """The section of trainer_args.json."""
+    method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
+    extra: Iterable[str] = (),
+) -> Division:  # fmt: skip
+    """The section of trainer_args.json. ``extra`` are the keys of `extra deepspeed`."""
+    if distributed_type == "DEEPSPEED":
+        processes = _of_shards(arguments, extra)
+    else:
+        processes = _of_processes(distributed_type, fsdp1, context_parallel)
     return {
         "step": _of_any(method, arguments),
-        "processes": _of_processes(distributed_type, fsdp1, context_parallel),
+        "processes": processes,
         "micro": "a part of its loss is a mean over each micro-batch" if _means(method, arguments) else None,
     }
 
@@ -45,10 +55,16 @@ def _of_any(method: Method, arguments: Mapping[str, Json]) -> str | None:
     return None
 
 
+def _of_shards(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
+    """Why ZeRO's shards cannot be cut for another number of processes. DeepSpeed itself refuses each other number."""
+    if arguments.get("optim") not in BY_NUMBER:
+        return f"{arguments.get('optim')} keeps states of whole shards, which other processes cannot share out"
+    unseen = next((key for key in extra if any(part in key for part in UNSEEN)), None)
+    return f"`{unseen}` was not seen to load what another number of processes has saved" if unseen else None
+
+
 def _of_processes(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
     """Why another number of processes cannot read the checkpoints."""
-    if distributed_type == "DEEPSPEED":
-        return "DeepSpeed reads shards of as many processes as wrote them"
     if distributed_type == "FSDP" and fsdp1:
         return "FSDP1 was not seen to load what another number of processes has saved"
     if distributed_type == "FSDP" and context_parallel > 1:

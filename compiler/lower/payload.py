@@ -34,7 +34,8 @@ ATTENTION = {
 def payload(spec: Spec) -> Payload:
     """The whole file. `format` counts changes of its shape."""
     method, stated = method_section(spec), arguments(spec)
-    divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel)
+    extra = spec.extra.get("deepspeed", {})
+    divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel, extra)
     plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,

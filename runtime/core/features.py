@@ -45,6 +45,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     # arguments, the output folder
     "before_arguments": (
         "cpu_processes", "executed_files", "compiled_layers", "sampling", "library_internals.deepspeed_engine",
+        "library_internals.deepspeed_shards",
     ),
     "folder_taken": ("hub",),
     "states": ("deepspeed", "fsdp", "plain_checkpoints"),
@@ -190,6 +191,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
+    divided = run["division"]["step"] is None and run["division"]["processes"] is None
     continued = plan["lora"] and plan["lora"].get("continued")
     asked: dict[str, object] = {
         "adapters": plan["lora"],
@@ -204,6 +206,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "cpu_processes": on_cpu,
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
+        "deepspeed_shards": zero and divided,
         "distillation": method["teacher"],
         "early_stopping": run.get("patience"),
         "epoch_order": plan["stack"]["epoch_forgotten"],
@@ -234,7 +237,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "paired_rows": prompts,
         "plain_checkpoints": not zero,
         "projected_gradients": arguments.get("optim_target_modules"),
-        "random_states": run["division"]["step"] is None and run["division"]["processes"] is None,
+        "random_states": divided,
         "reference_model": method["second_model"],
         "reward_model": method["scores"],
         "rewards": method["rewarded"],

@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 from ..core.bundle import Bundle
+from ..core.checkpoint_integrity import RECORD
 from ..core.checkpoints import schedule, whole
 from ..core.errors import RunError, first_line
 
@@ -28,7 +29,7 @@ def states(path: str, world: int) -> str | None:
     except ValueError:  # no UTF-8, or a name that no folder can have
         return "latest is damaged"
     optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-    if len(optimizer) != world:
+    if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # which lists what there was
         return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
     if not any(name.endswith("_model_states.pt") for name in names):
         return "the model states are missing"

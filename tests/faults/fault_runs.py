@@ -18,6 +18,7 @@ from typing import Any
 
 from emitted import compiled
 from patience import HUNG
+from ports import free_port
 from stacks import environment, payload
 from tiny_runs import spec
 from whole_lines import events
@@ -176,8 +177,11 @@ class Runs:
         """Every process of the run, as the launcher starts them after its preflight; or ``program`` in their place."""
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
-        world = payload(bundle)["run"]["world_size"]
-        return self._fork(cwd, world, main, *words, **{"XPC_PREFLIGHT": "passed", **environ})
+        run = payload(bundle)["run"]
+        if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):  # a group of one, as the launcher makes it
+            names = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+            environ = {**names, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **environ}
+        return self._fork(cwd, run["world_size"], main, *words, **{"XPC_PREFLIGHT": "passed", **environ})
 
     def launch(self, bundle: str, cwd: str, **environ: str) -> Going:
         """The launcher that launch.sh becomes after its preflight, in this interpreter."""

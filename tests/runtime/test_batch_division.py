@@ -38,8 +38,9 @@ def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
         sections.get(section, {})[key] = value
     run, fsdp1 = sections["run"], now.get("accelerate.yaml: fsdp_version") == "1"
     reasons = division(
-        sections["method"], sections["arguments"], run["distributed_type"], fsdp1, run.get("context_parallel", 1)
-    )
+        sections["method"], sections["arguments"], run["distributed_type"], fsdp1, run.get("context_parallel", 1),
+        [name.removeprefix("deepspeed.json: ") for name in now if name.startswith("deepspeed.json: ")],
+    )  # fmt: skip
     return same_run.differences(was, now, reasons)
 
 
@@ -50,8 +51,9 @@ def test_another_division_goes_on(both: dict[str, Any], now: dict[str, Any]) -> 
     assert len(same_run.divided_otherwise(BEGAN, {**BEGAN, **now})) == 1
 
 
-def test_shards_of_fsdp2_go_on() -> None:
-    assert differences({**BEGAN, **FSDP}, {**BEGAN, **FSDP, **FOUR}) == ""
+@pytest.mark.parametrize("sharded", [FSDP, ZERO], ids=["fsdp2", "zero"])
+def test_shards_go_on(sharded: dict[str, Any]) -> None:
+    assert differences({**BEGAN, **sharded}, {**BEGAN, **sharded, **FOUR}) == ""
 
 
 def test_zero_goes_on_with_another_micro_batch() -> None:
@@ -69,7 +71,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "dpo": ({**PREFERENCES, "arguments.loss_type": ["sigmoid", "sft"]}, SMALLER, "write `micro = 4` in batch"),
     "rpo": ({**PREFERENCES, "arguments.rpo_alpha": 1.0}, SMALLER, "write `micro = 4` in batch"),
     "router": ({"arguments.router_aux_loss_coef": 0.01}, SMALLER, "write `micro = 4` in batch"),
-    "zero": (ZERO, FOUR, "DeepSpeed reads shards"),
+    "zero, 8 bits": ({**ZERO, "arguments.optim": "adamw_bnb_8bit"}, FOUR, "adamw_bnb_8bit keeps states of whole"),
+    "zero, factored": ({**ZERO, "arguments.optim": "adafactor"}, FOUR, "adafactor keeps states of whole shards"),
+    "zero, nvme": (
+        {**ZERO, "deepspeed.json: zero_optimization.offload_optimizer.nvme_path": "/disk"}, FOUR, "nvme_path` was not",
+    ),
     "fsdp1": ({**FSDP, "accelerate.yaml: fsdp_version": "1"}, FOUR, "FSDP1"),
     "context": ({**FSDP, "run.context_parallel": 2}, FOUR, "context_parallel"),
     "strategy": ({}, ZERO, "another strategy"),

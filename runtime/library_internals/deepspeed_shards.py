@@ -1,0 +1,108 @@
+"""ZeRO's checkpoints, gone on from by another number of processes (deepspeed 0.16 to 0.19, which refuses that).
+
+A checkpoint holds a shard a process: its part of the weights and of each state of the optimizer, in flat groups. Each
+process cuts its new shard out of the old ones, and DeepSpeed loads it as it loads one of its own.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..core.bundle import Bundle
+
+SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
+STATES = "optimizer_state_dict"
+UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
+THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
+"""What a shard calls its weights and its states, and DeepSpeed's optimizer its weights."""
+Part = tuple[int, int, int, int, int]
+"""Numbers of a weight: the process, the group, where they begin in its shard and in the weight, and how many."""
+
+
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
+    """Before the engine is made that will load the checkpoint."""
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    own = DeepSpeedEngine.load_checkpoint
+
+    def load_checkpoint(engine: Any, load_dir: str, *given: Any, **named: Any) -> Any:
+        with open(os.path.join(load_dir, "latest"), encoding="utf-8") as handle:
+            place = os.path.join(load_dir, handle.read().strip())
+        found = {int(match[1]): match[0] for match in map(SHARD.match, os.listdir(place)) if match}
+        if len(found) == bundle.run["world_size"]:
+            return own(engine, load_dir, *given, **named)
+        model = min(name for name in os.listdir(place) if name.endswith("_model_states.pt"))
+        load(engine, *(_read(place, name) for name in (model, *(found[rank] for rank in sorted(found)))))
+        return place, {}
+
+    DeepSpeedEngine.load_checkpoint = load_checkpoint
+
+
+def load(engine: Any, model: Any, *files: Any) -> None:
+    """What DeepSpeed's own method does (runtime/engine.py), with a shard that is cut out of those of the checkpoint."""
+    optimizer, whole = engine.optimizer, engine.zero_optimization_stage() < 3
+    weights, states, flat = UP_TO_TWO if whole else THREE
+    empty, shards, rank = getattr(optimizer, flat), [one[STATES] for one in files], engine.global_rank
+    there: dict[str, list[Part]] = {}
+    for name, part in _layout(whole, model["param_shapes"], shards[0][weights], len(shards)):
+        there.setdefault(name, []).append(part)
+    here = list(_layout(whole, engine._get_zero_param_shapes(), empty, engine.dp_world_size))
+
+    def cut(old: list[Any]) -> list[Any]:
+        new = [old[0][0].new_zeros(one.numel()) for one in empty]
+        for name, (owner, group, start, first, size) in here:
+            for source, its, begin, low, count in there[name] if owner == rank else ():
+                at, end = max(first, low), min(first + size, low + count)
+                if at < end:
+                    new[group][start + at - first :][: end - at] = old[source][its].flatten()[begin + at - low :][
+                        : end - at
+                    ]
+        return new
+
+    made: list[dict[str, Any]] = [{} for _ in empty]
+    for key, value in shards[0][states]["state"].get(0, {}).items():
+        of_all = [[group[key] for _, group in sorted(one[states]["state"].items())] for one in shards]
+        for state, one in zip(made, cut(of_all) if getattr(value, "ndim", 0) else [value] * len(empty), strict=True):
+            state[key] = one.clone() if hasattr(one, "clone") else one  # a step is counted for each
+    owners = getattr(optimizer, "sub_group_to_group_id", None) or range(len(empty))
+    kinds = [
+        {**kind, "params": [group for group in range(len(empty)) if owners[group] == number]}
+        for number, kind in enumerate(shards[0][states]["param_groups"])
+    ]
+    known = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
+    if hasattr(optimizer, "checkpoint_event_prologue"):
+        optimizer.checkpoint_event_prologue()
+    # What is frozen is as the run loaded it; under ZeRO-3 the checkpoint has one process's part of it here.
+    engine.load_module_state_dict(checkpoint={**model, "frozen_param_fragments": None}, strict=False)
+    if engine.lr_scheduler is not None:
+        engine.lr_scheduler.load_state_dict(model["lr_scheduler"])
+    for name in ("global_steps", "global_samples", "skipped_steps"):
+        setattr(engine, name, model[name])
+    mine = {**shards[0], weights: cut([one[weights] for one in shards]), states: known}
+    optimizer.load_state_dict({rank: mine}, load_optimizer_states=True, load_from_fp32_weights=True)
+    if hasattr(optimizer, "checkpoint_event_epilogue"):
+        optimizer.checkpoint_event_epilogue()
+
+
+def _layout(whole: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
+    """Where each weight's numbers stand. Up to ZeRO-2 the weights of a group stand in a row, which is cut into shards
+    as long as `flats`; under ZeRO-3 a process has an equal part of each weight."""
+    for group, shapes in enumerate(groups):
+        start, shard = 0, flats[group].numel()
+        for name, shape in shapes.items():
+            count = shape.numel()
+            share = -(-count // world)
+            for rank in range(world):
+                low, high = max(start, rank * shard), min(start + count, (rank + 1) * shard)
+                if whole and low < high:
+                    yield name, (rank, group, low - rank * shard, low - start, high - low)
+                elif not whole:
+                    yield name, (rank, group, start, rank * share, share)
+            start += count if whole else share
+
+
+def _read(place: str, name: str) -> Any:
+    import torch
+
+    return torch.load(os.path.join(place, name), map_location="cpu", mmap=True, weights_only=False)

@@ -1,0 +1,119 @@
+"""Loads and saves a small model by DeepSpeed's own engine, on CPU processes of gloo, in precisions and with an
+offload that no run of a CPU has (XP306).
+
+``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once a process, with RANK set. For each stage of
+ZeRO it goes on from the checkpoint in FROM, or trains two steps, saves into INTO, and writes beside it what DeepSpeed
+itself says each weight and each state of the optimizer is as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.accelerator import get_accelerator
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+from runtime.library_internals import deepspeed_shards
+
+KINDS = ("exp_avg", "exp_avg_sq")
+ROWS = torch.arange(12 * 8).reshape(12, 8).sin()
+
+
+class Model(torch.nn.Module):
+    """Odd sizes, a weight that stands in two places, a frozen layer, and a second group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 7)
+        self.frozen = torch.nn.Linear(7, 8).requires_grad_(False)
+        self.again = torch.nn.Linear(8, 7)
+        self.again.weight = self.first.weight
+        self.last = torch.nn.Linear(7, 13)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.last(self.again(self.frozen(self.first(rows).tanh()).tanh()).tanh())
+
+    def groups(self) -> list[dict[str, object]]:
+        weights = [self.first.weight, self.first.bias, self.again.bias, self.last.weight]
+        return [{"params": weights, "lr": 0.1, "weight_decay": 0.1}, {"params": [self.last.bias], "lr": 0.2}]
+
+
+def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Tensor]]:
+    """Each weight, in float32, and its states, as DeepSpeed itself puts them together under ZeRO-3."""
+    return {
+        name: [safe_get_full_fp32_param(one), *(safe_get_full_optimizer_state(one, kind) for kind in KINDS)]
+        for name, one in trained.items()
+    }
+
+
+def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str, list[torch.Tensor]]:
+    """The same up to ZeRO-2, where DeepSpeed's own functions take no heed of `round_robin_gradients`: the shards of
+    all processes one behind the other are the weights of a group in the order in which it laid them out."""
+    names, found = {weight: name for name, weight in trained.items()}, {}
+    for mine, group in zip(optimizer.single_partition_of_fp32_groups, optimizer.round_robin_bit16_groups, strict=True):
+        flats = []
+        for shard in (mine.detach(), *(optimizer.optimizer.state[mine][kind] for kind in KINDS)):
+            shards = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
+            dist.all_gather(shards, shard.contiguous())
+            flats.append(torch.cat(shards))
+        start = 0
+        for weight in group:
+            found[names[weight]] = [flat[start:][: weight.numel()].reshape(weight.shape) for flat in flats]
+            start += weight.numel()
+    return found
+
+
+def main(precision: str, offload: str, into: str, origin: str | None = None) -> None:
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of minutes
+    get_accelerator().is_fp16_supported = lambda: True
+    deepspeed.init_distributed("gloo")
+    world, rank = dist.get_world_size(), dist.get_rank()
+    deepspeed_shards.before_arguments(SimpleNamespace(run={"world_size": world}), {})  # type: ignore[arg-type]
+    rows = ROWS.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
+    for stage in (1, 2, 3):
+        torch.manual_seed(0)
+        model = Model()
+        zero: dict[str, object] = {"stage": stage, "round_robin_gradients": stage == 2}
+        if stage == 3:
+            zero.update(sub_group_size=20, stage3_param_persistence_threshold=10)
+        if offload != "none":
+            zero["offload_optimizer"] = {"device": "cpu"}
+        if offload == "all" and stage == 3:
+            zero["offload_param"] = {"device": "cpu"}
+        config = {
+            "train_batch_size": 12, "train_micro_batch_size_per_gpu": 12 // world, "gradient_clipping": 1.0,
+            "bf16": {"enabled": precision == "bf16"}, "fp16": {"enabled": precision == "fp16", "loss_scale": 8.0},
+            "zero_optimization": zero, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
+        }  # fmt: skip
+        engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.groups()), config=config)
+        for _ in range(0 if origin else 2):
+            engine.backward(engine(rows[rank::world]).float().square().mean())
+            engine.step()
+        if origin:
+            engine.load_checkpoint(os.path.join(origin, str(stage)))
+        engine.save_checkpoint(os.path.join(into, str(stage)))
+        with deepspeed.zero.GatheredParameters([*model.parameters()]):
+            used = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        engine.backward(engine(rows[rank::world]).float().square().mean())  # gathers what is sharded, of the new run
+        trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        whole = of_parts(trained) if stage == 3 else of_rows(trained, engine.optimizer)
+        engine.step()
+        if rank == 0:
+            groups = [
+                {key: value for key, value in group.items() if key != "params"}
+                for group in engine.optimizer.optimizer.param_groups
+            ]
+            told = {"whole": whole, "used": used, "groups": groups, "steps": engine.global_steps}
+            torch.save(told, os.path.join(into, f"{stage}.pt"))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,55 @@
+"""A program of the tests in several processes that make a group, as a launcher would start them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from tempfile import TemporaryFile
+
+from patience import HUNG
+from ports import free_port
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+def together(python: str, program: str, world: int, *words: str) -> None:
+    """Runs ``program`` of tests/faults to its end. Raises AssertionError with what all said where one fails."""
+    common = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu",
+        "PYTHONPATH": ROOT,
+    }  # fmt: skip
+    path = os.path.join(os.path.dirname(HERE), "faults", program)
+    with ExitStack() as opened:
+        files = [opened.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in range(world)]
+        started = [
+            subprocess.Popen(
+                [python, path, *words],
+                env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+            for rank, file in enumerate(files)
+        ]
+        try:
+            failed = _to_the_end(started)
+        finally:
+            for one in started:
+                one.kill()
+                one.wait()
+        if failed:
+            raise AssertionError("\n".join(file.read() for file in files if not file.seek(0)))
+
+
+def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
+    """Whether one of them failed, or never ended. The others of a group wait for one that is gone."""
+    until = time.monotonic() + HUNG
+    while time.monotonic() < until:
+        found = [one.poll() for one in started]
+        if any(found) or None not in found:
+            return any(found)
+        time.sleep(0.05)
+    return True
