@@ -23,6 +23,7 @@ from xpc.compiler.language.setting import (
 )
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.methods.method import generates_itself
+from xpc.compiler.methods.micro_batch import means_over_micro_batch
 from xpc.compiler.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
@@ -294,6 +295,17 @@ class Spec:
     def losses(self) -> tuple[str, ...]:
         """The names of the losses that the method adds up."""
         return tuple(one.name for one in self.weighted("method.loss"))
+
+    @property
+    def learns_from_micro(self) -> bool:
+        """Whether the size of a micro-batch is part of what is learned: of some losses a part is a mean over one, kto
+        estimates its KL term from the rows of one, and distillation that generates one by one draws by it."""
+        name = self.text("method")
+        drawn = self.teacher is not None and generates_itself(self.method, self.get)
+        if (name == "kto" and self.losses == ("kto",)) or (drawn and not self.stack.facts.distill_rounds):
+            return True
+        router = self.extra_value("trl", "router_aux_loss_coef")
+        return means_over_micro_batch(name, self.losses, self.get("method.rpo"), router)
 
     @property
     def on_cpu(self) -> bool:

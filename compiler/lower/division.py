@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from xpc.compiler.methods.micro_batch import means_over_micro_batch
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
-OF_A_MICRO_BATCH = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
-"""Losses of dpo that are no mean over pairs (trl 0.18 to 1.16, dpo_trainer.py)."""
 BY_NUMBER = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
 """Optimizers, as transformers names them, that keep a number for each number of a weight, in a tensor as long as it.
 Others keep one for a block or a row, or have a form of their own for what they save (bitsandbytes)."""
@@ -74,8 +73,8 @@ def _of_processes(distributed_type: str, fsdp1: bool, context_parallel: int) -> 
 
 def _means(method: Method, arguments: Mapping[str, Json]) -> bool:
     """Whether a part of the loss is a mean over a micro-batch, and not over the step."""
-    if method["name"] == "orpo" or arguments.get("rpo_alpha") or arguments.get("router_aux_loss_coef"):
-        return True
     losses = arguments.get("loss_type")
-    named = set(losses) if isinstance(losses, list) else {losses}
-    return method["name"] == "dpo" and not named.isdisjoint(OF_A_MICRO_BATCH)
+    named = [str(one) for one in losses] if isinstance(losses, list) else [str(losses)]
+    return means_over_micro_batch(
+        method["name"], named, arguments.get("rpo_alpha"), arguments.get("router_aux_loss_coef")
+    )

@@ -8,11 +8,14 @@ block for activations, both in bytes.
 
 from __future__ import annotations
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.grammar.record import record
 
 GIB = 2**30
+CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
+"""Settings that the plan chooses where nobody wrote them."""
 BUDGET = 0.8
 """Share of the card that is used: on public runs no prediction at or below it ran out of memory."""
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
@@ -20,8 +23,19 @@ DOES_NOT_FIT = ("XP480", "XP960")
 """Codes of findings that say so: errors, which `--allow-oom` makes notes."""
 LOW, HIGH = 0.93, 1.07
 """Nine of ten exact peaks of measured runs are within 7 % of what is predicted (docs/plan-accuracy.md)."""
-QUANTIZED = {4: 0.55, 8: 1.05}
-"""Bytes of a quantized weight with its share of the scales."""
+
+
+def packed_bytes(bits: int, nested: bool) -> float:
+    """Bytes of a quantized weight with its share of the scales.
+
+    4 bits have a float32 scale a block of 64; quantized themselves, a byte each and a float32 a block of 256 of them.
+    8 bits have a float32 a row, which is less than a thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
+    """
+    if bits == 8:
+        return 1.001
+    return 0.5 + (1 / 64 + 4 / (64 * 256) if nested else 4 / 64)
+
+
 SMALLEST = 1
 """The micro-batch where the architecture or the card is not known."""
 
@@ -122,11 +136,11 @@ def largest_micro(need: Need, share: int) -> Micro:
     return Micro(best, why)
 
 
-def verdict(peak: float, capacity: float) -> str:
-    """At most 80 % of a card fits; above the whole card, range included, it does not. Else it is tight.
+def verdict(peak: float, capacity: float, low: float | None = None) -> str:
+    """At most 80 % of a card fits. What is above the card even at its low end does not. Else it is tight.
 
     On 95 public runs that ran out of memory no prediction at or under 80 % of the card accepted one.
     """
     if peak <= BUDGET * capacity:
         return FITS
-    return NO if peak * LOW > capacity else TIGHT
+    return NO if (peak * LOW if low is None else low) > capacity else TIGHT

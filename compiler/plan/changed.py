@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan.from_spec import WEIGHTLESS
-from xpc.compiler.spec import DERIVED, SPEC, Origin, Spec, Value
+from xpc.compiler.recomputation import REENTRANT, why_reentrant
+from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values, and what follows from them: the accumulation, the micro-batch of evaluation."""
+    """The spec with other values, and what follows from them: the accumulation, the micro-batch of evaluation, the way
+    of recomputation."""
     values = dict(spec.values.items())
     for path, value in settings.items():
         before = values.get(path)
@@ -29,6 +31,9 @@ def changed(spec: Spec, settings: Settings) -> Spec:
             if path == "batch.accum" and origin.kind == DERIVED:
                 origin = Origin(DERIVED, None, f"{out.integer('batch.gbs')} / ({micro} x {out.replicas})")
             values[path] = Value(value, origin)
+    if "strategy" in settings and not spec.written(REENTRANT):
+        why = why_reentrant(out.stack, out.get)
+        values[REENTRANT] = Value(bool(why), Origin(DERIVED, None, why) if why else Origin(DEFAULT))
     return out
 
 

@@ -13,8 +13,9 @@ from itertools import islice
 
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
-from xpc.compiler.plan import FITS, GIB, TIGHT
+from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Settings, changed, weighing
+from xpc.compiler.plan.choice import rechosen, silent
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.legality import legality
@@ -48,13 +49,15 @@ class Change:
     @property
     def typed(self) -> list[str]:
         """The settings as they are typed in a spec."""
-        return list(forms(self.settings))
+        return list(forms(self.settings, self.plan.spec.get("strategy.offload")))
 
 
 def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most so many changes that make a run fit, cheapest first: the best of each tier. Else those that make it
-    tight where it did not fit at all; none where nothing does. Members of a sweep that differ in a rate or a seed are
-    searched once."""
+    """At most so many changes that make a run fit, cheapest first: the best of each tier.
+
+    Else those that make it tight where it did not fit at all, or one that learns otherwise and says so; none where
+    nothing does. Members of a sweep that differ in a rate or a seed are searched once.
+    """
     return _searched(_fitting, spec, most, assumed)
 
 
@@ -64,7 +67,7 @@ def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Ch
 
 
 def _searched(search: Search, spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
-    key = (search, most, repr(assumed), *weighing(spec))
+    key = (search, most, repr(assumed), *silent(spec), *weighing(spec))
     if key not in _found:
         _found[key] = search(spec, most, assumed)
     return _found[key]
@@ -83,6 +86,8 @@ def effect(one: Change) -> str:
         told.append(f"{pace:.1f} times as fast")
     elif pace is not None and abs(pace - 1) >= 0.005:
         told.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
+    if "batch.micro" in one.settings and one.plan.spec.learns_from_micro:
+        told.append("and learns otherwise: the micro-batch is part of the loss")
     return ", ".join(told)
 
 
@@ -93,12 +98,22 @@ def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
         for tier in tiers(spec):
             kind = frozenset(tier)  # of ways of one kind the mildest
             if kind not in found and sum(map(len, found.values())) < most:
-                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(one.settings)]
+                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
                     found[kind] = ways[:1] if tier else ways
         if found:
             return [one for ways in found.values() for one in ways][:most]
-    return []
+    return list(islice(_learning_otherwise(spec, now, assumed), 1)) if spec.learns_from_micro else []
+
+
+def _learning_otherwise(spec: Spec, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
+    """Smaller micro-batches that fit, the largest first, where nothing fits that learns the same."""
+    share, mine, legal = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro"), legality(spec)
+    for micro in divisors(mine - 1, share)[::-1]:
+        for toggles in _toggles(spec, more=True):
+            one = as_typed(spec, now, {**micro_settings(spec, micro), **toggles}, assumed)
+            if one.plan.verdict == FITS and legal(_decided(one)):
+                yield one
 
 
 def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
@@ -110,12 +125,22 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
         one
         for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
-        for micro in micros(spec)
-        if (one := planned(spec, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
+        for micro in _written_micros(spec)
+        if (one := as_typed(spec, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
     legal = legality(spec)
-    return list(islice((one for one in _apart(gains) if legal(one.settings)), most))
+    return list(islice((one for one in _apart(gains) if legal(_decided(one))), most))
+
+
+def _decided(one: Change) -> Settings:
+    """A change with what the plan then chooses."""
+    return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
+
+
+def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
+    """The micro-batches that may be proposed: where none is written it is chosen again."""
+    return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
@@ -135,8 +160,16 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """A change with its plan, and its pace over that of the run as it is."""
-    found = plan(changed(spec, settings), assumed)
+    """The change of these settings alone, with its plan, and its pace over that of the run as it is."""
+    return _change(now, settings, plan(changed(spec, settings), assumed))
+
+
+def as_typed(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
+    """The change as it comes out where somebody types it: what nobody wrote is chosen anew."""
+    return _change(now, settings, plan(rechosen(spec, settings), assumed))
+
+
+def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     pace = None
     if found.speed is not None and now.speed is not None:
         gpus = found.spec.hardware.world / now.spec.hardware.world
@@ -149,10 +182,10 @@ def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed |
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
-        left, best = micros(base, base.integer("batch.micro")), None
+        left, best = _written_micros(base, base.integer("batch.micro")), None
         middle = 0  # the micro-batch as it is, which may need no accumulation, and no gradients that wait for more
         while left:  # the largest that has the verdict; a smaller one that accumulates never needs more
-            tried = planned(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
+            tried = as_typed(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
             best = tried if held else best
             left = left[:middle] if held else left[middle + 1 :]
@@ -185,6 +218,8 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
+                if not spec.written("batch.gbs"):  # which would follow the number of GPUs
+                    more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
@@ -192,7 +227,7 @@ def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
     """What may be recomputed or fused besides: more of it where memory is short, less where there is room."""
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
-    moved = spec.flag("memory.checkpointing") is not more
+    moved = spec.flag("memory.checkpointing") is not more and "memory.checkpointing" not in silent(spec)
     recompute: Settings = {"memory.checkpointing": more} if moved else {}
     yield {}
     if recompute:
@@ -225,9 +260,9 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches that give the same global batch, the largest first; none above `most`."""
+    """The micro-batches that learn the same and give the same global batch, the largest first; none above `most`."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
-    if share < 1 or spec.integer("batch.gbs") % spec.replicas:
+    if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
     return divisors(min(share, most or share), share)[::-1]
 
@@ -247,12 +282,12 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
     return out
 
 
-def forms(settings: Settings) -> Iterator[str]:
-    """The settings as they are typed in a spec."""
+def forms(settings: Settings, offload: object = None) -> Iterator[str]:
+    """The settings as they are typed in a spec; a strategy that is typed anew states the offload that stays."""
     for path, value in settings.items():
         if path == "strategy":
-            offload = settings.get("strategy.offload")
-            yield f"strategy {value}" + (f"(offload={offload})" if offload is not None else "")
+            where = settings.get("strategy.offload", offload)
+            yield f"strategy {value}" + (f"(offload={where})" if where not in (None, "none") else "")
         elif path.startswith("memory."):
             name = path.removeprefix("memory.")
             yield f"memory({name})" if value else f"memory({name} = false)"

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xpc.compiler.language.setting import FlagPath, Path
-from xpc.compiler.plan import BUDGET, FITS, GIB, NO, Micro, verdict
+from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
 from xpc.compiler.plan.changed import Settings, changed, weighing
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.resolve.divisors import divisors
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import DERIVED, Spec
 from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
+LEARNED = "whatever fits, since its size is part of what is learned"
+"""Why the micro-batch is one row, and the two of kto that it compares, where its size is part of what is learned."""
 HARDLY = 0.005
 """A share of a run's memory that decides nothing."""
 
@@ -66,8 +68,39 @@ def chosen(spec: Spec, silent: Sequence[Path]) -> Choice | None:
         _searched[:] = [spec.source]
     key = (*silent, *weighing(spec))
     if key not in _found:
-        _found[key] = _search(spec, silent)
+        _found[key] = _search(spec, silent) if not spec.learns_from_micro else _beside_the_micro(spec, silent)
     return _found[key]
+
+
+def _beside_the_micro(spec: Spec, silent: Collection[Path]) -> Choice | None:
+    """The other choices where the micro-batch is part of what is learned: what fits must not decide it."""
+    if "batch.micro" not in silent:
+        return _search(spec, silent)
+    pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
+    mine = Micro(2 if pair else 1, LEARNED)
+    own = changed(spec, {"batch.micro": mine.value})
+    found = _search(own, [path for path in silent if path != "batch.micro"])
+    return Choice({} if found is None else found.values, mine)
+
+
+def silent(spec: Spec) -> list[Path]:
+    """The settings that nobody wrote and the plan chose, as the resolver asks for them."""
+    micro = [] if spec.written("batch.accum") else ["batch.micro"]
+    return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
+
+
+def rechosen(spec: Spec, settings: Settings) -> Spec:
+    """The spec as it is where somebody types the settings into it: what is left open is chosen anew."""
+    left = [path for path in silent(spec) if path not in settings]
+    usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
+    if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
+        usual[RECOMPUTE] = True
+    open_ = changed(spec, {**settings, **usual})
+    found = chosen(open_, left) if left else None
+    if found is None:
+        return open_
+    micro: Settings = {} if found.micro is None else {"batch.micro": found.micro.value}
+    return changed(open_, {**{path: value for path, (value, _) in found.values.items()}, **micro})
 
 
 def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
@@ -169,18 +202,13 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """Micro-batches that give the global batch, the smallest first; none where it does not divide.
-
-    kto compares the rows of one with each other, so that it has two where it can (XP638).
-    """
+    """Micro-batches that give the global batch, the smallest first; none where it does not divide."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
         return [share]  # XP488
-    found = divisors(share, share)
-    pairs = spec.get("method") == "kto" and spec.losses == ("kto",)
-    return (found[1:] or found) if pairs else found
+    return divisors(share, share)
 
 
 def _fits(spec: Spec, settings: Settings) -> Way | None:

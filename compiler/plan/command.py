@@ -14,7 +14,7 @@ from xpc.compiler.inputs import UsageError, located, read_spec
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import calibration_file
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
-from xpc.compiler.plan.show import as_json, markdown, text
+from xpc.compiler.plan.show import as_json, markdown, text, totals
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
+    if form is markdown and len(plans) > 1 and not options.on:  # the same run on other hardware is no sum
+        told += f"\n{totals(plans)}"
     if form is not as_json:  # JSON spells escapes out; a name of a file or a model may hold them
         told = "\n".join(map(visible, told.split("\n")))
     return told, int(wrong or bool(met))

@@ -7,7 +7,7 @@ from math import ceil
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.disk import disk
-from xpc.compiler.plan import GIB, HIGH, LOW, UNKNOWN, verdict
+from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
@@ -67,8 +67,9 @@ class Plan:
             return Span(found.peak, found.peak, found.peak)
         if self.memory is None:
             return None
-        value = self.memory.peak * (found.growth or 1.0 if found is not None else 1.0)
-        return Span(value, value * LOW, value * HIGH)
+        growth = found.growth or 1.0 if found is not None else 1.0
+        value = self.memory.peak * growth
+        return Span(value, self.memory.low * growth, value * HIGH)
 
     @property
     def gpu_hours(self) -> Span | None:
@@ -116,7 +117,11 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
         unknown, real,
     )  # fmt: skip
-    return out if out.peak is None or not capacity else evolve(out, verdict=verdict(out.peak.value, capacity))
+    return (
+        out
+        if out.peak is None or not capacity
+        else evolve(out, verdict=verdict(out.peak.value, capacity, out.peak.low))
+    )
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:

@@ -8,7 +8,8 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.methods.method import none as no_reference
-from xpc.compiler.plan import QUANTIZED
+from xpc.compiler.plan import packed_bytes
+from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables
 from xpc.compiler.spec import Spec
@@ -22,6 +23,8 @@ BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "to
 """Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host, where GrokAdamW
 makes its own."""
 
+UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
+"""Names of `extra trl` that change what is kept in memory, in ways that the plan does not count."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Beginnings of paths that no memory follows from."""
 
@@ -55,16 +58,16 @@ def load_of(spec: Spec) -> Load | str:
             widened = tables_dtype(spec) == "fp32"
             embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
             whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # no linear layers, and not packed
-            packed = facts.params - embeds - whole
-            stored = ((embeds + whole) * (4 if widened else 2) + packed * QUANTIZED[spec.bits]) / facts.params
+            packed, size = facts.params - embeds - whole, packed_bytes(spec.bits, spec.flag("lora.double_quant"))
+            stored = ((embeds + whole) * (4 if widened else 2) + packed * size) / facts.params
     elif half and engine == "fsdp":
         stored = 4.0  # accelerate upcasts what is trained under mixed precision (accelerator.py, fsdp_utils.py)
-    layers = facts.layers
+    layers, exact = facts.layers, True
     if spec.flag("freeze") and not spec.lora:
         from xpc.compiler.plan.frozen import trained_part  # few specs freeze
 
         part = trained_part(spec, facts)
-        trained, layers = part.trained, part.layers
+        trained, layers, exact = part.trained, part.layers, part.exact
     copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
     spread = shard if stage == 3 else 1
     beside = copies * facts.params * stored / spread
@@ -78,7 +81,7 @@ def load_of(spec: Spec) -> Load | str:
     attention = _attention(spec, micro, flattened)
     return Load(
         facts=facts, family=facts.model_type, engine=engine, stage=stage, world=world, shard=shard,
-        offload={"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0),
+        offload=_offload(spec, stage),
         element=2 if half else 4, weight=stored,
         amp=half and not deepspeed and (stored == 4.0 and engine == "none" if tuned is None else tuned.element == 4),
         moments=float(BYTES.get(name, (MOMENTS.get(name, 0) + bool(spec.get("optimizer.momentum"))) * own)),
@@ -92,23 +95,45 @@ def load_of(spec: Spec) -> Load | str:
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
-        widened=widened and half,
+        widened=widened and half, at_most=not exact or _is_most(spec),
+        reentrant=spec.flag("memory.checkpointing.reentrant"),
+        looped=facts.experts > 0 and not stacked(spec.stack, facts),
     )  # fmt: skip
 
 
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
     assert facts is not None  # the caller has looked
-    rank = spec.get("lora.rank") or 0
-    if spec.flag("oft"):
-        block = facts.hidden // rank if rank else spec.get("lora.block_size") or 32
-        rank = max(1, block // 2)
+    rank, oft = spec.get("lora.rank"), spec.flag("oft")
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
     standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
-    params = lora_parameters(facts, rank, linear, spec.flag("lora.dora"))
+    blocks = 0
+    if oft:
+        each, blocks = rotations(linear, rank, spec.get("lora.block_size") or 0)
+        params = facts.layers * each
+    else:
+        params = lora_parameters(facts, rank or 0, linear, spec.flag("lora.dora"))
     params += tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
-    return Adapters(standing, rank, params, 4 if element == 4 else 2, spec.get("lora.dropout") or 0.0, merged)
+    return Adapters(
+        standing, rank or 0, params, 4 if element == 4 else 2, linear, spec.get("lora.dropout") or 0.0, merged,
+        "oft" if oft else "dora" if spec.flag("lora.dora") else "lora", blocks, spec.bits or 0,
+    )  # fmt: skip
+
+
+def _offload(spec: Spec, stage: int) -> int:
+    """What lies in host memory: nothing, the optimizer, or weights too, which are sharded then (lower/deepspeed.py)."""
+    where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
+    return min(where, 2 if stage == 3 else 1)
+
+
+def _is_most(spec: Spec) -> bool:
+    """Whether something takes away of what a batch holds that is not counted: activations that are offloaded, rows laid
+    end to end, of which short ones leave room for a long one, and names of `extra`."""
+    if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
+        return True
+    extra = spec.extra
+    return any(map(extra.get, ("accelerate", "deepspeed"))) or any(map(extra.get("trl", {}).get, UNCOUNTED))
 
 
 def row_tokens(spec: Spec) -> int:
@@ -149,6 +174,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     )  # fmt: skip
     kind = "full" if load.adapters is None else "qlora" if spec.bits else "lora"
     kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
+    kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
         kinds.append("lengths")  # rows are as long as they are, and the GPU with the longest makes the others wait
     return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""), kinds)

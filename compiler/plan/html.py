@@ -30,7 +30,7 @@ Cell = str | tuple[float | None, str]
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
-    "vllm", "key-value cache", "merged experts",
+    "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
 )  # fmt: skip
 """Components in the order of their hues."""
 
@@ -56,7 +56,7 @@ h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5re
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; border-radius: 2px; }
 .scroll { overflow: auto; max-height: 85vh; border: 1px solid var(--line); border-radius: 4px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .95rem; }
-th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: var(--page); }
 th:first-child, td:first-child { text-align: left; }
 td:first-child { white-space: normal; min-width: 12rem; max-width: 40rem; }
@@ -64,7 +64,9 @@ th button { all: unset; cursor: pointer; font-weight: 600; } th button:focus-vis
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }
 tr.now td { background: var(--bar); font-weight: 600; } code { font-size: .95em; }
-@media (max-width: 30rem) { .phase { grid-template-columns: 4.8rem 1fr 4.6rem; font-size: .9rem; } }
+@media (max-width: 30rem) { .phase { grid-template-columns: 4.8rem 1fr 4.6rem; font-size: .9rem; }
+  body { padding: .6rem; } table { font-size: .8rem; } th, td { padding: .25rem .3rem; }
+  td:first-child { min-width: 5.5rem; } }
 """
 SCRIPT = """
 for (const head of document.querySelectorAll("th")) {

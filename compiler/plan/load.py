@@ -6,7 +6,7 @@ forms of `memory.py` are the same for both.
 
 from __future__ import annotations
 
-from xpc.compiler.registry.linear_layers import ATTENTION
+from xpc.compiler.registry.linear_layers import ATTENTION, Linear
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
@@ -17,15 +17,22 @@ SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate",
 
 @record
 class Adapters:
-    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, their dropout, and how many weights
-    of a layer peft merges with them in each forward pass (stacks of experts)."""
+    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, the linear layers of a decoder layer
+    that they stand on, their dropout, and how many weights of a layer peft merges with them in each forward pass
+    (stacks of experts). `kind` is lora, dora or oft, `blocks` the numbers of a layer's rotations as whole matrices;
+    `bits` are those of a quantized base, 0 of another.
+    """
 
     sites: str
     rank: int
     params: float
     element: int
+    linear: tuple[Linear, ...]
     dropout: float = 0.0
     merged: int = 0
+    kind: str = "lora"
+    blocks: int = 0
+    bits: int = 0
 
 
 @record
@@ -41,7 +48,9 @@ class Load:
     row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
     what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
     gave. `layers` are those that a gradient passes through, None for all. `stack` has the libraries that run them.
-    `widened` says that embeddings and head are float32 beside a packed base, in half precision.
+    `widened` says that embeddings and head are float32 beside a packed base, in half precision. `at_most` says that
+    what grows with the batch is counted as the most that it can be, `reentrant` that recomputation is the older kind,
+    `looped` that experts are computed one after the other.
     """
 
     facts: ModelFacts
@@ -74,6 +83,9 @@ class Load:
     selective: bool = False
     layers: int | None = None
     widened: bool = False
+    at_most: bool = False
+    reentrant: bool = False
+    looped: bool = False
 
     @property
     def tokens(self) -> int:
@@ -82,9 +94,25 @@ class Load:
 
     @property
     def mode(self) -> str:
-        """The row of the coefficients: what is trained and in which precision."""
+        """The row of the coefficients: what is trained and in which precision.
+
+        Adapters of a float32 base under autocast have a row of their own, and those of a packed base with float32
+        beside it; FSDP computes with weights in half precision (accelerate's policy), whatever is stored.
+        """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
-        # Adapters of a float32 base, and in float32: at most what training all of it keeps.
-        if self.adapters is None or precision == "fp32" or (self.amp and (self.weight == 4 or self.widened)):
+        tuned = self.adapters
+        if tuned is None:
             return f"full/{precision}"
-        return f"lora-{self.adapters.sites}/{precision}"
+        if self.amp and self.engine == "none":
+            if self.widened:
+                precision = "wide"
+            elif self.weight == 4:
+                precision = "amp32"
+        # Elsewhere what the others keep follows from LoRA's row (`adapters.py`).
+        kind = tuned.kind if precision == "amp32" else "lora"
+        return f"{kind}-{tuned.sites}/{precision}"
+
+    @property
+    def rank(self) -> int:
+        """What the rows multiply "rank" by."""
+        return 0 if self.adapters is None or self.adapters.kind == "oft" else self.adapters.rank

@@ -9,11 +9,12 @@ beside them. Saved activations: coefficients.json of each stack, counted on real
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from xpc.compiler.plan import LOW
+from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
 from xpc.compiler.plan.coefficients import row, saved
-from xpc.compiler.plan.load import SITES, Load
-from xpc.compiler.registry.linear_layers import linear_layers
+from xpc.compiler.plan.load import Load
 from xpc.grammar.record import record
 
 HEADS: Mapping[str, tuple[int, int]] = {
@@ -40,11 +41,17 @@ BUCKET = 25 * 2**20
 gradient_as_bucket_view off)."""
 
 
+OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
+"""Components that grow with the micro-batch."""
+STATES = ("weights", "gradients", "optimizer", "master", "other models")
+
+
 @record
 class Memory:
-    """The components of every phase in bytes. `peak` is the largest sum, `phase` where it is."""
+    """The components of every phase in bytes. `at_most` is the load's."""
 
     phases: Mapping[str, Mapping[str, float]]
+    at_most: bool = False
 
     @property
     def phase(self) -> str:
@@ -55,6 +62,16 @@ class Memory:
     def peak(self) -> float:
         """The largest sum of any phase."""
         return sum(self.components.values())
+
+    @property
+    def low(self) -> float:
+        """The low end of the peak's range, and at least the model states, which are counted and not estimated. Of what
+        is counted as the most that it can be, only what is held whatever the batch."""
+        most = self._largest(lambda name: name not in OF_BATCH) if self.at_most else self.peak
+        return max(most * LOW, self._largest(lambda name: name in STATES))
+
+    def _largest(self, counts: Callable[[str], bool]) -> float:
+        return max(sum(parts[name] for name in parts if counts(name)) for parts in self.phases.values())
 
     @property
     def components(self) -> Mapping[str, float]:
@@ -75,17 +92,18 @@ def memory(load: Load) -> Memory | str:
             return sliding
         share = load.facts.window_layers / load.facts.layers
         average, most = plain + share * (sliding - plain), max(plain, sliding)
-    more = _dropouts(load)
-    return Memory(_phases(load, _states(load), load.tokens * (average + more), load.tokens * (most + more)))
+    more = of_token(load)
+    phases = _phases(load, _states(load), load.tokens * (average + more), load.tokens * (most + more))
+    return Memory(phases, load.at_most)
 
 
 def _layer(load: Load, attention: str) -> float | str:
     """Bytes that a layer keeps of a token with this kind of attention, or what is not known."""
-    rank = load.adapters.rank if load.adapters is not None else 0
     trained, precision = load.mode.split("/")
+    precision = "amp" if precision in ("amp32", "wide") else precision  # which attention is run in, of full training
     found = _row(load, load.mode, attention)
     if found is not None:
-        return saved(found, load.facts, load.length, rank)
+        return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         return _layer(load, "sdpa")  # not measured apart: it keeps what torch's fused kernel keeps without a mask
     # Adapters were measured with one kind of attention, which differs from the others as it does in full training.
@@ -94,7 +112,7 @@ def _layer(load: Load, attention: str) -> float | str:
         after = _row(load, f"full/{precision}", attention)
         if trained != "full" and tuned is not None and before is not None and after is not None:
             moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
-            return saved(tuned, load.facts, load.length, rank) + moved
+            return saved(tuned, load.facts, load.length, load.rank) + moved
     asked = f"{load.mode}/{attention} with {load.stack}"
     return f"no coefficients of `{load.family}` for {asked}: `make coefficients` measures them"
 
@@ -120,15 +138,6 @@ def _masks(load: Load) -> float:
     # as long as one such block more allows (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
-
-
-def _dropouts(load: Load) -> float:
-    """What the dropout before each adapter keeps of a token in a layer: a byte an element, and its output."""
-    adapters, facts = load.adapters, load.facts
-    if adapters is None or not adapters.dropout:
-        return 0.0
-    inputs = sum(one.inputs for one in linear_layers(facts) if one.site in SITES[adapters.sites])
-    return inputs * (1.0 if load.amp else 1.0 + load.element)  # under autocast each site keeps its own input anyway
 
 
 @record
@@ -195,13 +204,15 @@ def _states(load: Load) -> States:
 
 def _casts(load: Load) -> float:
     """Half-precision copies of fp32 weights: autocast caches them until the forward pass is over (torch 2.13)."""
-    if load.widened and load.amp:
-        return float(load.facts.vocab * load.facts.hidden * load.element)  # the head's, which its backward pass reads
+    tuned = load.adapters
+    own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
+    if load.widened and load.amp:  # the head's, which its backward pass reads
+        return own + float(load.facts.vocab * load.facts.hidden * load.element)
     if not load.amp or load.engine != "none" or load.weight != 4:
-        return 0.0
-    if load.adapters is not None and load.checkpointing:
-        return load.facts.layer_params * 2.0  # of frozen weights autocast caches none
-    return load.facts.params * 2.0
+        return own
+    if tuned is not None and load.checkpointing:
+        return own + load.facts.layer_params * 2.0  # of frozen weights autocast caches none
+    return own + load.facts.params * 2.0
 
 
 def _kept(load: Load) -> float:
@@ -240,38 +251,14 @@ def _fused(load: Load) -> float:
     return float(element * tokens * facts.hidden + element * weight + 2.0 * rows * facts.vocab * (element + 4))
 
 
-def _merged(load: Load) -> tuple[float, float]:
-    """Bytes that adapters of a stack of experts keep of a layer, and those that its backward pass adds.
-
-    peft adds the product of each adapter to the stack and computes with that copy (`ParamWrapper`). Its gradient is as
-    large, first of down and then of the pair of gate and up, two thirds of it. Beside it are copies of the adapters.
-    Counted on a real model (tests/plan/test_experts.py).
-    """
-    adapters = load.adapters
-    if adapters is None or not adapters.merged:
-        return 0.0, 0.0
-    copy = adapters.merged * (4.0 if load.weight == 4 or load.widened else load.element)
-    matrices = adapters.params / load.facts.layers * (adapters.element + (2 if load.amp else 0))
-    return copy + matrices, copy * 2 / 3
-
-
-def _unpacked(load: Load) -> float:
-    """A quantized weight in the computed type, which the backward pass makes of one linear layer after the other.
-
-    Source: bitsandbytes 0.50 `autograd/_functions.py` (`MatMul4Bit`, `MatMul8bitLt`); FSDP gathers them packed.
-    """
-    if load.adapters is None or load.weight >= 2:
-        return 0.0
-    return float(load.element * max(one.inputs * one.outputs for one in linear_layers(load.facts)))
-
-
 def _working(load: Load, layer: float) -> float:
     """What the backward pass of one layer adds to what its forward pass kept: gradients of the MLP's inner width.
 
-    With a gate, twelve bytes of the inner width and token stand at once in half precision, whatever of it is saved.
+    With a gate, twelve bytes of the inner width and token stand at once in half precision, whatever of it is saved. Of
+    experts that are computed one after the other, one's: its tokens are counted as even shares.
     """
     facts, per = load.facts, load.element / 2
-    width = facts.intermediate * max(1, facts.experts_per_token)
+    width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
@@ -293,8 +280,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
     if load.checkpointing:
-        attention = load.tokens * _attended(load) if load.selective else 0.0
-        kept = layers * (load.tokens * _kept(load) + attention)
+        attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)
+        kept = layers * (load.tokens * (_kept(load) + stays) + attention)
         again = (largest - attention) * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
     else:
         kept, again = layers * layer, 0.0
@@ -302,27 +289,29 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
         working *= 2  # FSDP1 keeps the working sets of two layers of adapters: measured, a100_80gb_liger.csv
     casts, logits = _casts(load), _logits(load)
-    (stack, gradient), unpacked = _merged(load), _unpacked(load)
-    stack *= layers if not load.checkpointing else 2 if load.engine == "fsdp" and load.shard > 1 else 1
+    # What adapters hold beside the tokens: of each layer that is kept, while one is computed, and backwards of one.
+    own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
+    computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
+    beside = each * (computed if load.checkpointing else layers)
     # The head's gradient is there before the first layer's backward pass begins.
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.beside},
         "forward": {
             **fixed, **gathered, **masks, "gradients": before, "autocast copies": casts,
-            "activations": kept, "merged experts": stack, "logits and loss": logits,
+            "activations": kept, own: beside + max(0.0, passing - logits), "logits and loss": logits,
         },
         "backward": {
             **fixed, **gathered, **masks, "gradients": max(before, first), "activations": kept,
-            "recomputation": again, "backward temporaries": working + unpacked, "merged experts": stack + gradient,
+            "recomputation": again, "backward temporaries": working + backwards, own: beside + passing,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
         "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
     }  # fmt: skip
     last = {
         **fixed, **gathered, **masks, "gradients": held.gradients,
-        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + unpacked,
-        "merged experts": (stack if load.checkpointing else stack / max(1, layers)) + gradient,
+        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + backwards,
+        own: (beside if load.checkpointing else each) + passing,
     }  # fmt: skip
     if sum(last.values()) > sum(out["backward"].values()):
         out["backward"] = last

@@ -28,7 +28,7 @@ def text(plans: Sequence[Plan]) -> str:
     """For a terminal."""
     parts = [_one(plan) for plan in plans]
     if len(plans) > 1:
-        parts.append(_totals(plans))
+        parts.append(totals(plans))
     return "\n".join(parts)
 
 
@@ -125,7 +125,8 @@ def hours(span: Span) -> str:
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"
 
 
-def _totals(plans: Sequence[Plan]) -> str:
+def totals(plans: Sequence[Plan]) -> str:
+    """A line of how many plans there are, their verdicts and their GPU-hours."""
     return f"{len(plans)} plans: {verdict_counts(plans)}; {total_hours(plans)} together\n"
 
 
@@ -158,6 +159,9 @@ def table(plan: Plan) -> dict[str, object]:
             "phase": memory.phase,
             "components": {name: round(size) for name, size in memory.components.items()},
             "phases": {name: round(sum(parts.values())) for name, parts in memory.phases.items()},
+            "by_phase": {
+                name: {part: round(size) for part, size in parts.items()} for name, parts in memory.phases.items()
+            },
         },
         "capacity_bytes": round(plan.capacity) or None,
         "budget_bytes": round(BUDGET * plan.capacity) or None,

@@ -133,4 +133,4 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     if kind == "7/fp32":
         return Speed(1 / seconds, *ONE_RUN, "one published run on V100")
     factor = known["trainers"].get(trainer) or known["trainers"].get(trainer.partition(" ")[0]) or 1.0
-    return Speed(1 / (seconds * factor), *range_of(kinds), f"{known['rows'][kind]} published runs")
+    return Speed(1 / (seconds * factor * known["middle"]), *range_of(kinds), f"{known['rows'][kind]} published runs")

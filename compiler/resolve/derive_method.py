@@ -11,17 +11,12 @@ from xpc.compiler.fused_experts import adapted
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.methods import METHODS
-from xpc.compiler.methods.method import generates_itself
-from xpc.compiler.plan import QUANTIZED, Need
+from xpc.compiler.plan import Need, packed_bytes
 from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
 from xpc.grammar.record import evolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
@@ -29,7 +24,6 @@ OFT_BLOCK = 32
 """Inputs that OFT rotates together; PEFT 0.21 and 0.17 `OFTConfig`."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
-REENTRANT: Final = "memory.checkpointing.reentrant"
 USUAL_PROMPT = 512
 """Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
 
@@ -62,9 +56,6 @@ def adapter(of: OpenSpec) -> None:
         of.set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
     if "lora.bits" in of.values and "model.dtype" not in of.values:
         of.set("model.dtype", of.get("precision"), "what a quantized base computes in")
-    if of.get("strategy") == "zero3" and REENTRANT not in of.values:
-        # TRL 1.16 sets it, with a warning.
-        of.set(REENTRANT, True, "adapters under zero3 need it")
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
@@ -87,9 +78,6 @@ def own_defaults(of: OpenSpec, method: str) -> None:
         if value is not None:
             of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
-        itself = generates_itself(METHODS[method], of.get) and of.stack.facts.generation_ends_reentrant
-        if itself and REENTRANT not in of.values:
-            of.set(REENTRANT, True, f"{of.stack.name} recomputes so once it has generated", DEFAULT)
         prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 
@@ -139,8 +127,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
     A model with adapters is its own reference: without them.
     """
     bits, dtype = of.whole("lora.bits"), of.get("model.dtype") or "fp32"
-    scaled = QUANTIZED.get(bits or 0)
-    weight = scaled or (4.0 if dtype == "fp32" else 2.0)
+    weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
     method, rank = METHODS[str(of.get("method"))], _rank(of, need)
     saved = of.get("lora.modules_to_save")
     rows = tables(saved) if isinstance(saved, tuple) else 0

@@ -13,6 +13,7 @@ from xpc.compiler.language.items import Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
+from xpc.compiler.plan import CHOSEN
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.model import find_model, vocabulary
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.choice import Choice
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
-CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
-"""Settings that the plan decides where they are not written."""
 
 
 def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
-from xpc.compiler.plan import FITS, GIB, HIGH, LOW, NO, TIGHT, verdict
+from xpc.compiler.plan import FITS, GIB, HIGH, NO, verdict
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.rules.rule import Finding, rule, typed, with_number
 from xpc.compiler.spec import Spec
@@ -15,7 +15,6 @@ from xpc.grammar.diagnostic import NOTE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.plan.changes import Change
-    from xpc.compiler.plan.load import Load
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
@@ -23,10 +22,6 @@ MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
 """What decides whether a method keeps a frozen copy of the model."""
-OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
-"""Components that grow with the micro-batch; in some specs the plan counts the most that they can be."""
-UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
-"""Names of `extra trl` that change what is kept in memory, in ways that the plan does not count."""
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
@@ -41,6 +36,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     half = spec.text("precision") != "fp32"
     deepspeed = strategy.startswith("zero")
+    offload = min(offload, 2 if stage == 3 else 1)  # weights that are not sharded stay (lower/deepspeed.py)
     element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
     weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
     taught = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
@@ -90,7 +86,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
         f"{facts.alias} under {spec.text('strategy')} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
-        _told(_ways_out(spec)) or _stronger(spec, facts),
+        _told(_ways_out(spec)) or (_else(spec) if _planned(spec) is not None else _stronger(spec, facts)),
         (spec.model.label, spec.label("hardware", "the card") if written == "strategy" else None),
         severity=NOTE if spec.allow_oom else None,
     )
@@ -108,7 +104,7 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
     said = _said(spec)
     if said is None or said[1] != NO:
         return
-    yield _finding(spec, said[0], f"at least {said[0].peak * LOW / GIB:.1f} GiB", NOTE if spec.allow_oom else None)
+    yield _finding(spec, said[0], f"at least {said[0].low / GIB:.1f} GiB", NOTE if spec.allow_oom else None)
 
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
@@ -123,7 +119,7 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     if said is None or said[1] in (FITS, NO):
         return
     peak = said[0].peak / GIB
-    yield _finding(spec, said[0], f"about {peak:.1f} GiB ({peak * LOW:.1f} to {peak * HIGH:.1f})")
+    yield _finding(spec, said[0], f"about {peak:.1f} GiB ({said[0].low / GIB:.1f} to {peak * HIGH:.1f})")
 
 
 def _said(spec: Spec) -> tuple[Memory, str] | None:
@@ -141,6 +137,12 @@ _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:
     if spec.hardware.gpu is None or spec.wrong or beyond(spec):
         return None
+    held = _planned(spec)
+    return None if held is None else (held, verdict(held.peak, spec.hardware.gpu.memory_gib * GIB, held.low))
+
+
+def _planned(spec: Spec) -> Memory | None:
+    """What one GPU holds, or None where the plan does not know."""
     from xpc.compiler.plan.from_spec import load_of
     from xpc.compiler.plan.memory import memory
 
@@ -148,35 +150,14 @@ def _verdict(spec: Spec) -> tuple[Memory, str] | None:
     if isinstance(load, str):
         return None
     held = memory(load)
-    if isinstance(held, str):
-        return None
-    room = spec.hardware.gpu.memory_gib * GIB
-    found = verdict(held.peak, room)
-    if found != FITS and _is_most(spec, load):
-        return held, verdict(_at_least(held), room)
-    if found == NO and spec.flag("batch.padding_free") and not spec.flag("batch.packing"):
-        found = TIGHT  # rows are laid end to end, and short ones leave room for a long one
-    return held, found
-
-
-def _is_most(spec: Spec, load: Load) -> bool:
-    """Whether what grows with the batch is counted as the most that it can be, and may be far less."""
-    if spec.flag("freeze") or spec.flag("memory.offload_activations"):
-        return True
-    if spec.lora and load.mode.startswith("full/"):
-        return True  # counted as if all of it were trained
-    extra = spec.extra
-    return any(map(extra.get, ("accelerate", "deepspeed"))) or any(map(extra.get("trl", {}).get, UNCOUNTED))
-
-
-def _at_least(held: Memory) -> float:
-    """What is held whatever the batch, at its largest."""
-    return max(sum(size for name, size in parts.items() if name not in OF_BATCH) for parts in held.phases.values())
+    return None if isinstance(held, str) else held
 
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
     gpu, ways = spec.hardware.gpu, _ways_out(spec)
     assert gpu is not None  # the memory of a CPU is not planned
+    from xpc.compiler.plan.memory import OF_BATCH
+
     batch = sum(held.components.get(name, 0.0) for name in OF_BATCH)
     first: Mapping[Path, object] = ways[0].settings if ways else {}
     written: Path = next((path for path in (*first, "strategy") if spec.written(path)), "hardware")
@@ -186,7 +167,7 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
     return Finding(
         place,
         f"{spec.model.name} needs {needs} of each GPU in the {held.phase} phase, and {gpu.name} has {gpu.memory_gib:g}",
-        _told(ways) or "take more GPUs, GPUs with more memory, adapters or a smaller model",
+        _told(ways) or _else(spec),
         (spec.label("hardware", "the card") if written != "hardware" else None,),
         with_number(typed(place), micro)
         if isinstance(micro, int) and [*first] == ["batch.micro"] == [written]
@@ -210,6 +191,11 @@ def _told(ways: Sequence[Change]) -> str:
     return f"write {', or '.join(forms)}" if forms else ""
 
 
+def _else(spec: Spec) -> str:
+    """What is left where no change that learns the same is enough."""
+    return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
+
+
 def _stronger(spec: Spec, facts: ModelFacts) -> str:
     """The first way that holds the states, where the plan of the run is not known."""
     from xpc.compiler.plan.changes import forms, tiers
@@ -222,4 +208,4 @@ def _stronger(spec: Spec, facts: ModelFacts) -> str:
         held = least(spec, facts, str(strategy), offload)
         if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
             return f"write `{next(forms(tier))}`"
-    return "write `lora`, a smaller model or more GPUs" if not spec.lora else "write a smaller model or more GPUs"
+    return _else(spec)

@@ -72,8 +72,8 @@ def line(name: str, found: Sequence[float]) -> str:
 
 def said(row: Row) -> str:
     """The verdict of a row."""
-    found = peak(row)
-    return "unknown" if found is None else verdict(found * GIB, row["capacity_gib"] * GIB)
+    found = memory(points.load(row))
+    return "unknown" if isinstance(found, str) else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
 
 
 def head_load(row: Row, length: int) -> Load | None:

@@ -60,6 +60,9 @@ PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4, "gpt_oss": 2}
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
 """Families that transformers runs in eager attention only, or in flash attention: they cap logits, or have sinks."""
 
+WITHOUT_ROTATIONS = (*MIXTURES, "gpt2")
+"""Families whose layers peft gives no rotations, or some other: stacks of experts, and `Conv1D`."""
+
 EXACT = 1e-9
 """Shares below it are those of floating point numbers, not of bytes."""
 
@@ -107,6 +110,16 @@ def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts |
     return facts_from_config(config(family, shape, periods), family, family)
 
 
+def uncounted(family: str) -> str | None:
+    """Why the registry's closed forms are not those of a real model: its parameters are others; None where they are."""
+    shape = shapes(family)[2]
+    known = facts(family, shape)
+    assert not isinstance(known, str), known
+    head = 0 if known.tied else known.vocab * known.hidden
+    real = sum(one.numel() for one in built(family, shape, 1, "eager", torch.bfloat16).parameters())
+    return None if real == known.params - head else f"it has {real} parameters, counted are {known.params - head}"
+
+
 def built(
     family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype, window: int = 1024
 ) -> Any:
@@ -143,19 +156,43 @@ TARGETS = {
 }  # fmt: skip
 
 
-def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool) -> Any:
-    """The model with LoRA on the targets; adapters of float32, as PEFT makes them of a base in half precision."""
+def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kind: str = "lora") -> Any:
+    """The model with adapters of a kind of `load.KINDS` on the targets; of float32, as PEFT makes them of a base in
+    half precision. The rank of rotations is that of their blocks."""
     import peft
 
     made = TARGETS[targets]
-    out = peft.get_peft_model(
-        model,
-        peft.LoraConfig(r=rank, lora_dropout=dropout, target_modules=made if isinstance(made, str) else list(made)),
-        autocast_adapter_dtype=fp32,
-    )
+    modules = made if isinstance(made, str) else list(made)
+    config: Any
+    if kind == "oft":
+        config = peft.OFTConfig(r=0, oft_block_size=rank, module_dropout=dropout, target_modules=modules)
+    else:
+        config = peft.LoraConfig(r=rank, lora_dropout=dropout, target_modules=modules, use_dora=kind == "dora")
+    out = peft.get_peft_model(model, config, autocast_adapter_dtype=fp32)
     if not fp32:
         out = out.to(torch.bfloat16)
     return out
+
+
+def packed(model: Any) -> Any:
+    """The model with linear layers of 4 bits, and float32 beside them, as TRL before 1 prepares it for fp16."""
+    import bitsandbytes
+
+    for module in list(model.modules()):
+        for name, layer in list(module.named_children()):
+            fused = type(layer).__name__ == "Conv1D"
+            if isinstance(layer, torch.nn.Linear) or fused:
+                weight = layer.weight.data.T.contiguous() if fused else layer.weight.data
+                made = bitsandbytes.nn.Linear4bit(
+                    weight.shape[1], weight.shape[0], bias=layer.bias is not None, compute_dtype=torch.bfloat16
+                )
+                made.weight = bitsandbytes.nn.Params4bit(weight, requires_grad=False, quant_type="nf4")
+                made.bias = layer.bias
+                setattr(module, name, made.to("cpu"))
+    for one in model.parameters():
+        if one.dtype == torch.bfloat16:
+            one.data = one.data.float()
+    return model
 
 
 @contextmanager
@@ -180,7 +217,8 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     before: list[int] = []
     after: list[int] = []
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keep(given: torch.Tensor) -> torch.Tensor:
+        tensor = given.detach()  # an output that its own node keeps would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = (storage.nbytes(), tensor)
@@ -215,6 +253,11 @@ def stack(model: Any) -> torch.nn.ModuleList:
 PRECISIONS: dict[str, dict[str, Any]] = {
     "bf16": {}, "fp32": {"dtype": torch.float32}, "amp": {"dtype": torch.float32, "autocast": True},
 }  # fmt: skip
+BASES: dict[str, dict[str, Any]] = {
+    "bf16": {}, "fp32": {"dtype": torch.float32}, "amp": {"autocast": True},
+    "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
+}  # fmt: skip
+"""What adapters stand on, and how it computes."""
 KINDS: dict[str, dict[str, Any]] = {
     "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
 }  # fmt: skip
@@ -232,10 +275,12 @@ def expands_keys() -> bool:
 def modes(family: str) -> dict[str, dict[str, Any]]:
     """What is trained / in which precision / with which attention, as the family runs.
 
-    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base. Flash
-    attention is measured where torch's own is not to be had or keeps something else. Adapters are measured with one
-    kind of attention: the others differ from it as they do in full training. Into stacks of experts PEFT merges
-    adapters, which is a number of bytes a layer and not a token (`Adapters.merged`).
+    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base; of a
+    float32 one it is `amp32`, and `wide` of one of 4 bits with float32 beside it. Flash attention is measured where
+    torch's own is not to be had or keeps something else. Adapters are measured with one kind of attention: the others
+    differ from it as they do in full training. What DoRA and rotations keep follows from what LoRA keeps
+    (`adapters.py`), but for a float32 base. Into stacks of experts PEFT merges adapters, which is a
+    number of bytes a layer and not a token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
@@ -246,10 +291,16 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     }
     # all-linear finds no experts in gpt_oss
     for sites in ("qv", "qkvo") if family == "gpt_oss" else ("qv", "qkvo", "all"):
-        for name in ("bf16", "amp"):
-            autocast = {"autocast": True} if name == "amp" else {}
+        for name, precision in BASES.items():
             out[f"lora-{sites}/{name}/{kinds[0]}"] = {
-                "lora": (sites, 0.0, name == "amp"), **autocast, **KINDS[kinds[0]]
+                "lora": (sites, 0.0, name != "bf16"), **precision, **KINDS[kinds[0]]
+            }  # fmt: skip
+        for kind in [
+            *(["dora"] if family not in MIXTURES else []),
+            *(["oft"] if family not in WITHOUT_ROTATIONS else []),
+        ]:
+            out[f"{kind}-{sites}/amp32/{kinds[0]}"] = {
+                "lora": (sites, 0.0, True, kind), **BASES["amp32"], **KINDS[kinds[0]]
             }  # fmt: skip
     return out
 
@@ -260,11 +311,12 @@ def measure(
     """Bytes of one period, the second of two, in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
     whole: dict[str, Any] = {}  # not every family lets its attention be changed
-    for mode in sorted(asked, key=lambda name: ("lora" in name, "bf16" in name)):
+    for mode in sorted(asked, key=lambda name: ("lora" in asked[name], "bf16" in name)):
         how = asked[mode]
         dtype, attention = how.get("dtype", torch.bfloat16), how.get("attention", "sdpa")
         if "lora" in how:
             plain = built(family, shape, 2, attention, dtype, window)
+            plain = packed(plain) if how.get("packed") else plain
             model = adapted(plain, how["lora"][0], rank, *how["lora"][1:])
         else:
             if attention not in whole:
@@ -327,20 +379,21 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
     out = {}
     for mode, measured in measure(family, shape, rank, {mode: how[mode] for mode in rows}).items():
         linear, quadratic = growth(measured)
-        expected = predicted(rows[mode], known, length, rank if "lora" in mode else 0) * period(family)
+        expected = predicted(rows[mode], known, length, 0 if mode.startswith("full") else rank) * period(family)
         out[mode] = (linear + quadratic * length) / expected - 1
     return out
 
 
-def holds(family: str, rows: Mapping[str, Mapping[str, float]]) -> bool:
-    """Whether rows that were measured with other libraries hold for these, to the byte, at two shapes."""
-    return rows.keys() == modes(family).keys() and not any(
+def holds(family: str, rows: Mapping[str, Mapping[str, float]], asked: Mapping[str, Any]) -> bool:
+    """Whether rows that were measured with other libraries are those of these modes and hold for these libraries, to
+    the byte, at two shapes."""
+    return rows.keys() == asked.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
     )
 
 
-def coefficients(family: str) -> dict[str, tuple[dict[str, float], float]]:
-    """The coefficients of a family in each mode, and the largest relative difference at any shape."""
+def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, float], float]]:
+    """The coefficients of a family in each of the modes, and the largest relative difference at any shape."""
     from xpc.compiler.plan.coefficients import sizes
 
     measured = []
@@ -348,9 +401,9 @@ def coefficients(family: str) -> dict[str, tuple[dict[str, float], float]]:
         known = facts(family, shape)
         assert not isinstance(known, str), known
         rank = (4, 8, 16, 6)[number % 4]
-        measured.append((sizes(known, rank), measure(family, shape, rank, modes(family))))
+        measured.append((sizes(known, rank), measure(family, shape, rank, asked)))
     out = {}
-    for mode in modes(family):
+    for mode in asked:
         rows = [{name: used[name] for name in names(family, mode)} for used, _ in measured]
         grown = [growth(found[mode]) for _, found in measured]
         found, left = solve(rows, [one / period(family) for one, _ in grown])
@@ -372,4 +425,4 @@ def names(family: str, mode: str) -> tuple[str, ...]:
     if family in ROTATED_HALF:
         out[-1:] = ["head width", "one"]
     more = ["chosen x rank"] if family in MIXTURES and "lora-all" in mode else []
-    return tuple([*out, *more, "rank"] if mode.startswith("lora") else out)
+    return tuple([*out, *more, "rank"] if mode.startswith(("lora", "dora")) else out)

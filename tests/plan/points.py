@@ -6,7 +6,9 @@ import json
 import os
 from typing import Any
 
+from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.registry import find_model
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import evolve
@@ -23,9 +25,10 @@ FAMILIES = {
 """The family of a row by how its model's name begins; Llama's form for the others. Qwen (1) has the blocks of Qwen2."""
 LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
 TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
-QUANTIZED = {"nf4": 0.5 + 1 / 16, "gptq4": 0.5 + 2.5 / 128, "int8": 1.0}
-"""Bytes of a quantized weight with its scales: nf4 has one fp32 a block of 64; GPTQ an fp16 scale and a packed zero a
-group of 128."""
+GPTQ = 0.5 + 2.5 / 128
+"""Bytes of a quantized weight of GPTQ: an fp16 scale and a packed zero a group of 128."""
+NESTED = ("fms_main", "fms_liger")
+"""Groups that quantize the scales of their weights, too (fms_acceleration_peft, framework_plugin_bnb.py)."""
 
 
 def rows(name: str) -> list[Row]:
@@ -60,6 +63,20 @@ def facts(row: Row) -> ModelFacts:
     )  # fmt: skip
 
 
+def sizes(row: Row) -> ModelFacts:
+    """The registry's sizes of a row's model, or those that the row gives of one that the registry lacks."""
+    if "sizes" in row:
+        given = row["sizes"]
+        tables = given["vocab"] * given["hidden"] * (1 if given["tied"] else 2)
+        return ModelFacts(
+            alias=row["model"], id=row["model"], context=row["length"], dtype="bfloat16", chat=False, gated=False,
+            gated_mlp=True, layer_params=(given["params"] - tables) // given["layers"], **given,
+        )  # fmt: skip
+    facts = find_model(row["model"])
+    assert facts is not None, row["model"]
+    return facts
+
+
 def family(row: Row) -> str:
     """The family of a row's blocks."""
     name = row["model"].lower()
@@ -85,7 +102,7 @@ def load(row: Row) -> Load:
         weight = 2.0
     if row["quant"]:
         tables = sizes.vocab * sizes.hidden * (1 if sizes.tied else 2)
-        weight = (tables * element + (sizes.params - tables) * QUANTIZED[row["quant"]]) / sizes.params
+        weight = (tables * element + (sizes.params - tables) * _packed(row)) / sizes.params
     stage = 3 if fsdp else int(row["strategy"][-1]) if deepspeed else 0
     own = 4.0 if deepspeed or not pure else 2.0
     old = row["loss"] == "nll_old"
@@ -99,6 +116,13 @@ def load(row: Row) -> Load:
         checkpointing=row["grad_ckpt"], attention="flash" if row["flash_attn"] or old else "sdpa",
         loss=loss(row), trained=trained, adapters=adapters,
     )  # fmt: skip
+
+
+def _packed(row: Row) -> float:
+    """Bytes of a quantized weight of a row."""
+    if row["quant"] == "gptq4":
+        return GPTQ
+    return packed_bytes(8 if row["quant"] == "int8" else 4, row["group"] in NESTED)
 
 
 def loss(row: Row) -> str:
@@ -125,4 +149,5 @@ def lora(row: Row, sizes: ModelFacts) -> Adapters:
     element = 4 if row["adapter_dtype"] == "fp32" else 2
     # fms' fused kernels run dropout and adapter in one kernel that keeps neither
     fused = "foak" in row["notes"]
-    return Adapters(sites, row["lora_r"], float(params), element, 0.0 if fused else row["lora_dropout"])
+    dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
+    return Adapters(sites, row["lora_r"], float(params), element, tuple(linear), dropout, bits=bits)

@@ -4,9 +4,10 @@
 
 writes compiler/plan/utilisation.json. The base range is the narrowest that nine of ten measured runs are in, whatever
 their source: a source with n rows counts as sqrt(n), so that neither one large table nor one odd trainer decides it.
+What is predicted is its middle.
 Rows of llm-foundry are predicted from its other models; nothing was fitted to the others but a factor to
 fms-hf-tuning's. What a spec says may widen it: DeepSpeed, a quantized base, and rows of many lengths, for which GPUs
-wait, each have runs of their own, and their range is that of both.
+wait, and mixtures of experts each have runs of their own, and their range is that of both.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import utilisation
 from points import Row
 
 from xpc.compiler.plan.time import TABLE, parts, range_of, speed
+from xpc.compiler.plan.time import table as speeds
 from xpc.grammar.record import record
 
 SHARE = 0.9
@@ -64,7 +66,7 @@ def unplanned(row: Row) -> str:
 
 def apart() -> list[Row]:
     """The rows of throughput_points.jsonl of other sources, as held-out rows are written. Whether a run recomputes is
-    told by its notes alone; HSDP shards inside a machine."""
+    told by its notes alone; HSDP shards inside a machine. AutoModel's adapters are a kernel ("TE+triton")."""
     found = []
     for row in points.rows("throughput_points.jsonl"):
         if "llm-foundry" in row["source"] or unplanned(row):
@@ -75,7 +77,7 @@ def apart() -> list[Row]:
                 "source": row["source"], "group": row["source"].split()[0], "model": MODELS[row["model"]],
                 "gpu": CARDS[row["gpu"]], "gpus": 8 if inside else row["gpus"], "node": 8, "length": row["seq"],
                 "micro": row["micro"] or 1, "checkpointing": "GC" in row["method"],
-                "trainer": "lora" if row["method"] == "lora" else "full", "strategy": "ddp" if single else "fsdp",
+                "trainer": "lora fused" if row["method"] == "lora" else "full", "strategy": "ddp" if single else "fsdp",
                 "tokens_s_gpu": row["tokens_s_gpu"],
             }
         )  # fmt: skip
@@ -99,11 +101,13 @@ def runs() -> list[Run]:
 
 def source(row: Row) -> str:
     """A trainer of one publisher."""
-    return "xtuner" if "attended" in row else str(row["group"])
+    return "xtuner" if "attended" in row else {"fms_models": "fms-hf-tuning"}.get(row["group"], str(row["group"]))
 
 
 def kind_of(row: Row) -> str:
     """Which range a held-out row belongs to."""
+    if points.sizes(row).experts:
+        return "experts"
     if row["trainer"].startswith("qlora"):
         return "quantized"
     if row["strategy"].startswith("zero"):
@@ -176,8 +180,8 @@ def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
             none += len(mine)
             continue
         for row in mine:
-            predicted = 1 / sum(w * p for w, p in zip(weights, parts(utilisation.work(row)), strict=True))
-            found.append(predicted / row["tok_s_gpu"])
+            seconds = sum(w * p for w, p in zip(weights, parts(utilisation.work(row)), strict=True))
+            found.append(1 / (seconds * speeds()["middle"]) / row["tok_s_gpu"])
     return found, none
 
 
@@ -186,6 +190,7 @@ def section() -> list[str]:
     named = {
         "base": "without DeepSpeed, rows of one length or packed", "deepspeed": "with DeepSpeed",
         "lengths": "rows of many lengths that are not packed", "quantized": "a quantized base",
+        "experts": "a mixture of experts",
     }  # fmt: skip
     found = runs()
     out = ["## The range of hours", ""]
@@ -222,14 +227,19 @@ def section() -> list[str]:
 
 
 def table() -> dict[str, object]:
-    """The whole of utilisation.json."""
-    return {**utilisation.table(), "ranges": ranges(runs())}
+    """The whole of utilisation.json. What is predicted is the middle of the range of most runs."""
+    found, before = runs(), speeds()["middle"]
+    low, high = narrowest([one for one in found if one.kind == "base"])
+    middle = round(before * (low + high) / 2, 2)
+    moved = [Run(one.source, one.kind, one.time * before / middle) for one in found]
+    return {**utilisation.table(), "middle": middle, "ranges": ranges(moved)}
 
 
 if __name__ == "__main__":
     # The ranges are those of predictions with the new weights, which are read from the file.
-    for made in (lambda: {**utilisation.table(), "ranges": {"base": [1.0, 1.0]}}, table):
+    for made in (lambda: {**utilisation.table(), "middle": 1.0, "ranges": {"base": [1.0, 1.0]}}, table):
         written = json.dumps(made(), indent=1) + "\n"
         with open(TABLE, "w", encoding="utf-8") as handle:
             handle.write(written)
+        speeds.cache_clear()
     print("utilisation.json written")

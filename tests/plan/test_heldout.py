@@ -24,6 +24,16 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
     assert attention == {"eager", "sdpa"}
 
 
+def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
+    """Four models of three families that no form was made with, one of them a mixture of experts."""
+    rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
+    found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
+    assert len(found) == len(rows) == 64
+    assert statistics.mean(found) <= 0.03
+    assert max(found) <= 0.15
+    assert sorted(found)[-2] <= 0.08
+
+
 def test_what_ran_out_of_memory_elsewhere_does_not_fit() -> None:
     died = [row for row in heldout.memory_rows() if row["peak_gib"] is None]
     assert len(died) >= 7
@@ -39,12 +49,12 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 
 
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
-    """Of each source by the range of the others. What is outside are trainers of their own: one that uses a sixth of
-    an H100, and QLoRA of 70B on cards of 40 GB."""
+    """Of each source by the range of the others. What is outside is a trainer of its own that uses a sixth of an
+    H100."""
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
     outside = {name for name, (rows, alone) in found.items() if alone < 0.5 * rows}
-    assert outside == {"gpu_test", "fsdp_qlora"}
+    assert outside == {"gpu_test"}
     assert sum(alone for _, alone in found.values()) >= 0.9 * sum(rows for rows, _ in found.values())
 
 

@@ -83,7 +83,7 @@ def test_layers_that_slide_keep_what_the_plan_says(family: str) -> None:
 def test_adapters_with_another_attention_keep_what_the_plan_says(attention: str) -> None:
     oracle = pytest.importorskip("oracle")
     how = {"lora": ("all", 0.0, False), **oracle.KINDS[attention]}
-    tuned = Adapters("all", RANK, 0.0, 2)
+    tuned = Adapters("all", RANK, 0.0, 2, ())
     planned = activations("qwen2", SHAPE, attention=attention, adapters=tuned, trained=0.0)
     assert planned == pytest.approx(kept("qwen2", SHAPE, 1024, {"lora-all/bf16": how}), rel=1e-6)
 
@@ -92,7 +92,8 @@ def test_adapters_with_another_attention_keep_what_the_plan_says(attention: str)
 @pytest.mark.nightly
 def test_the_dropout_of_adapters_keeps_what_the_plan_says() -> None:
     how = {"lora": ("all", 0.05, True), "autocast": True}
-    tuned = Adapters("all", RANK, 0.0, 4, 0.05)
+    linear = linear_layers(pytest.importorskip("oracle").facts("qwen2", SHAPE))
+    tuned = Adapters("all", RANK, 0.0, 4, linear, 0.05)
     planned = activations("qwen2", SHAPE, adapters=tuned, trained=0.0, amp=True)
     assert planned == pytest.approx(kept("qwen2", SHAPE, 1024, {"lora-all/amp": how}), rel=1e-6)
 

@@ -22,6 +22,7 @@ from xpc.compiler.plan import GIB, coefficients, command
 from xpc.compiler.plan.load import Adapters
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import TABLE, range_of
+from xpc.compiler.registry.linear_layers import linear_layers
 from xpc.grammar.record import evolve
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -230,7 +231,9 @@ def test_specs_stand_behind_options_too(planned, tmp_path):
     one = str(tmp_path / "run.xp")
     text, status, _ = planned("--rows", "64000", "--compare", one)
     assert status == 0
-    assert len(text.splitlines()) == 4
+    _, _, *runs, blank, total = text.splitlines()
+    assert len(runs) == 2
+    assert (blank, total.partition(";")[0]) == ("", "2 plans: 2 fits")
 
 
 @pytest.mark.parametrize("words", ["0", "-1", "x", "1e9", "1.5", "9" * 19, "\u0663"])
@@ -261,7 +264,7 @@ def test_less_memory_where_less_is_kept():
     assert peak(offload=1) < whole
     assert peak(accumulates=True) >= whole
     assert peak(attention="eager", checkpointing=False) > peak(checkpointing=False)
-    tuned = Adapters("all", 16, 4e7, 4)
+    tuned = Adapters("all", 16, 4e7, 4, linear_layers(base.facts))
     assert peak(adapters=tuned, trained=0.0, amp=True) < whole
     more = {"trained": 0.0, "amp": True, "loss": "fused", "micro": 16}
     assert peak(adapters=evolve(tuned, dropout=0.1), **more) > peak(adapters=tuned, **more)

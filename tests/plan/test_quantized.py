@@ -8,7 +8,7 @@ import pytest
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.plan import GIB
+from xpc.compiler.plan import GIB, packed_bytes
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
@@ -44,7 +44,7 @@ def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
     asked = (f"target {stack}", f"precision {precision}", "memory(checkpointing)")
     made = load(*asked, "qlora(rank = 16)" if bits == 4 else "lora(rank = 16, bits = 8)")
     assert made.widened is widened
-    packed = {4: 0.55, 8: 1.05}[bits]
+    packed = packed_bytes(bits, nested=True)
     tables = 2 * facts.vocab * facts.hidden
     assert made.weight * facts.params == pytest.approx(
         tables * (4 if widened else 2) + (facts.params - tables) * packed
@@ -53,8 +53,11 @@ def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
     assert not isinstance(found, str)
     held = found.phases["forward"]
     wide = 4 if widened else 2
-    assert held["activations"] == facts.layers * made.tokens * facts.hidden * wide  # the residual stream
-    assert held.get("autocast copies", 0.0) == (facts.vocab * facts.hidden * 2 if widened else 0.0)
+    stays = 2 * facts.hidden + facts.heads * facts.head_dim + facts.intermediate if bits == 8 else 0
+    assert held["activations"] == facts.layers * made.tokens * (facts.hidden + stays) * wide  # the residual stream
+    assert made.adapters is not None
+    own = made.adapters.params * 2 if made.amp else 0.0  # of the adapters themselves
+    assert held.get("autocast copies", 0.0) == own + (facts.vocab * facts.hidden * 2 if widened else 0.0)
 
 
 def test_deepspeed_casts_what_the_trainer_widened() -> None:
@@ -87,7 +90,8 @@ def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> 
         assert found.spec is not None, [one.message for one in found.problems]
         made = load_of(found.spec)
         assert not isinstance(made, str)
-        whole = memory(evolve(made, weight=2.0, widened=False))
+        assert made.adapters is not None
+        whole = memory(evolve(made, weight=2.0, widened=False, adapters=evolve(made.adapters, bits=0)))
         packed = memory(made)
         assert not isinstance(whole, str)
         assert not isinstance(packed, str)

@@ -5,7 +5,8 @@ rows of one GPU generation and precision (llm-foundry's published table, 125 M t
 matrices, which are slower in narrow models; attention; the bytes that a process sends over the links of its machine,
 and those over the network between machines, where the weight says how much of it no computation hides. Trainers of
 the Hugging Face libraries get one factor over that each, from runs of fms-hf-tuning on A100 (the tokens/s in the notes
-of memory_points.jsonl), the median of their rows. Nothing is fitted to a model.
+of memory_points.jsonl, and of adapters without fused kernels those of heldout_speed.jsonl), the median of their rows.
+Nothing is fitted to a model.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 
 import points
 
+from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.from_spec import moved
 from xpc.compiler.plan.time import Work, parts, sent, touched
+from xpc.compiler.plan.time import table as speeds
 from xpc.compiler.registry import find_gpu
 
 SHAPES = {
@@ -83,13 +86,13 @@ def fit(rows: list[Row]) -> list[float]:
 def left_out() -> list[tuple[Row, float]]:
     """Each row of llm-foundry with what the others' models predict of it, tokens/s a GPU."""
     found = []
-    rows = foundry()
+    rows, middle = foundry(), speeds()["middle"]
     for name, model in sorted({(key(row), row["model"]) for row in rows}):
         others = [one for one in rows if key(one) == name and one["model"] != model]
         if len({one["model"] for one in others}) > 1:
             weights = fit(others)
             mine = [row for row in rows if key(row) == name and row["model"] == model]
-            found += [(row, 1 / sum(w * p for w, p in zip(weights, parts(work(row))))) for row in mine]
+            found += [(row, 1 / (middle * sum(w * p for w, p in zip(weights, parts(work(row)))))) for row in mine]
     return found
 
 
@@ -116,10 +119,37 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
     """Measured over predicted time of Hugging Face trainers by what they train."""
     found: dict[str, list[float]] = {}
-    for row, done, kind in tuned():
-        ratio = 1 / measured(row) / sum(w * p for w, p in zip(table["8/half"], parts(done)))
+    told = [(done, kind, measured(row)) for row, done, kind in tuned()]
+    told += [(held_work(row), row["trainer"], row["tokens_s_gpu"]) for row in of_other_models()]
+    for done, kind, tokens in told:
+        ratio = 1 / tokens / sum(w * p for w, p in zip(table["8/half"], parts(done)))
         found.setdefault(kind, []).append(ratio)
     return found
+
+
+def of_other_models() -> list[Row]:
+    """The runs of fms-hf-tuning of other dense models than those of `tuned`, of the kinds that those lack: adapters
+    without fused kernels. Not those that PEFT's float32 casts slow down."""
+    kinds = {kind for _, _, kind in tuned()}
+    rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
+    rows = [row for row in rows if row["trainer"] not in kinds and not row.get("casts")]
+    return [row for row in rows if not points.sizes(row).experts]
+
+
+def held_work(row: Row) -> Work:
+    """What a run of heldout_speed.jsonl computes."""
+    facts, full = points.sizes(row), row["trainer"].startswith("full")
+    stored = facts.params * (packed_bytes(4, row.get("nested", False)) if row["trainer"].startswith("qlora") else 2.0)
+    gradients = stored if full else 0.0
+    stage = {"ddp": 0, "zero1": 1, "zero2": 2}.get(row["strategy"], 3)
+    return Work(
+        params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
+        length=row.get("attended", row["length"]), tokens=row["micro"] * row["length"],
+        checkpointing=row["checkpointing"], trained=float(full),
+        machines=-(-row["gpus"] // row["node"]), **card(row["gpu"]),
+        sent=sent(stage, row["gpus"], stored, gradients, row.get("accum", 1)),
+        touched=touched(stored, gradients, row["checkpointing"]),
+    )  # fmt: skip
 
 
 def table() -> dict[str, object]:

@@ -4,8 +4,8 @@
 
 The interpreter is one with the stack's libraries. With names, only those families are measured and the others stay as
 they are. A family that keeps what it keeps with the default stack gets the default's rows without being measured at
-every shape. One that cannot be built, or whose parameters the registry does not count, is named with the reason and
-stays out.
+every shape, and a mode that stands in the table is not measured again with the very same libraries. A family that
+cannot be built, or whose parameters the registry does not count, is named with the reason and stays out.
 """
 
 from __future__ import annotations
@@ -48,6 +48,18 @@ def write(
         handle.write(json.dumps(table, indent=1, sort_keys=True) + "\n")
 
 
+def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """The rows of a family that were measured with these versions, and how far they are off; none otherwise."""
+    path = coefficients.table_of(stack)
+    if not os.path.exists(path):
+        return {}, {}
+    with open(path, encoding="utf-8") as handle:
+        table = json.load(handle)
+    if table["versions"].get(family) != versions:
+        return {}, {}
+    return table["families"][family], table["differences"].get(family, {})
+
+
 def main(stack: str, asked: list[str]) -> None:
     """Measure and write after every family, so that a run that is stopped keeps what it has."""
     import peft
@@ -59,20 +71,26 @@ def main(stack: str, asked: list[str]) -> None:
     order = [*FIRST, *(name for name in families() if name not in FIRST)]
     for family in asked or order:
         why = oracle.facts(family, oracle.shapes(family)[0])
+        try:
+            why = why if isinstance(why, str) else oracle.uncounted(family)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"[:300]
         if isinstance(why, str):
             print(f"{family}: {why}", flush=True)
             continue
-        usual = coefficients.family(family) if stack != DEFAULT else {}
+        known, before = before_now(stack, family, versions)
+        modes = {mode: how for mode, how in oracle.modes(family).items() if mode not in known}
+        usual = {mode: row for mode, row in coefficients.family(family).items() if mode in modes and stack != DEFAULT}
         try:
-            same = family not in coefficients.differences() and oracle.holds(family, usual)
-            measured = {mode: (row, 0.0) for mode, row in usual.items()} if same else oracle.coefficients(family)
+            same = family not in coefficients.differences() and oracle.holds(family, usual, modes)
+            measured = {mode: (row, 0.0) for mode, row in usual.items()} if same else oracle.coefficients(family, modes)
         except Exception as error:
             print(f"{family}: {type(error).__name__}: {error}"[:300], flush=True)
             continue
         unfit = sorted(mode for mode, (_, left) in measured.items() if left > MOST)
         measured = {mode: found for mode, found in measured.items() if mode not in unfit}
-        rows = {mode: dict(found) for mode, (found, _) in measured.items()}
-        off = {mode: f"{left:.2%}" for mode, (_, left) in measured.items() if left > oracle.EXACT}
+        rows = {**known, **{mode: dict(found) for mode, (found, _) in measured.items()}}
+        off = before | {mode: f"{left:.2%}" for mode, (_, left) in measured.items() if left > oracle.EXACT}
         write(stack, family, rows, off, versions)
         print(family, "as the default" if same else next(iter(rows.values())), off, "left out:", unfit, flush=True)
 

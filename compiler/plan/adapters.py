@@ -1,0 +1,135 @@
+"""What adapters keep of a layer beside what the table of its family says, and what they hold for a moment.
+
+The table counts LoRA on real models. DoRA and rotations (OFT) keep the same and what is here; the tests count it on the
+same models (tests/plan/test_adapters_kept.py), and the parameters of rotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.registry.linear_layers import Linear, linear_layers
+
+ROTATED = {"bf16": 8.0, "fp32": 16.0}
+"""Bytes that a rotation keeps of each number of its blocks: four matrices of the Cayley transform in the type that they
+are computed in; autocast computes some in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
+ROTATED_CAST = 14.0
+
+
+def component(load: Load) -> str:
+    """What the bytes of `of_layer` and `in_forward` are called."""
+    kind = "lora" if load.adapters is None else load.adapters.kind
+    return {"oft": "rotations", "dora": "norms of adapted weights"}.get(kind, "merged experts")
+
+
+def of_token(load: Load) -> float:
+    """Bytes of a token in a layer."""
+    tuned = load.adapters
+    if tuned is None:
+        return 0.0
+    facts, out = load.facts, 0.0
+    if tuned.dropout and tuned.kind != "oft":
+        # A byte an element, and the dropout's output; under autocast each site keeps its own input anyway.
+        out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
+    if tuned.kind == "dora" and not load.mode.startswith("dora"):
+        # The magnitudes scale what the layer gives and what its matrices give, and need both (tuners/lora/dora.py).
+        given = 4.0 if load.widened else load.element
+        out += sum(one.outputs for one in tuned.linear) * (given + load.element)
+    if tuned.bits == 8:
+        # Those of attention's output are kept anyway, and without autocast those of what has an adapter.
+        again = facts.hidden if load.amp else 0
+        mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
+        out += (again + mlp) * _of_an_input(load)
+    return out
+
+
+def recomputed_too(load: Load) -> float:
+    """Bytes of a token in a layer that stay although the layer is recomputed.
+
+    bitsandbytes 0.50 puts the input of an 8-bit layer on the backward pass's own object (`MatMul8bitLt`, `ctx.tensors`)
+    and not among the saved tensors, which non-reentrant recomputation drops.
+    """
+    tuned, facts = load.adapters, load.facts
+    if tuned is None or tuned.bits != 8 or load.reentrant:
+        return 0.0
+    return (2 * facts.hidden + facts.heads * facts.head_dim + facts.intermediate) * _of_an_input(load)
+
+
+def _of_an_input(load: Load) -> float:
+    """Bytes of a number that a quantized layer is given."""
+    return 4.0 if load.widened or load.element == 4 else 2.0
+
+
+def of_layer(load: Load) -> float:
+    """Bytes of a layer whatever its tokens: rotations, and copies of experts that adapters are merged into.
+
+    peft adds the product of each adapter to the stack of experts and computes with that copy (`ParamWrapper`). Beside
+    it are copies of the adapters. Counted on a real model (tests/plan/test_experts.py).
+    """
+    tuned = load.adapters
+    if tuned is None:
+        return 0.0
+    if tuned.kind == "oft":
+        return tuned.blocks * (ROTATED_CAST if load.amp else ROTATED["bf16" if load.element == 2 else "fp32"])
+    if not tuned.merged:
+        return 0.0
+    return _copy(load, tuned) + tuned.params / load.facts.layers * (tuned.element + (2 if load.amp else 0))
+
+
+def _copy(load: Load, tuned: Adapters) -> float:
+    return tuned.merged * (4.0 if load.weight == 4 or load.widened else load.element)
+
+
+def in_forward(load: Load) -> float:
+    """Bytes that the forward pass of one linear layer holds for a moment, at the most.
+
+    DoRA takes the norm of the weight with the adapter in it: the product of the matrices is made from an identity as
+    wide as the layer's input, and the sum beside it (tuners/lora/dora.py).
+    """
+    tuned = load.adapters
+    if tuned is None or tuned.kind != "dora":
+        return 0.0
+    cast = 2 if load.amp else 0
+    each = tuned.element
+    return float(
+        max(one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
+    )
+
+
+def in_backward(load: Load) -> float:
+    """Bytes that the backward pass of one layer holds for a moment, beside those of its tokens.
+
+    Of merged experts the gradient, first of down and then of the pair of gate and up, two thirds of the stack. Of a
+    quantized base one weight after the other in the computed type (bitsandbytes 0.50 `autograd/_functions.py`,
+    `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers them packed).
+    """
+    tuned = load.adapters
+    if tuned is None:
+        return 0.0
+    largest = max(one.inputs * one.outputs for one in linear_layers(load.facts)) if tuned.bits else 0
+    unpacked = float(load.element * largest)
+    return _copy(load, tuned) * 2 / 3 + unpacked
+
+
+def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
+    """Parameters of the rotations of one decoder layer, and numbers of their blocks as whole matrices.
+
+    A layer's inputs turn in `blocks` blocks, or in blocks of `size`; where that does not divide them, peft takes the
+    nearest divisor, the smaller of two (peft 0.21, `adjust_oft_parameters`).
+    """
+    params = whole = 0
+    for one in layers:
+        wide = _nearest_divisor(one.inputs, blocks or size)
+        many, wide = (wide, one.inputs // wide) if blocks else (one.inputs // wide, wide)
+        params += many * (wide * (wide - 1) // 2) * one.count
+        whole += many * wide * wide * one.count
+    return params, whole
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    if wanted >= number:
+        return number
+    higher = next(one for one in range(wanted, number + 1) if number % one == 0)
+    lower = next(one for one in range(wanted, 0, -1) if number % one == 0)
+    return lower if wanted - lower <= higher - wanted else higher

@@ -1,0 +1,74 @@
+"""What the compiler may choose by itself changes nothing that is learned: each method, trained from compiled bundles.
+
+Recomputation gives the same weights to the last bit; another micro-batch of the same global batch adds the same
+gradients in another order. Where that is not so the compiler does not choose by what fits (`Spec.learns_from_micro`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from array import array
+
+import pytest
+from interpreters import methods_of
+from method_runs import ONLINE_SETTINGS, SETTINGS, Warm, small, tensors
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.stacks import STACKS
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+LOSSES = {
+    "bnpo": ("grpo", f'(rewards="rewards.py:even", loss=bnpo, {ONLINE_SETTINGS})'),
+    "likelihood": ("dpo", "(loss=[sigmoid, sft])"),
+}
+"""Losses that are a mean over a micro-batch, beside those of orpo and kto."""
+ONE_LOSS = ("trl-0.18",)
+"""Stacks whose dpo has one loss."""
+ORDER = 2e-5
+"""How far weights may be apart after four steps with a rate of 1e-3, the most that a step of Adam moves one."""
+
+
+def cases(stack: str) -> list[tuple[str, str]]:
+    """The methods of a stack with their settings, and those with a loss of a micro-batch."""
+    plain = [(method, SETTINGS.get(method, "")) for method in methods_of(stack)]
+    return plain + [case for name, case in LOSSES.items() if stack not in ONE_LOSS or name != "likelihood"]
+
+
+def apart(one: str, other: str) -> float:
+    """The largest difference of two runs' weights."""
+    first, second = (tensors(os.path.join(path, "model.safetensors")) for path in (one, other))
+    assert first.keys() == second.keys()
+    pairs = ((array("f", first[name]), array("f", second[name])) for name in first)
+    return max(abs(before - after) for pair in pairs for before, after in zip(*pair, strict=True))
+
+
+@pytest.mark.parametrize(("stack", "method", "settings"), [(stack, *case) for stack in STACKS for case in cases(stack)])
+def test_recomputation_and_micro_batches_learn_the_same(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, stack: str, method: str, settings: str
+) -> None:
+    left, learns = {}, False
+    for name, micro, recomputed in (("kept", 4, "false"), ("again", 4, "true"), ("smaller", 2, "false")):
+        text = small(
+            f"method {method}{settings}",
+            method=method,
+            target=stack,
+            save='save "out" every=never',
+        )
+        text = re.sub(r"micro=\d+", f"micro={micro}", text)
+        text = re.sub(r"memory\(checkpointing(=\w+)?\)", f"memory(checkpointing={recomputed})", text)
+        checked = check_text(text.encode(), "t.xp", Workspace(warm.place))
+        found = checked.spec
+        assert found is not None, [one.message for one in checked.problems]
+        assert found.integer("batch.micro") == micro
+        learns = found.learns_from_micro
+        cwd = str(tmp_path_factory.mktemp(name))
+        left[name] = warm.train(text, f"{stack}-{method}-{name}", stack, cwd).out
+    assert apart(left["kept"], left["again"]) == 0.0
+    moved = apart(left["kept"], left["smaller"])
+    assert math.isfinite(moved)
+    if not learns:
+        assert moved < ORDER
