@@ -50,6 +50,8 @@ oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/read
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
 		tests/importing/oracles/llamafactory.jsonl
+	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_templates.py \
+		compiler/importing/llamafactory_templates.jsonl tests/importing/oracles/llamafactory_templates.jsonl
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl_rows.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_rows.py llamafactory \
 		tests/importing/oracles/llamafactory_rows.jsonl

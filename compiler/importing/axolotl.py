@@ -29,6 +29,9 @@ from xpc.compiler.stacks import DEFAULT
 
 Entries = Mapping[str, Entry]
 
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
+"""Modules that `lora_target_linear` leaves out, and that are trained where `lora_target_modules` names them, too."""
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
 OWN = (
     "rl", "reward_model", "tf32", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
@@ -128,13 +131,15 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.put("model.attn", name, attention)
     elif attention is not None:
         draft.note(attention, "transformers chooses")
-    for key, name in (("flash_attention", "flash2"), ("sdp_attention", "sdpa"), ("flex_attention", "flex"),
-                      ("eager_attention", "eager"), ("xformers_attention", "")):  # fmt: skip
+    first: Entry | None = None
+    for key, name in (("xformers_attention", ""), ("flex_attention", "flex"), ("flash_attention", "flash2"),
+                      ("sdp_attention", "sdpa"), ("eager_attention", "eager")):  # fmt: skip
         one = named.get(key)
-        if one is not None and boolean(one) and not name:
-            _xformers(draft, one)
+        if one is not None and boolean(one) and first is not None:
+            draft.note(one, f"`{first.key}` decides")
         elif one is not None and boolean(one):
-            draft.put("model.attn", name, one)
+            first = one
+            _xformers(draft, one) if not name else draft.put("model.attn", name, one)
         elif one is not None:
             draft.note(one, "it is off")
     models.new_tokens(draft, [named[key] for key in ("tokens",) if key in named])
@@ -199,10 +204,18 @@ def _adapter(draft: Draft, named: Entries) -> None:
             draft.setting(path, named[key])
     draft.default("lora.dropout", 0.0, "not set: axolotl's own")
     linear, modules = named.get("lora_target_linear"), named.get("lora_target_modules")
-    if linear is not None and boolean(linear):
+    names = [] if modules is None else words(modules) or []
+    if linear is not None and boolean(linear) and not {*names} & {*BEYOND}:
         draft.put("lora.targets", "all-linear", linear)
         if modules is not None:
             draft.note(modules, "`lora_target_linear` takes every linear layer")
+    elif linear is not None and boolean(linear) and modules is not None:
+        draft.note(linear, "`lora_target_modules` lists them")
+        if {*LINEAR} <= {*names}:
+            draft.put("lora.targets", tuple(names), modules)
+        else:
+            why = "`lora_target_linear` takes every other linear layer as well, and a spec lists all or none"
+            draft.error(modules, why, "list every module, and leave `lora_target_linear` out")
     else:
         if linear is not None:
             draft.note(linear, "it is off")
@@ -287,7 +300,9 @@ def _trackers(draft: Draft, named: Entries) -> None:
     for one in (use, board, trackio):
         if one is not None:
             draft.mark(one, "mapped", "track")
-    if run is not None:
+    if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
+        draft.setting("track.name", run)
+    elif run is not None:
         draft.note(run, "the run's own")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing import switches
+from xpc.compiler.importing import schedule, switches
 from xpc.compiler.importing.draft import NULL, Draft, Fate
 from xpc.compiler.importing.entries import Entry, number
 from xpc.compiler.language.kinds import EPOCH, Amount
@@ -101,6 +101,8 @@ def _counted(text: str) -> float | None:
 
 def warmup(draft: Draft, named: Entries) -> None:
     """3 % of the run and at most 100 steps where nothing is said; one step is two."""
+    if schedule.flat(named.get("lr_scheduler_type")):
+        return
     length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None
     written = draft.settings.get("schedule.warmup")
     if written is None and length is not None:

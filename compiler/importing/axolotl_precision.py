@@ -14,33 +14,42 @@ Entries = Mapping[str, Entry]
 
 
 def precision(draft: Draft, named: Entries) -> None:
-    """axolotl computes in bf16 where nothing says otherwise: its `bf16` is auto, and a GPU of today has it."""
-    half = [named[key] for key in ("fp16", "float16") if key in named and boolean(named[key])]
-    for key, name in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16"), ("float16", "fp16")):
-        one = named.get(key)
-        if one is None:
-            continue
-        if one.off:
-            draft.note(one, "it is off")
-        elif one.value == "auto" and half:
-            draft.note(one, f"`{half[0].key}` decides")
-        elif boolean(one) or one.value in ("auto", "full"):
-            draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
-        else:
+    """bf16 decides, which is auto where nothing is said and gives way to `fp16` then; `bfloat16` and `float16` hold the
+    weights in what they name and scale no loss."""
+    keys = ("bf16", "fp16", "bfloat16", "float16")
+    given = {key: named[key] for key in keys if key in named}
+    for one in given.values():
+        if boolean(one) is None and not one.empty and not (one.key == "bf16" and one.value in ("auto", "full")):
             draft.error(one, "it takes true, false, auto or full")
-        whole = named.get({"bfloat16": "bf16", "float16": "fp16"}.get(key, ""))
-        if key not in ("bf16", "fp16") and boolean(one) and whole is not None and whole.off:
-            draft.differs(name, f"axolotl holds weights in {key} and computes in it, with no loss scaled; the spec "
+    on = [key for key, one in given.items() if boolean(one) or one.value in ("auto", "full")]
+    if "fp16" in on and "bf16" in on and given["bf16"].value == "auto":
+        on.remove("bf16")
+    usual = not given.get("bf16") and "fp16" not in on
+    decides = None if usual else next(iter(on), None)
+    for key, one in given.items():
+        if key not in on and one.value != "auto":
+            draft.note(one, "it is off")
+        elif key != decides:
+            draft.note(one, f"`{decides or 'bf16'}` decides")
+    if decides is not None:
+        one = given[decides]
+        name = "bf16" if decides in ("bf16", "bfloat16") else "fp16"
+        draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
+        if decides != name:
+            draft.differs(name, f"axolotl holds weights in {decides} and computes in it, with no loss scaled; the spec "
                           f"computes in {name} as ever", one)  # fmt: skip
         if one.value == "full":
             draft.differs(
                 "bf16", "axolotl computes everything in bf16, and a bundle the loss and its norms in fp32", one
             )
-    if "bf16" not in named:
+    if usual:
         draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and a GPU of today has it")
     draft.default("precision", "fp32", "nothing turns bf16 or fp16 on")
+    eight = named.get("load_in_8bit")
     if draft.settings["precision"].text != "fp32":
         draft.default("model.dtype", draft.settings["precision"].text, "axolotl loads in the computation's dtype")
+    elif eight is not None and boolean(eight):
+        draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
 
 
 def tf32(draft: Draft, named: Entries, asked: Asked) -> None:

@@ -185,16 +185,20 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
         draft.error(splits, f"`{odd[0]}` is neither for training nor for testing")
     elif splits is not None:
         draft.mark(splits, "mapped", "data, eval.split")
-    configs = named.get("dataset_configs")
-    if configs is not None:
-        draft.error(configs, "name the configurations in a `dataset_mixture`") if not configs.empty else draft.note(
-            configs, NULL
-        )
-    for entry in mixer.mapping.values():
+    configs, parts = named.get("dataset_configs"), list(mixer.mapping.values())
+    each: list[Entry | None] = [None] * len(parts)
+    if configs is not None and configs.empty:
+        draft.note(configs, NULL)
+    elif configs is not None and len(configs.items) != len(parts):
+        draft.error(configs, f"it names {len(configs.items)} configurations, and the mixer {len(parts)} data sets",
+                    "name one for each, in their order")  # fmt: skip
+    elif configs is not None:
+        each = list(configs.items)
+    for entry, config in zip(parts, each, strict=True):
         name = Entry(entry.key, entry.key.partition(".")[2], entry.file, entry.line)
         share = _share(draft, entry)
         for split in train:
-            found = source(draft, name, None, Entry(entry.key, split, entry.file, entry.line))
+            found = source(draft, name, config, Entry(entry.key, split, entry.file, entry.line))
             if found is not None:
                 draft.sources.append(Source(found.ref, (), None if share == Amount("share", 1.0) else share))
     if test:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.fused_experts import adapted
+from xpc.compiler.importing import switches
 from xpc.compiler.importing.draft import RESERVED, Draft
 from xpc.compiler.importing.local_model import model_called
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
@@ -81,6 +82,10 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     facts = draft.stack.facts
     parallel = draft.has("strategy.context_parallel")
     flash = attn is not None and attn.text in FLASH
+    if switches.stream(draft):
+        if flash:
+            return
+        del draft.settings["batch.packing.strategy"]
     if flash:
         apart = family is None or (
             family.model_type not in facts.flash_mixes and family.packing not in ("stateful", "kernel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler import registry
 from xpc.compiler.importing import families, llamafactory_data, sharding, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft
@@ -14,6 +15,7 @@ from xpc.compiler.importing.llamafactory_keys import (
     FP8,
     IMPOSSIBLE,
     KEPT,
+    MEDIA,
     MEGATRON,
     OURS,
     PADDED,
@@ -65,6 +67,9 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     found = Machines()
     named = {SAME.get(key, key): one for key, one in entries.items() if key not in (*QUIET, *KEPT)}
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
+    for key in MEDIA if registry.find_model(draft.model) is not None else ():
+        if key in named:
+            draft.note(named[key], "the model reads text alone")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     if "resize_vocab" in named:
         draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
@@ -371,9 +376,13 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
     if stage == "pt" and on:
-        draft.put(
-            "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory goes on in a further row with a longer text"
-        )
+        attn = draft.settings.get("model.attn")
+        if attn is not None and attn.text in families.FLASH:
+            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory makes one stream of the texts")
+        else:  # packing without flash attention is refused where nothing keeps documents apart (XP310)
+            draft.put(
+                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory goes on in a further row with a longer text"
+            )
     second = "train_dataset" in named
     usual = SECOND if second else FIRST
     for path, value in usual.items():

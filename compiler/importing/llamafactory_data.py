@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from xpc.compiler.importing import corpus, yamltext
+from xpc.compiler.importing import corpus, switches, yamltext
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.llamafactory_sets import OWN, About, Rows, rows
-from xpc.compiler.importing.llamafactory_templates import llamafactory_template
+from xpc.compiler.importing.llamafactory_templates import llamafactory_template, templates
 from xpc.compiler.importing.overrides import Asked, named_table
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.methods import METHODS
@@ -67,13 +67,7 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     stream = named.get("streaming")
     if stream is not None:
         draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
-    if stage == "pt":
-        draft.differs(
-            "tokenizer",
-            "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
-            "the tokenizer writes",
-        )
-    else:
+    if stage != "pt":
         draft.differs(
             "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
         )
@@ -82,6 +76,19 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 def streamed(draft: Draft, packs: bool) -> None:
     """What becomes of the texts of pretraining that LLaMA-Factory makes one stream of."""
     packed = draft.settings.get("batch.packing")
+    if switches.stream(draft):
+        draft.differs(
+            "packing",
+            "LLaMA-Factory leaves out what fills no sequence at the end of a thousand texts, and writes the "
+            "tokenizer's first token over the first of each sequence; the spec keeps a shorter one, and has that "
+            "token before each text",
+        )
+        return
+    draft.differs(
+        "tokenizer",
+        "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
+        "the tokenizer writes",
+    )
     said = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
     draft.messages = [one for one in draft.messages if said is None or said not in one.text]
     if not packs:
@@ -94,7 +101,7 @@ def streamed(draft: Draft, packs: bool) -> None:
     draft.differs(
         "packing",
         "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and leaves "
-        f"out what fills none; the spec {here}",
+        f"out what fills none; the spec {here}. `attn = flash2` with `packing(strategy=wrapped)` does as the tool",
     )
 
 
@@ -140,11 +147,18 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         name = f"{draft.stem}.chat_template.jinja"
         draft.files[name] = body.encode()
         draft.put("model.chat_template", name, entry)
+        if templates()[word].closes:
+            draft.differs(
+                "template",
+                "LLaMA-Factory learns the tokenizer's last token in place of the first one of each later question as "
+                "well, and the spec at the end of the conversation alone",
+                entry,
+            )
     elif entry is not None and word:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
             "template",
-            f"LLaMA-Factory renders by its own `{word}`, the spec by the template of the tokenizer "
+            f"LLaMA-Factory 0.9.5 has no such template as `{word}`, and the spec renders by the tokenizer's "
             '(`model(chat_template=file("x.jinja"))` names another)',
             entry,
         )

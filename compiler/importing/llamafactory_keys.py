@@ -143,24 +143,13 @@ WITH = {
     "adapter_folder": "adapter_name_or_path",
 }  # fmt: skip
 """A key, and the one without which nothing reads it."""
+MEDIA = (
+    "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
+    "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
+)  # fmt: skip
+"""How pictures, films and sounds are read: nothing, of a model that reads text alone."""
 IMPOSSIBLE = {
-    **dict.fromkeys(
-        (
-            "image_max_pixels",
-            "image_min_pixels",
-            "image_do_pan_and_scan",
-            "video_max_pixels",
-            "video_min_pixels",
-            "video_fps",
-            "video_maxlen",
-            "use_audio_in_video",
-            "audio_sampling_rate",
-            "train_mm_proj_only",
-            "freeze_language_model",
-            "crop_to_patches",
-        ),
-        TEXT,
-    ),
+    **dict.fromkeys((*MEDIA, "train_mm_proj_only", "freeze_language_model"), TEXT),
     **dict.fromkeys(("pissa_iter", "pissa_convert"), "the language starts adapters at zero"),
     **dict.fromkeys((*BADAM, "use_badam", "use_adam_mini", "use_muon"), "the language has no such optimizer"),
     "use_llama_pro": "the language has no block expansion",

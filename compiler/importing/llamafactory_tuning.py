@@ -141,11 +141,15 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     count = None if layers is None or layers.empty else integer(layers)
     if layers is not None and layers.empty:
         draft.note(layers, "null: the last 2 layers")
-    elif layers is not None and not count:
-        draft.error(layers, "it takes a whole number other than 0")
+    elif layers is not None and count is None:
+        draft.error(layers, "it takes a whole number")
+    elif layers is not None and count == 0 and "freeze_extra_modules" not in table:
+        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names nothing else")
+    elif layers is not None and count == 0:
+        draft.note(layers, "no layer is trained")
     elif layers is not None and count is not None:
         draft.put(f"freeze.except_{'last' if count > 0 else 'first'}", abs(count), layers)
-    if not draft.has("freeze.except_first"):
+    if not draft.has("freeze.except_first") and count != 0:
         draft.default("freeze.except_last", 2, WHY)
     if inside is not None and words(inside) == ["all"]:
         draft.note(inside, "every module of these layers")

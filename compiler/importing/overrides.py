@@ -100,8 +100,9 @@ def machine(text: str) -> str:
     return f"{count} x {gpu}" if count else gpu
 
 
-def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stack]:
+def native(names: set[str], method: str, model: str | None, trackio: bool = False) -> tuple[Stack, Stack]:
     """The stacks of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
+    `trackio`: it reports to that.
 
     A name that the default stack does not have dates the file: of the other stacks, the one that has most of them is
     meant. What only the default has, a method or a family that came with it, asks for the default all the same.
@@ -120,6 +121,7 @@ def native(names: set[str], method: str, model: str | None) -> tuple[Stack, Stac
     known = registry.find_model(model) if model else None
     gone = known is not None and source.lacks_family(known.model_type)
     later = names & (today - _arguments(source, method))
+    gone = gone or (trackio and not source.facts.trackio)
     return source, default if gone or later or source.refused(method) else source
 
 

@@ -17,6 +17,8 @@ ARGUMENTS = {
     "warmup_lr": "schedule.warmup_lr", "max_lr": "schedule.max_lr",
 }  # fmt: skip
 """`lr_scheduler_kwargs` and the settings that they are."""
+FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
+"""Schedules that transformers gives no warm-up (optimization.py, `get_scheduler`); `constant_with_warmup` has one."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
@@ -36,7 +38,18 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     elif kwargs is not None:
         for name, one in kwargs.mapping.items():
             _argument(draft, name, one)
-    warmup(draft, named.get("warmup_steps"), named.get("warmup_ratio"))
+    steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
+    if flat(entry):
+        for said in (steps, ratio):
+            if said is not None:
+                draft.note(said, "transformers warms this schedule up in no case")
+    else:
+        warmup(draft, steps, ratio)
+
+
+def flat(entry: Entry | None) -> bool:
+    """Whether transformers reads no warm-up beside this `lr_scheduler_type`."""
+    return entry is not None and str(entry.value).lower() in FLAT
 
 
 def _argument(draft: Draft, name: str, entry: Entry) -> None:

@@ -280,11 +280,17 @@ def follow(draft: Draft) -> None:
     """What follows other settings: packed rows that no kernel keeps apart, and a step's mean on one process."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
-    if packed is None or packed.text != "true" or apart or draft.has("batch.packing.isolate"):
+    if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
         return
     draft.put("batch.packing.isolate", "mask", None, "packed rows are kept apart without flash attention, too")
     draft.warn(packed.entry, "without flash attention packed documents see each other in the source's run, and not in "
                "the spec's")  # fmt: skip
+
+
+def stream(draft: Draft) -> bool:
+    """Whether rows are cut off one stream of texts, of which nothing is kept apart."""
+    way = draft.settings.get("batch.packing.strategy")
+    return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:

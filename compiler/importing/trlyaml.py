@@ -62,8 +62,9 @@ def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -
 def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Stack]:
     """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
     method = method_of(asked, file, entries, entries)
-    entry = entries.get("model_name_or_path")
-    source, stack = native(set(entries), method, asked.model or (text(entry) if entry is not None else None))
+    entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
+    model = asked.model or (text(entry) if entry is not None else None)
+    source, stack = native(set(entries), method, model, "trackio" in ((words(reports) if reports else None) or []))
     draft = Draft(load(asked.target) if asked.target else stack, method, asked.stem)
     given(draft, asked)
     return draft, source
@@ -149,6 +150,8 @@ def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, ze
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, asked, found)
+    if "num_processes" in named:  # accelerate's own, which scripts of early 2025 read beside the trainer's
+        sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no source shards anything")
 
 
@@ -182,6 +185,7 @@ SHARD = (
     "fsdp_transformer_layer_cls_to_wrap",
     "fsdp_min_num_params",
     "fsdp_version",
+    "num_processes",
 )
 
 

@@ -17,12 +17,17 @@ STEPS = 1000
 """The steps of a run that shares of it are counted in, where the file does not say how many."""
 
 
+def lines(name: str) -> list[Record]:
+    """The lines of a file of records."""
+    with open(os.path.join(FOLDER, f"{name}.jsonl"), encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle]
+
+
 @cache
 def records(tool: str) -> tuple[Record, dict[str, Record]]:
     """The head of a tool's records, and the record of each file."""
-    with open(os.path.join(FOLDER, f"{tool}.jsonl"), encoding="utf-8") as handle:
-        head, *lines = [json.loads(line) for line in handle]
-    return head, {one["file"]: one for one in lines}
+    head, *found = lines(tool)
+    return head, {one["file"]: one for one in found}
 
 
 def axolotl(name: str) -> Record | None:
@@ -44,6 +49,7 @@ def axolotl(name: str) -> Record | None:
     if stated["gradient_checkpointing"] or again:
         out["use_reentrant"] = bool(kwargs.get("use_reentrant")) and not again
     out["liger"] = any(str(one).endswith("LigerPlugin") for one in config.get("plugins", ()))
+    out["warmup_steps"] = 0 if out["lr_scheduler_type"] in FLAT else out["warmup_steps"]
     out["optim"] = SAME_OPTIMIZERS.get(out["optim"], out["optim"])
     out["bf16"] = True if out["bf16"] == "auto" else out["bf16"]
     if config.get("max_steps") or config.get("streaming"):
@@ -89,7 +95,9 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     out = {key: trainer[key] for key in ARGUMENTS if key in trainer}
     out["logging_steps"], out["tf32"] = trainer["logging_steps"], bool(trainer["tf32"])
     out["gradient_checkpointing"] = not model["disable_gradient_checkpointing"]
-    out["use_reentrant"] = model["use_reentrant_gc"] if out["gradient_checkpointing"] else None
+    again = (trainer.get("gradient_checkpointing_kwargs") or {}) if trainer.get("gradient_checkpointing") else {}
+    here = again.get("use_reentrant", model["use_reentrant_gc"])  # the trainer turns it on once more
+    out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
     out["limit"] = data["max_samples"]
     out["holdout"] = data["val_size"] or None
@@ -102,6 +110,7 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     if tuning["stage"] in ("pt", "sft"):
         out["packing"] = bool(data["packing"]) if data["packing"] is not None else tuning["stage"] == "pt"
     warm = trainer.get("warmup_ratio") or trainer.get("warmup_steps") or 0
+    warm = 0 if trainer["lr_scheduler_type"] in FLAT else warm
     out["warmup_steps"] = math.ceil(warm * (_steps(trainer) or STEPS)) if warm < 1 else warm
     if (trainer.get("max_steps") or -1) > 0:
         out.pop("num_train_epochs")
@@ -153,6 +162,8 @@ def _adapter(config: Record) -> Record | None:
             "modules_to_save": config.get("lora_modules_to_save") or None}  # fmt: skip
 
 
+FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
+"""Schedules that transformers gives no warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
 """Two names of transformers for one optimizer."""
 ARGUMENTS = (

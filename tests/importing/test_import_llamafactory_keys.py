@@ -5,9 +5,11 @@ from __future__ import annotations
 import oracle_support
 import pytest
 from import_support import HARDWARE, imported
+from jinja2 import Environment
 
 from xpc.compiler.importing import llamafactory_keys as keys
 from xpc.compiler.importing import trlyaml
+from xpc.compiler.importing.llamafactory_templates import llamafactory_template, templates
 from xpc.compiler.stacks import DEFAULT, load
 
 FILE = """\
@@ -79,3 +81,34 @@ def test_unsloths_kernels_are_a_difference() -> None:
     found = imported(FILE + "use_unsloth: true\n", *HARDWARE)
     assert not found.errors
     assert "use_unsloth" in found.draft.differences
+
+
+def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
+    """A conversation by each template of the tool, with what is learned between {+ and +}."""
+    head, *records = oracle_support.lines("llamafactory_templates")
+    assert {one["template"] for one in records} == {names[0] for names in _alike()}, "make oracles"
+    for one in records:
+        words = templates()[one["template"]].thought or ("<think>\n", "\n</think>\n\n")
+        said = ("Be brief.", "One?", "It's 1.", "Two?", f"{words[0]}I see.{words[1]}2.")
+        roles = ("system", "user", "assistant", "user", "assistant")
+        body = llamafactory_template(one["template"], one["thinks"], one["last"])
+        assert body is not None
+        marked = body.replace("{%- generation -%}", "{{- '{+' -}}").replace("{%- endgeneration -%}", "{{- '+}' -}}")
+        messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        text = Environment().from_string(marked).render(messages=messages, bos_token="{bos}", eos_token="{eos}")
+        assert text.replace("+}{+", "") == one["text"], (head, one)
+
+
+def _alike() -> list[list[str]]:
+    """The names of the templates of each kind."""
+    found: dict[object, list[str]] = {}
+    for name, pieces in templates().items():
+        found.setdefault(pieces, []).append(name)
+    return list(found.values())
+
+
+def test_of_a_template_that_ends_a_conversation_alone_a_difference_is_said() -> None:
+    found = imported(FILE.replace("template: qwen", "template: glm4"), *HARDWARE)
+    assert not found.errors
+    assert "the end of the conversation alone" in found.draft.differences["template"]
+    assert "template" not in imported(FILE.replace("template: qwen", "template: cohere"), *HARDWARE).draft.differences

@@ -97,7 +97,8 @@ def test_keys_of_another_generation_and_of_other_launches():
     assert shared.payload["run"]["context_parallel"] == 2
     workers = imported(LF + "ray_num_workers: 4\n")
     assert "hardware 4 x h100-80gb" in workers.text
-    seen = lf("image_max_pixels: 262144\n")
+    assert lf("image_max_pixels: 262144\n").fates["image_max_pixels"] == "irrelevant"
+    seen = lf("freeze_language_model: true\n")
     assert next(one for one in seen.messages if one.startswith("error")).endswith("the language trains on text")
 
 

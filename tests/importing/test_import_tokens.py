@@ -39,7 +39,7 @@ REFUSED = {
         "input_output", "dpo with columns of its own",
     },
     "llamafactory": {
-        "alpaca by fewshot", "openai", "earlier turns",
+        "openai", "earlier turns",
     },
 }  # fmt: skip
 """Cases that the import refuses."""

@@ -115,7 +115,7 @@ def test_mask_history_is_written_into_the_template() -> None:
     found = imported(FACTORY + "mask_history: true\n", *HARDWARE)
     assert not found.errors
     assert "not loop.last" in found.draft.files["recipe.chat_template.jinja"].decode()
-    assert imported(FACTORY.replace("qwen\n", "cohere\n", 1) + "mask_history: true\n", *HARDWARE).draft.wrong
+    assert imported(FACTORY.replace("qwen\n", "of_mine\n", 1) + "mask_history: true\n", *HARDWARE).draft.wrong
 
 
 def test_trained_weights_of_fp16_are_held_in_fp32_with_a_word() -> None:
@@ -211,6 +211,7 @@ def test_a_reward_function_of_a_module_stands_in_the_file_of_that_module() -> No
 
 
 def test_pretraining_says_what_becomes_of_the_texts() -> None:
+    """LLaMA-Factory cuts one stream of texts. Packing without flash attention is refused: here they are kept apart."""
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (("Qwen/Qwen3.5-4B", "has one text in each row"), ("Qwen/Qwen2.5-7B", "keeps them apart")):
         found = imported(text.replace("Qwen/Qwen2.5-7B-Instruct", model), *HARDWARE)
@@ -220,7 +221,18 @@ def test_pretraining_says_what_becomes_of_the_texts() -> None:
         assert not any("kernels of its own" in one for one in found.messages)
     alone = imported(text + "packing: false\n", *HARDWARE)
     assert "packing" not in alone.draft.differences
+    assert "tokenizer" in alone.draft.differences
     assert "cutoff_len" not in alone.draft.differences
+
+
+def test_pretraining_with_flash_attention_cuts_one_stream_of_texts() -> None:
+    text = FACTORY.replace("stage: sft", "stage: pt") + "flash_attn: fa2\n"
+    found = imported(text, *HARDWARE)
+    assert not found.errors
+    assert found.arguments["packing_strategy"] == "wrapped"
+    assert "isolate" not in found.text
+    assert "leaves out what fills no sequence" in found.draft.differences["packing"]
+    assert not any("kernels of its own" in one or "see each other in" in one for one in found.messages)
 
 
 def test_segments_with_labels_are_refused_with_the_way_out() -> None:
@@ -270,3 +282,55 @@ def test_the_first_models_of_qwen_and_deepseek_are_known(folder: str, family: st
 def test_a_folder_that_names_no_model_is_told_at_once() -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/me"), *HARDWARE)
     assert any("no registered model" in one for one in found.messages)
+
+
+def test_of_several_kernels_of_attention_axolotls_first_counts() -> None:
+    found = imported(AXOLOTL + "sdp_attention: true\nflash_attention: true\n", *HARDWARE)
+    assert not found.errors
+    assert found.draft.settings["model.attn"].text == "flash2"
+    assert found.fates["sdp_attention"] == "irrelevant"
+
+
+def test_linear_layers_and_an_output_layer_are_listed_or_refused() -> None:
+    base = AXOLOTL + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nlora_target_modules:\n"
+    every = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens")
+    found = imported(base + "".join(f"- {one}\n" for one in every), *HARDWARE)
+    assert not found.errors
+    assert found.payload["lora"]["targets"] == [*every]
+    some = imported(base + "- q_proj\n- embed_tokens\n", *HARDWARE)
+    assert any("every other linear layer as well" in one for one in some.messages)
+    assert imported(base + "- q_proj\n", *HARDWARE).payload["lora"]["targets"] == "all-linear"
+
+
+def test_the_id_of_a_run_of_wandb_is_its_name_where_it_has_none() -> None:
+    more = "wandb_project: toys\nwandb_run_id: third\n"
+    assert imported(AXOLOTL + more, *HARDWARE).arguments["run_name"] == "third"
+    assert imported(AXOLOTL + more + "wandb_name: first\n", *HARDWARE).arguments["run_name"] == "first"
+
+
+def test_a_text_model_ignores_how_pictures_are_read_and_none_of_its_layers_may_be_trained() -> None:
+    assert not imported(FACTORY + "image_max_pixels: 262144\nvideo_fps: 2\n", *HARDWARE).errors
+    text = FACTORY.replace("finetuning_type: lora", "finetuning_type: freeze")
+    found = imported(text + "freeze_trainable_layers: 0\nfreeze_extra_modules: embed_tokens\n", *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert "except_last" not in found.text
+
+
+def test_a_template_that_llamafactory_does_not_have_is_told() -> None:
+    found = imported(FACTORY.replace("template: qwen", "template: of_mine"), *HARDWARE)
+    assert "has no such template" in found.draft.differences["template"]
+
+
+def test_a_mixer_has_a_configuration_for_each_data_set() -> None:
+    mixed = OPEN_R1.replace("dataset_name: openai/gsm8k\n", "dataset_mixer:\n  org/more: 1.0\n  org/rows: 0.5\n")
+    found = imported(mixed + "dataset_configs:\n- main\n- all\n", *HARDWARE, "--method", "sft")
+    assert not found.errors
+    assert [one["config"] for one in found.payload["data"]["sources"]] == ["main", "all"]
+    assert imported(mixed + "dataset_configs:\n- main\n", *HARDWARE, "--method", "sft").draft.wrong
+
+
+def test_a_file_of_trl_says_its_processes_and_a_tracker_of_newer_days() -> None:
+    found = imported(OPEN_R1 + "num_processes: 4\nreport_to: trackio\n", "--method", "sft")
+    assert not found.errors, found.errors
+    assert found.draft.settings["hardware"].text == "4 x h100-80gb"
+    assert found.arguments["report_to"] == ["trackio"]

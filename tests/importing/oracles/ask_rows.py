@@ -9,6 +9,7 @@ places; of a pair the same twice.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import sys
 import tempfile
@@ -60,9 +61,10 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
     if cfg.rl:
         rows, _ = prepare_preference_datasets(cfg, tokenizer)
         return preferences(cfg, tokenizer, rows)
-    rows, *_ = prepare_datasets(cfg, tokenizer)
+    made, *_ = prepare_datasets(cfg, tokenizer)
+    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # it mixes them anew each time
     out: list[dict[str, Any]] = []
-    for row in list(rows):
+    for row in rows:
         if "chosen_ids" in row:
             out.append({"chosen": answer([], row["chosen_ids"]), "rejected": answer([], row["rejected_ids"])})
         else:

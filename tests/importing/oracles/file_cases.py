@@ -53,6 +53,15 @@ CASES: dict[str, dict[str, Keys]] = {
         },
         "a rate that rises with the square": {"lr_quadratic_warmup": True, "lr_scheduler": "cosine"},
         "other parts that are frozen": {"freeze_mm_modules": True},
+        "a constant rate with a warm-up": {"lr_scheduler": "constant", "warmup_steps": 10},
+        "float16 beside an automatic bf16": {"bf16": "auto", "float16": True},
+        "fp16 beside an automatic bf16": {
+            "bf16": "auto", "fp16": True, "adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": True,
+        },
+        "a base of 8 bits without bf16": {
+            "bf16": False, "load_in_8bit": True, "adapter": "lora", "lora_r": 8, "lora_alpha": 16,
+            "lora_target_linear": True,
+        },
         "kto of single rows": {
             "rl": "kto", "datasets": [{"path": "org/judged", "type": "chatml.intel"}], "chat_template": "chatml",
             "micro_batch_size": 1, "remove_unused_columns": False,
@@ -69,6 +78,10 @@ CASES: dict[str, dict[str, Keys]] = {
         },
         "other trackers": {"report_to": ["mlflow", "wandb"]},
         "other parts that are frozen": {"freeze_vision_tower": True, "freeze_multi_modal_projector": True},
+        "a constant rate with a warm-up": {"lr_scheduler_type": "constant", "warmup_ratio": 0.1},
+        "checkpointing that the trainer turns on once more": {
+            "gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        },
         "packed rows": {
             "packing": True, "cutoff_len": 4096, "mix_strategy": "concat", "dataset": "identity,alpaca_en_demo",
         },

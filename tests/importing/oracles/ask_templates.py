@@ -1,0 +1,133 @@
+"""The chat templates of LLaMA-Factory: what they write, and what becomes of a conversation by each.
+
+    python ask_templates.py TABLE.jsonl OUT.jsonl
+
+Run by the interpreter that has LLaMA-Factory (`make oracles` builds it). A line of the table is the pieces of a
+template (compiler/importing/llamafactory_templates.py says what they are) with the names that have them. A line of OUT
+is what the tool writes for a conversation, with what is learned between {+ and +}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_CHECK="1")
+from answers import write
+
+TALK = [("user", "One?"), ("assistant", "It's 1."), ("user", "Two?"), ("assistant", "{0}I see.{1}2.")]
+"""`{0}` and `{1}` are the words around a thought."""
+USUAL = {"first": "", "before": "", "after": "", "user": "", "asked": "", "lead": "", "end": "", "system": "",
+         "inside": False, "thought": [], "closes": False}  # fmt: skip
+
+
+class Letters:
+    """A tokenizer with a token for each letter and for each control token."""
+
+    bos_token, eos_token = "{bos}", "{eos}"
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def convert_tokens_to_ids(self, token: str) -> int:
+        """A token of its own."""
+        return self.known.setdefault(token, 0xE000 + len(self.known))
+
+    @property
+    def bos_token_id(self) -> int:
+        """The first token."""
+        return self.convert_tokens_to_ids(self.bos_token)
+
+    @property
+    def eos_token_id(self) -> int:
+        """The last token."""
+        return self.convert_tokens_to_ids(self.eos_token)
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """The letters."""
+        return [ord(one) for one in text]
+
+    def text(self, ids: list[int], labels: list[int]) -> str:
+        """What stands there, with what is learned between {+ and +}."""
+        words = {number: token for token, number in self.known.items()}
+        out, on = "", False
+        for one, label in zip(ids, labels, strict=True):
+            if (label == one) != on:
+                out, on = out + ("+}" if on else "{+"), not on
+            out += words.get(one) or chr(one)
+        return out + "+}" * on
+
+
+def pieces(template: Any) -> dict[str, Any] | None:
+    """What a template writes around a system prompt, a question and an answer; None where it is made otherwise."""
+    kind = type(template).__name__
+    if kind not in ("Template", "Llama2Template", "ReasoningTemplate", "Glm47ReasoningTemplate"):
+        return None
+    found = [_written(getattr(template, f"format_{one}")) for one in ("system", "user", "assistant")]
+    if any(one is None or one.count("{{content}}") != 1 or "{{" in one.replace("{{content}}", "") for one in found):
+        return None
+    (before, after), (user, asked), (lead, end) = (str(one).split("{{content}}") for one in found)
+    words = list(template.thought_words) if "Reasoning" in kind else []
+    made = {
+        "first": _written(template.format_prefix), "before": before, "after": after, "user": user, "asked": asked,
+        "lead": lead, "end": end, "system": template.default_system, "inside": kind == "Llama2Template",
+        "thought": [*words, words[1] if kind.startswith("Glm47") else "".join(words)] if words else [],
+        "closes": template.efficient_eos,
+    }  # fmt: skip
+    return {key: one for key, one in made.items() if one != USUAL[key]}
+
+
+def _written(form: Any) -> str | None:
+    if type(form).__name__ not in ("StringFormatter", "EmptyFormatter"):
+        return None
+    return "".join(_slot(one) for one in form.slots)
+
+
+def _slot(slot: Any) -> str:
+    if isinstance(slot, dict):
+        return str(slot["token"])
+    if isinstance(slot, set):  # of others the tool writes nothing
+        return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
+    return str(slot)
+
+
+def rendered(template: Any, thinks: bool, last: bool) -> str:
+    """A conversation with a system prompt by a template."""
+    from llamafactory.data.mm_plugin import get_mm_plugin
+    from llamafactory.data.processor.supervised import SupervisedDatasetProcessor
+
+    letters, arguments = Letters(), SimpleNamespace(cutoff_len=10**6, mask_history=last, train_on_prompt=False)
+    template.enable_thinking, template.mm_plugin = thinks, get_mm_plugin("base")  # there are no pictures
+    made = SupervisedDatasetProcessor(template, letters, None, arguments)
+    words = template.thought_words
+    talk = [{"role": who, "content": what.replace("{0}", words[0]).replace("{1}", words[1])} for who, what in TALK]
+    return letters.text(*made._encode_data_example(talk[:-1], talk[-1:], "Be brief.", "", [], [], []))
+
+
+def main() -> None:
+    """Ask for every template, those of the same pieces once."""
+    from importlib.metadata import version
+
+    from llamafactory.data.template import TEMPLATES
+
+    table: dict[str, list[str]] = {}
+    for name, one in TEMPLATES.items():
+        found = pieces(one)
+        if found is not None:
+            table.setdefault(json.dumps(found, sort_keys=True), []).append(name)
+    lines: list[dict[str, Any]] = []
+    for found, names in list(table.items()):
+        one = TEMPLATES[names[0]]
+        ways = [(True, False), (True, True), *([(False, False)] if "thought" in json.loads(found) else [])]
+        lines += [{"template": names[0], "thinks": thinks, "last": last, "text": rendered(one, thinks, last)}
+                  for thinks, last in ways]  # fmt: skip
+    head = {"tool": "llamafactory", "version": version("llamafactory")}
+    write(sys.argv[1], head, [{"names": names, **json.loads(found)} for found, names in table.items()])
+    write(sys.argv[2], head, lines)
+
+
+if __name__ == "__main__":
+    main()
