@@ -122,7 +122,7 @@ def largest_micro(need: Need, share: int) -> Micro:
     facts, gpu = need.facts, need.gpu
     if facts is None or gpu is None:
         what = "the architecture" if facts is None else "the memory of a CPU process"
-        return Micro(SMALLEST, f"{SMALLEST}, because {what} is not known")
+        return Micro(SMALLEST, f"the smallest, because {what} is not known")
     fixed = states(need, facts.params) + loss_head(need, facts)
     room = BUDGET * gpu.memory_gib * GIB - fixed
     one = activations(need, facts)

@@ -35,7 +35,7 @@ MEANT = {
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
     "format in save": "safetensors", "limit in save": "keep",
     "prompt_template in model": "chat_template", "name in model": "train",
-    "beta in optimizer": "betas", "max_tokens in method": "max_completion",
+    "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Names that mean another setting: everywhere, or in a clause."""
 
