@@ -163,7 +163,7 @@ def _sharded(target: str, strategy: str, more: tuple[str, ...], swaps: dict[str,
 
 KEPT_ON = [
     ("bf16", "none"),
-    ("fp16", "optimizer"),
+    pytest.param("fp16", "optimizer", marks=pytest.mark.nightly),
     pytest.param("fp32", "none", marks=pytest.mark.nightly),
     pytest.param("fp16", "none", marks=pytest.mark.nightly),
     pytest.param("bf16", "all", marks=pytest.mark.nightly),
