@@ -79,5 +79,5 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
             return "a message needs a role and a content"
         content = turn.get("content" if speaker == "role" else "value")
         if not isinstance(content, str | list | None):
-            return f"what a message says is no text: {json.dumps(content)[:40]}"
+            return f"the content of a message is not a text: {json.dumps(content)[:40]}"
     return None

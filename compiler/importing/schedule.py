@@ -42,7 +42,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     if flat(entry):
         for said in (steps, ratio):
             if said is not None:
-                draft.note(said, "transformers warms this schedule up in no case")
+                draft.note(said, "transformers has no warm-up for this schedule")
     else:
         warmup(draft, steps, ratio)
 

@@ -40,7 +40,7 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
             raise RunError(f"{where}: a message needs a role and a content")
         if not isinstance(turn["content"], str | list | None):
-            raise RunError(f"{where}: what a message says is no text: {str(turn['content'])[:40]}")
+            raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
     # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
     return [{"role": turn["role"], **turn, "content": content(turn["content"])} for turn in turns]
 
