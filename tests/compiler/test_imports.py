@@ -104,6 +104,7 @@ def targets(name, path, known):
     return (out & known) - {name}
 
 
+@pytest.mark.slow
 def test_imports_have_no_circles():
     left = {name: set(found) for name, found in graph().items()}
     assert len(left) > 250

@@ -53,6 +53,7 @@ def test_a_flag_is_not_read_off_another_kind(spec):
         spec.flag("batch.gbs")
 
 
+@pytest.mark.slow
 def test_every_value_has_the_type_of_its_getter(tmp_path_factory):
     seen = set()
     for case in CASES:

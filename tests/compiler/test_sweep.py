@@ -116,6 +116,7 @@ def stated(text, pick=False):
     return {path: one.value for path, one in found.values.items()}
 
 
+@pytest.mark.slow
 def test_every_setting_is_swept_as_it_is_written():
     seen = 0
     for row, written in samples():
@@ -346,6 +347,7 @@ def test_branches_that_members_share_are_found_and_others_are_not():
 HUNDREDS = ", ".join(f"{one}e-8" for one in range(1, 101))
 
 
+@pytest.mark.slow
 def test_a_thousand_members_are_checked_with_names_of_their_own():
     found = checked(spec(swept(f"lr = [{HUNDREDS}]", f"seed = [{', '.join(map(str, range(10)))}]")))
     assert len({one.name for one in found.members}) == 1000

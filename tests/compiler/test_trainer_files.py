@@ -107,6 +107,7 @@ def asked_steps() -> Iterator[tuple[str, int | None]]:
                     yield first.value, None if call.func.attr == "parts" else len(call.args)
 
 
+@pytest.mark.slow
 def test_steps_are_functions_of_the_modules_that_add_to_them() -> None:
     steps = list(asked_steps())
     assert {name for name, _ in steps} == set(STEPS)

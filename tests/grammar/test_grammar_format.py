@@ -69,6 +69,7 @@ def test_a_block_on_one_line_is_written_over_several():
     assert formatted("a {\n b { c, d }\n}\n") == "a {\n  b {\n    c\n    d\n  }\n}\n"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple))
 def test_any_block_on_one_line_means_what_it_means_over_several(inside):

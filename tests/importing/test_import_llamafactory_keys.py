@@ -83,6 +83,7 @@ def test_unsloths_kernels_are_a_difference() -> None:
     assert "use_unsloth" in found.draft.differences
 
 
+@pytest.mark.slow
 def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
     """A conversation by each template of the tool, with what is learned between {+ and +}."""
     head, *records = oracle_support.lines("llamafactory_templates")

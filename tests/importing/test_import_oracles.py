@@ -87,6 +87,7 @@ def test_a_file_of_ours_means_what_the_tool_would_do_with_it(tool):
         assert not differ, (name, differ)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(ABSENT, reason=WHERE)
 @pytest.mark.parametrize("tool", LEAST)
 def test_what_the_tool_would_train_with_is_what_the_bundle_states(tool):

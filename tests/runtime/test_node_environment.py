@@ -114,6 +114,7 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
         assert distributed_c10d._get_default_timeout(distributed_c10d.Backend(backend)) == timedelta(seconds=77)
 
 
+@pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the store; what the others still wait for would be gone with it."""
     pytest.importorskip("torch")

@@ -104,6 +104,7 @@ def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, p
     assert "stops with the others" in said[1]
 
 
+@pytest.mark.slow
 def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
     said = hold([seat(0, port, 4, wait=1), seat(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
     assert said[0].splitlines()[1:] == [
