@@ -92,9 +92,8 @@ def in_forward(load: Load) -> float:
         return 0.0
     cast = 2 if load.amp else 0
     each = tuned.element
-    return float(
-        max(one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    )
+    sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
+    return float(max(sizes, default=0))  # of targets that the model lacks, which another rule refuses
 
 
 def in_backward(load: Load) -> float:
@@ -107,7 +106,8 @@ def in_backward(load: Load) -> float:
     tuned = load.adapters
     if tuned is None:
         return 0.0
-    largest = max(one.inputs * one.outputs for one in linear_layers(load.facts)) if tuned.bits else 0
+    sizes = (one.inputs * one.outputs for one in linear_layers(load.facts))
+    largest = max(sizes, default=0) if tuned.bits else 0
     unpacked = float(load.element * largest)
     return _copy(load, tuned) * 2 / 3 + unpacked
 

@@ -10,6 +10,8 @@ from xpc.compiler.spec import Spec
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
 """Keys of DeepSpeed's that name the type of sums and of messages."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
+UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
+"""Families whose positions are learned, or added to the scores of attention."""
 
 
 @rule("XP301", "bf16-before-ampere")
@@ -143,6 +145,27 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
             f"fp16 weights under {strategy}",
             write("dtype = fp32"),
             (spec.label("precision"), spec.label("strategy")),
+        )
+
+
+@rule("XP326", "fp16-weights-in-bf16-autocast")
+def mixed_halves(spec: Spec) -> Iterator[Finding]:
+    """Quantized layers of 4 bits and rotations (oft) give back the type of what they were given, which weights in fp16
+    make fp16; autocast to bf16 joins no such tensors, and positions that are rotated are joined.
+
+    Today: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize"). ZeRO and FSDP
+    cast what they hold. Source: torch 2.13 `aten/src/ATen/autocast_mode.h` (`prioritize`); bitsandbytes 0.50
+    `nn/modules.py`, peft 0.17 to 0.21 `tuners/oft/layer.py`; executed with qwen2 and llama.
+    """
+    if spec.text("model.dtype") != "fp16" or spec.text("precision") != "bf16" or spec.text("strategy") != "ddp":
+        return
+    if (spec.bits == 4 or spec.flag("oft")) and spec.model.model_type not in UNROTATED:
+        what = "rotations" if spec.flag("oft") else "a base of 4 bits"
+        yield Finding(
+            spec.place("model.dtype", "autocast to bf16 joins no tensors in fp16"),
+            f"fp16 weights with {what} in bf16",
+            write("dtype = bf16"),
+            (spec.label("precision"), spec.label("oft" if spec.flag("oft") else "lora.bits")),
         )
 
 

@@ -86,6 +86,15 @@ PRECISION: tuple[Case, ...] = (
         spec("model(dtype=fp16)", strategy="fsdp"),
         variant="beside-bf16",
     ),
+    Case(
+        "XP326", spec("model(dtype=fp16)", "qlora", strategy="ddp"), spec("model(dtype=bf16)", "qlora", strategy="ddp")
+    ),
+    Case(
+        "XP326",
+        spec("model(dtype=fp16)", "oft", strategy="ddp"),
+        spec("model(dtype=fp16)", "oft", strategy="fsdp"),
+        variant="oft",
+    ),
     Case("XP305", spec("model(dtype=bf16)", strategy="ddp"), spec(strategy="ddp")),
     Case(
         "XP305",

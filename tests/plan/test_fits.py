@@ -327,3 +327,13 @@ def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     if "strategy" in said[0].help:
         again = text.replace(f"\n{more}\n", "\n" + said[0].help.split("`")[1] + "\n")
         assert "XP480" not in {one.code for one in checked(again).problems}
+
+
+@pytest.mark.parametrize("model", ["gpt2", "falcon-7b", "qwen2.5-0.5b", "mixtral-8x7b-instruct-v0.1"])
+@pytest.mark.parametrize(
+    "kind", ["lora(dora, {})", "qlora(dora, {})", "oft({})", "lora({}, dropout=0.1)", "lora(bits=8, {})"]
+)
+def test_adapters_on_modules_that_the_model_lacks_are_refused_and_not_planned(kind: str, model: str) -> None:
+    adapters = kind.format("targets=[no_proj]")
+    found = checked(f"xpc 1\ntrain {model} on alpaca\nhardware 8 x h100-80gb\n{adapters}\nbatch gbs=64 seq=1024\n")
+    assert "XP455" in [one.code for one in found.problems]

@@ -64,6 +64,8 @@ PRECISION: tuple[Proof, ...] = (
     Proof("P06", "XP304", case="XP304-beside-bf16", at="train", target="trl-0.18", measure="precision.finite",
           legal=spec("target trl-0.18", strategy="ddp"), expect={"finite": False, "dtype": "torch.float16"},
           common={"learning_rate": 1e-3}, variant="nan"),
+    Proof("P38", "XP326", at="train", steps=1, text=cpu("model(dtype=fp16)", "oft", precision="bf16"),
+          legal=cpu("model(dtype=bf16)", "oft", precision="bf16"), raises="RuntimeError", match="floating ScalarType"),
     Proof("P07", "XP305", case="XP305-small-rate", at="train", measure="precision.changed", steps=1,
           legal=spec("optimizer adamw(lr=1e-6)", strategy="ddp"), expect=lambda seen: seen["share"] < 0.2),
     Proof("P27", "XP307", case="XP307-fsdp", at="train", measure="precision.computed",
