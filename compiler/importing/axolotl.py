@@ -36,7 +36,7 @@ OWN = (
     "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
     "evals_per_epoch", "saves_per_epoch", "val_set_size", "load_best_model_at_end", "hub_model_id", "hub_strategy",
     "hub_revision", "early_stopping_patience", "eval_steps", "eval_strategy", "save_steps", "save_strategy",
-    "sample_packing", "eval_sample_packing",
+    "sample_packing", "eval_sample_packing", "pretrain_multipack_attn",
     "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
     "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
     "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
@@ -279,6 +279,14 @@ def _packing(draft: Draft, named: Entries) -> None:
         draft.default("batch.packing.eval", True, "not set: axolotl packs what is evaluated as what is trained on")
     if not on and draft.method == "sft":
         draft.default("batch.packing", False, "not set: axolotl's own")
+    apart = named.get("pretrain_multipack_attn")
+    if apart is not None and (named.get("pretraining_dataset") is None or not on):
+        draft.note(apart, "only packed rows of a `pretraining_dataset` read it")
+    elif apart is not None:
+        draft.note(apart, "packed documents are kept apart")
+        if apart.off:
+            why = "axolotl lets packed documents see each other, and the spec keeps them apart"
+            draft.differs("pretrain_multipack_attn", why, apart)
     draft.default("batch.mean", "local_tokens", "axolotl averages over each process's own tokens")
 
 

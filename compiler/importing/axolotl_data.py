@@ -25,7 +25,7 @@ READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "curriculum_sampling", "excess_length_strategy", "test_datasets", "pretrain_multipack_attn",
+    "curriculum_sampling", "excess_length_strategy", "test_datasets",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (

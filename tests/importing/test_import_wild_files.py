@@ -334,3 +334,12 @@ def test_a_file_of_trl_says_its_processes_and_a_tracker_of_newer_days() -> None:
     assert not found.errors, found.errors
     assert found.draft.settings["hardware"].text == "4 x h100-80gb"
     assert found.arguments["report_to"] == ["trackio"]
+
+
+def test_what_keeps_streamed_documents_apart_is_read_by_pretraining_alone() -> None:
+    found = imported(AXOLOTL + "pretrain_multipack_attn: true\n", *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert found.fates["pretrain_multipack_attn"] == "irrelevant"
+    streamed = AXOLOTL.replace("datasets:", "pretraining_dataset:") + "sample_packing: true\nflash_attention: true\n"
+    mixed = imported(streamed + "pretrain_multipack_attn: false\n", *HARDWARE)
+    assert "see each other" in mixed.draft.differences["pretrain_multipack_attn"]
