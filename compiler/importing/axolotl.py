@@ -250,8 +250,10 @@ def _method(draft: Draft, named: Entries) -> None:
             if key in named:
                 draft.note(named[key], "no repository is named, and nothing is pushed")
     longest = named.get("max_prompt_len")
-    if longest is not None:
+    if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
         draft.setting("method.max_prompt", longest)
+    elif longest is not None:
+        draft.note(longest, f"{draft.method} does not read it")
     block = named.get("trl")
     if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
         trainer.arguments(draft, block.mapping)

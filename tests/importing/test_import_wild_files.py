@@ -336,10 +336,13 @@ def test_a_file_of_trl_says_its_processes_and_a_tracker_of_newer_days() -> None:
     assert found.arguments["report_to"] == ["trackio"]
 
 
-def test_what_keeps_streamed_documents_apart_is_read_by_pretraining_alone() -> None:
-    found = imported(AXOLOTL + "pretrain_multipack_attn: true\n", *HARDWARE)
+def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
+    found = imported(AXOLOTL + "pretrain_multipack_attn: true\nmax_prompt_len: 512\n", *HARDWARE)
     assert not found.draft.wrong, found.messages
+    assert not found.errors
     assert found.fates["pretrain_multipack_attn"] == "irrelevant"
     streamed = AXOLOTL.replace("datasets:", "pretraining_dataset:") + "sample_packing: true\nflash_attention: true\n"
     mixed = imported(streamed + "pretrain_multipack_attn: false\n", *HARDWARE)
     assert "see each other" in mixed.draft.differences["pretrain_multipack_attn"]
+    pairs = AXOLOTL.replace("tatsu-lab/alpaca", "org/pairs").replace("type: alpaca", "type: chatml.intel")
+    assert "max_prompt = 512" in imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE).text
