@@ -207,9 +207,12 @@ def _told_within(found: Diagnostic, source: Source, block: Written) -> Diagnosti
     if not whole and block.name not in schema.CLAUSES:
         names = ", ".join(row.name for row in schema.children(block.around) if row.path not in NEVER)
         help = f"settings of `{block.around}` stand in it without another block: it has {names}"[:300]
+    elif not whole and not help:
+        help = f"write `{block.name}` outside of `{block.around}`, whose block ends with a `}}` before it"
     return evolve(
         found,
         code="XP101",
+        slug=SLUGS["XP101"][0],
         message=f"`{block.name[:60]}` is not a block of `{block.around}`",
         primary=Label(source, block.place),
         help=help,

@@ -185,3 +185,10 @@ def test_notes_of_one_place_draw_it_once():
     text = render(checked(LINE + "\n").problems, "full")
     assert text.count("^^^^^^^^^^") == 1
     assert text.count("note XP190") == 9
+
+
+def test_a_block_within_one_that_lost_its_end_is_told_with_a_help():
+    found = checked(f"xpc 1\n{LINE}\nmodel {{\n  eval {{\n 0s split = train\n  }}\n}}\n")
+    (block,) = [one for one in found.problems if "is not a block of `model`" in one.message]
+    assert (block.code, block.slug) == ("XP101", "unknown-setting")
+    assert block.help.startswith("write `eval` outside of `model`, whose block ends")
