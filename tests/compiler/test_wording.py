@@ -188,7 +188,7 @@ def test_notes_of_one_place_draw_it_once():
 
 
 def test_a_block_within_one_that_lost_its_end_is_told_with_a_help():
-    found = checked(f"xpc 1\n{LINE}\nmodel {{\n  eval {{\n 0s split = train\n  }}\n}}\n")
+    found = checked('extends "base.xp"\nmodel {\n  eval {\n 0s split = train\n    every = 100\n  }\n}\n')
     (block,) = [one for one in found.problems if "is not a block of `model`" in one.message]
     assert (block.code, block.slug) == ("XP101", "unknown-setting")
     assert block.help.startswith("write `eval` outside of `model`, whose block ends")
