@@ -7,6 +7,7 @@ import re
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.place import Place
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
@@ -32,7 +33,7 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
     if VARIABLE.match(text, at):
         remedy = "a spec has no variables, and reads no environment: write the value itself"
         return place.error(code, f"unexpected `{character}`", remedy)
-    url = URL.search(text, text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)) if character == ":" else None
+    url = URL.search(text, *line_bounds(text, at, at)) if character == ":" else None
     if url is not None and url.start() < at < url.end():
         named = (Edit(Span(*url.span()), url["name"]),) if url["name"] else ()
         remedy = f"write `{url['name']}`" if url["name"] else "data and models are of the hub, or of this machine"

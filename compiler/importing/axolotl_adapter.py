@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, text, words
+from xpc.compiler.registry.linear_layers import NAMES
 
 Entries = Mapping[str, Entry]
 
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LINEAR = {*NAMES["llama"].values()}
+"""Every linear layer of a decoder layer, as most families name them."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
 """Modules that `lora_target_linear` leaves out, and that are trained where `lora_target_modules` names them, too."""
 BESIDE = {
@@ -88,7 +90,7 @@ def _targets(draft: Draft, named: Entries) -> None:
             draft.note(modules, "`lora_target_linear` takes every linear layer")
     elif linear is not None and boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
-        if {*LINEAR} <= {*names}:
+        if {*names} >= LINEAR:
             draft.put("lora.targets", tuple(names), modules)
         else:
             why = "`lora_target_linear` takes every other linear layer as well, and a spec lists all or none"

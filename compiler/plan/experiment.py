@@ -117,11 +117,9 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
         unknown, real,
     )  # fmt: skip
-    return (
-        out
-        if out.peak is None or not capacity
-        else evolve(out, verdict=verdict(out.peak.value, capacity, out.peak.low))
-    )
+    if out.peak is None or not capacity:
+        return out
+    return evolve(out, verdict=verdict(out.peak.value, capacity, out.peak.low))
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:

@@ -10,7 +10,7 @@ from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP, OLD_STRATEGIES
 from xpc.compiler.language.setting import Path
 from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
-from xpc.compiler.recomputation import REENTRANT, why_reentrant
+from xpc.compiler.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import DEFAULT, Origin, Value
 
@@ -93,17 +93,10 @@ class Derivation(OpenSpec):
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
-        elif open_ and self._frozen_runs_twice():
+        elif open_ and frozen_runs_twice(self.stack, self.get):
             self.set("memory.checkpointing", False, "a frozen model runs twice under zero3", DEFAULT)
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
-
-    def _frozen_runs_twice(self) -> bool:
-        facts, tuned = self.stack.facts, any(self.get(adapter) for adapter in ADAPTERS)
-        if not (facts.reward_runs_twice and facts.zero3_frozen_reentrant) or tuned:
-            return False
-        zero3 = self.get("strategy") == "zero3" and bool(self.get("freeze.layer_modules"))
-        return zero3 and self._trains().name == "reward"
 
     def _defaults(self) -> None:
         if "eval.data" in self.values and "eval.every" not in self.values:

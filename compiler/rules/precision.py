@@ -159,13 +159,14 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     """
     if spec.text("model.dtype") != "fp16" or spec.text("precision") != "bf16" or spec.text("strategy") != "ddp":
         return
-    if (spec.bits == 4 or spec.flag("oft")) and spec.model.model_type not in UNROTATED:
-        what = "rotations" if spec.flag("oft") else "a base of 4 bits"
+    oft = spec.flag("oft")
+    if (spec.bits == 4 or oft) and spec.model.model_type not in UNROTATED:
+        what = "rotations" if oft else "a base of 4 bits"
         yield Finding(
             spec.place("model.dtype", "autocast to bf16 joins no tensors in fp16"),
             f"fp16 weights with {what} in bf16",
             write("dtype = bf16"),
-            (spec.label("precision"), spec.label("oft" if spec.flag("oft") else "lora.bits")),
+            (spec.label("precision"), spec.label("oft" if oft else "lora.bits")),
         )
 
 

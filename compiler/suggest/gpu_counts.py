@@ -12,6 +12,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest import registry_names
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 CODES = ("XP014", "XP023", "XP025", "XP030", "XP101", "XP104")
@@ -71,7 +72,7 @@ def _meant(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     """The finding with the form to type, and where the other one stands; None where there is none."""
     assert found.primary is not None
     text, at = found.primary.source.text, found.primary.span.start
-    start, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)
+    start, end = line_bounds(text, at, at)
     line = text[start : min(end, start + 1000)]
     for form in FORMS:
         for match in form.finditer(line):

@@ -12,6 +12,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest import number_words
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
@@ -38,7 +39,7 @@ def told(found: Diagnostic) -> Diagnostic:
     if form is None or found.primary is None:
         return found
     text, at = found.primary.source.text, found.primary.span.start
-    start, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)
+    start, end = line_bounds(text, at, at)
     return form(found, text[start:end], start, at - start)
 
 

@@ -18,6 +18,7 @@ from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 CODES = ("XP014", "XP020", "XP025")
@@ -67,7 +68,7 @@ def _told(found: Diagnostic) -> Diagnostic:
     assert found.primary is not None
     source, at = found.primary.source, found.primary.span.start
     text = source.text
-    start, end = text.rfind("\n", 0, at) + 1, (text + "\n").index("\n", at)
+    start, end = line_bounds(text, at, at)
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
         message = "options of a command line are settings here, without dashes"

@@ -83,8 +83,8 @@ def told(found: Sequence[Diagnostic]) -> list[Diagnostic]:
     first = right.partition("\n")
     help = f"write `{first[0]}`" + (f" and, on the line below, `{first[2]}`" if first[2] else "")
     help += "; `xpc list gpus` has the names" if sentence.unnamed else ""
-    message = "the sentence is: train MODEL on DATA, then `for` and its length, then `with` and all choices"
-    message = wrong.message if EITHER in wrong.message else message
+    order = "the sentence is: train MODEL on DATA, then `for` and its length, then `with` and all choices"
+    message = wrong.message if EITHER in wrong.message else order
     label = Label(source, line)
     said = Diagnostic(
         code.code, code.slug, ERROR, message, label, help=help, edits=() if sentence.unnamed else (Edit(line, right),)

@@ -154,11 +154,7 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     """DeepSpeed refuses that: each process cuts its shard out of the old ones, with the states of the optimizer."""
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]
-    chained(runs(target), partial(_sharded, target, strategy, more, swaps), worlds, str(tmp_path), name)
-
-
-def _sharded(target: str, strategy: str, more: tuple[str, ...], swaps: dict[str, str], world: int) -> str:
-    return source(target, strategy, world, *more, **swaps)
+    chained(runs(target), lambda world: source(target, strategy, world, *more, **swaps), worlds, str(tmp_path), name)
 
 
 KEPT_ON = [

@@ -2,8 +2,8 @@
 offload that no run of a CPU has (XP306).
 
 ``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once a process, with RANK set. For each stage of
-ZeRO it goes on from the checkpoint in FROM, or trains two steps, saves into INTO, and writes beside it what DeepSpeed
-itself says each weight and each state of the optimizer is as a whole.
+ZeRO it goes on from the checkpoint in FROM, or trains two steps, saves into INTO, and writes beside it what each weight
+and each state of the optimizer is as a whole.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_a_small_number_is_written_as_one_writes_it() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "family"),
-    [("/root/models/Qwen1.5-0.5B", "qwen2"), ("models/deepseek-coder-6.7b-base/pt", "llama"),
+    [("/data/models/Qwen1.5-0.5B", "qwen2"), ("models/deepseek-coder-6.7b-base/pt", "llama"),
      ("/m/deepseek-llm-7b-chat", "llama")],
 )  # fmt: skip
 def test_the_first_models_of_qwen_and_deepseek_are_known(folder: str, family: str) -> None:
