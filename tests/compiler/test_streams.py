@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from case_support import spec
@@ -32,6 +36,38 @@ def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@contextmanager
+def kernel_log_read() -> Iterator[None]:
+    """Reads /proc/kmsg empty, and keeps it so: what the kernel logs meanwhile would be text to read."""
+    if not os.access("/proc/kmsg", os.R_OK):
+        yield
+        return
+    log = os.open("/proc/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    ended = Event()
+
+    def wait_and_read(seconds: float) -> bool:
+        there = bool(select.select([log], [], [], seconds)[0])
+        try:
+            return there and bool(os.read(log, 1 << 20))
+        except BlockingIOError:  # another process was first
+            return False
+
+    def read_on() -> None:
+        while not ended.is_set():
+            wait_and_read(0.05)
+
+    while wait_and_read(0):
+        pass
+    reader = Thread(target=read_on)
+    reader.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reader.join()
+        os.close(log)
+
+
 NAMED = {
     "check": ("check", "{}"),
     "compile": ("compile", "{}"),
@@ -47,7 +83,8 @@ NAMED = {
 def test_what_never_comes_or_never_ends_is_refused(way: str, path: str, folder: str) -> None:
     if not os.path.exists(path) and path != "pipe":
         pytest.skip(f"no {path} here")
-    done = xpc(*(part.format(path) for part in NAMED[way]), cwd=folder)
+    with kernel_log_read() if path == "/proc/kmsg" else nullcontext():
+        done = xpc(*(part.format(path) for part in NAMED[way]), cwd=folder)
     assert done.returncode == 2
     told = done.stderr.decode()
     assert f"xpc: {path} cannot be read: " in told
