@@ -132,7 +132,7 @@ def test_a_container_mounts_whole_paths(cluster: Cluster, tmp_path: Path, monkey
 def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), spec(), "fail"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))
-    assert len([line for line in said(str(tmp_path), 1) if line.startswith("rank")]) == 1
+    assert len([line for line in said(str(tmp_path), 1) if line.startswith("rank")]) == 1, log(str(tmp_path))
 
 
 def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -41,13 +41,10 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 say() { printf 'job.sbatch: %s\\n' "$*"; }
 
-own=$(mktemp -d)
-trap 'rm -rf -- "$own"' EXIT
-
 # Runs a command to its end, hands USR1 and TERM on to it as USR1, and leaves its exit status in $status. USR1, because
 # srun kills the tasks at a TERM of its own. A shell waits in the foreground for it: when a signal ends the `wait` for a
 # command that ends at that moment, bash may lose its status.
-asked=""
+asked="" own=""
 # shellcheck disable=SC2317,SC2329 # the traps call it
 pass_on() {
   local child
@@ -72,6 +69,10 @@ run() {
   rm -f -- "$own/child"
 }
 
+# Behind the traps: of a node that a signal ends, srun tells the signal, and not the failure of another that it came for.
+own=$(mktemp -d)
+trap 'rm -rf -- "$own"' EXIT
+
 # What each node does: srun starts this script again on each, from the bundle. It gives the highest status of all nodes,
 # and ends the others at the first that is not 0, by a TERM that the run answers like any other.
 if [ "${1:-}" = node ]; then
@@ -82,6 +83,8 @@ if [ "${1:-}" = node ]; then
   # 138 and 143: the signal came before the run could answer it. 143 else is for a node whose shell it came before.
   if [ -n "$asked" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
   if [ "$status" = 143 ]; then status=137; fi
+  # A node that is slow to begin could not answer yet to the TERM that a failure brings it.
+  if [ "$status" != 0 ] && [ "$status" != 75 ] && ((SECONDS < 5)); then sleep $((5 - SECONDS)) || true; fi
   if [ "$status" = 75 ] && [ "$asked" = USR1 ]; then
     # Asked through the batch shell, which runs on the first node, too, and learns of it there.
     if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
