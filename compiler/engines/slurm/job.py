@@ -69,7 +69,7 @@ run() {
   rm -f -- "$own/child"
 }
 
-# Behind the traps: of a node that a signal ends, srun tells the signal, and not the failure of another that it came for.
+# Behind the traps: of a node that a signal ends, srun tells the signal, and not another node's failure behind it.
 own=$(mktemp -d)
 trap 'rm -rf -- "$own"' EXIT
 
