@@ -4,7 +4,8 @@ A token costs 2 operations a parameter forward, 2 backward in the layers that a 
 the gradient of each trained one, and the forward pass once more where it is recomputed; attention costs 4 x width x
 length a layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; attention counted without the causal half, as
 the measurements do). What is sent between processes costs its bytes over the bandwidth, in a machine and between
-machines.
+machines. The weights are those of one chip of a generation (A100, H100); `of_another_chip` says what others make of
+them.
 """
 
 from __future__ import annotations
@@ -111,6 +112,26 @@ def parts(work: Work) -> list[float]:
     ]  # fmt: skip
 
 
+def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
+    """The time that products and attention take on another chip than the measured one, over what its peak says.
+
+    Around the products run kernels that wait for the card's memory: a `share` of the measured chip's time. It grows
+    with the operations that a card has for a byte of its bandwidth; `least` is where the products alone are left.
+    `measured` is that chip's peak, in operations a second, and the bandwidth of its memory, in bytes a second; a card
+    with its peak is it (H200, A800).
+    """
+    peak, bandwidth = measured
+    if work.peak == peak:
+        return 1.0
+    return max(least, 1.0 + share * (work.peak / work.bandwidth * bandwidth / peak - 1.0))
+
+
+def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
+    """Seconds of a token, where products and attention take `chip` times what they do on the measured chip."""
+    found = [weight * part for weight, part in zip(weights, parts(work))]
+    return chip * sum(found[:3]) + sum(found[3:])
+
+
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
     """The range of times that nine of ten measured runs were in, over the predicted one: that of all, widened by what
     is known of the run (names of rows of `ranges`; tests/plan/ranges.py)."""
@@ -129,8 +150,13 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     weights = known["weights"].get(kind)
     if weights is None or not (work.params and work.hidden):  # a config.json may say 0
         return None
-    seconds = sum(weight * part for weight, part in zip(weights, parts(work)))
     if kind == "7/fp32":
-        return Speed(1 / seconds, *ONE_RUN, "one published run on V100")
+        return Speed(1 / seconds(work, weights), *ONE_RUN, "one published run on V100")
     factor = known["trainers"].get(trainer) or known["trainers"].get(trainer.partition(" ")[0]) or 1.0
-    return Speed(1 / (seconds * factor * known["middle"]), *range_of(kinds), f"{known['rows'][kind]} published runs")
+    chip, others = known["chips"][str(generation)], known["other_chips"]
+    other = of_another_chip(work, chip["peak_and_bandwidth"], others["share"], others["least"])
+    source = f"{known['rows'][kind]} published runs"
+    if work.peak != chip["peak_and_bandwidth"][0]:
+        kinds = [*kinds, "other chip"]
+        source += f" on {chip['name']}, and {others['rows']} on {others['cards']} cards of other chips"
+    return Speed(1 / (seconds(work, weights, other) * factor * known["middle"]), *range_of(kinds), source)

@@ -21,7 +21,7 @@ from points import Row
 from xpc.compiler.plan import GIB, verdict
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.plan.time import range_of
+from xpc.compiler.plan.time import range_of, table
 from xpc.compiler.registry import find_model
 
 OTHERS = os.path.join(points.HERE, "others.json")
@@ -141,7 +141,31 @@ def _time() -> list[str]:
         "Trainers of the Hugging Face libraries have one factor over that for each of full training, LoRA and QLoRA,",
         "with and without fused kernels (compiler/plan/utilisation.json): the median of fms-hf-tuning's runs on A100.",
         "The figure of V100 is one run's, so that its 133 hours are met and not predicted.",
+        "",
+        *_other_chips(),
     ]
+
+
+def _other_chips() -> list[str]:
+    """What is said of cards of other chips than the measured ones."""
+    known = table()
+    both = known["other_chips"]["share"], known["other_chips"]["least"]
+    alone = utilisation.other_chips_left_out(known)
+    out = [
+        "Other chips of a generation have more or fewer operations for a byte of their memory's bandwidth than A100",
+        "and H100, and kernels that wait for memory take more or less of their time: by the peak alone L4 is predicted",
+        "up to three times too fast. Two numbers for all of them were fitted to published runs with LoRA and QLoRA on",
+        f"five cards: bandwidth decides a share of {both[0]:.2f}, and at least {both[1]:.2f} of the time is left.",
+        "Each card is also predicted from the other four. L40S, A10, A40 and others have no run here.",
+        "", "| card | model | GPUs | time over predicted | from the other cards | by the peak alone |",
+        "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row, other in alone:
+        fitted = utilisation.time_over_predicted(row, known, *both)
+        peak = utilisation.time_over_predicted(row, known, 0.0, 0.0)
+        way = f"{row['model']}, {row['trainer']}, {row['strategy']}"
+        out.append(f"| {row['gpu']} | {way} | {row['gpus']} | {fitted:.2f} | {other:.2f} | {peak:.2f} |")
+    return out
 
 
 def page() -> str:

@@ -6,8 +6,9 @@ writes compiler/plan/utilisation.json. The base range is the narrowest that nine
 their source: a source with n rows counts as sqrt(n), so that neither one large table nor one odd trainer decides it.
 What is predicted is its middle.
 Rows of llm-foundry are predicted from its other models; nothing was fitted to the others but a factor to
-fms-hf-tuning's. What a spec says may widen it: DeepSpeed, a quantized base, and rows of many lengths, for which GPUs
-wait, and mixtures of experts each have runs of their own, and their range is that of both.
+fms-hf-tuning's. Runs on cards of other chips are predicted from those on other cards. What a spec says may widen it:
+DeepSpeed, a quantized base, rows of many lengths, for which GPUs wait, mixtures of experts and another chip each have
+runs of their own, and their range is that of both.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import heldout
 import points
@@ -28,6 +30,8 @@ from xpc.compiler.plan.time import table as speeds
 from xpc.grammar.record import record
 
 SHARE = 0.9
+OTHER = "other chip"
+"""The kind of runs on cards of other chips than the measured ones: as the plan names it."""
 LENGTHS = "training_hub"
 """The source whose rows have many lengths."""
 MODELS = {
@@ -96,7 +100,14 @@ def runs() -> list[Run]:
         told = heldout.tokens(row)
         assert told is not None, row
         found.append(Run(source(row), kind_of(row), told.tokens / row["tokens_s_gpu"]))
-    return found
+    return [*found, *on_other_chips(speeds())]
+
+
+def on_other_chips(known: dict[str, Any]) -> list[Run]:
+    """The runs on other chips, each predicted from those on other cards than its own; a card is a source."""
+    return [
+        Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)
+    ]
 
 
 def source(row: Row) -> str:
@@ -190,7 +201,7 @@ def section() -> list[str]:
     named = {
         "base": "without DeepSpeed, rows of one length or packed", "deepspeed": "with DeepSpeed",
         "lengths": "rows of many lengths that are not packed", "quantized": "a quantized base",
-        "experts": "a mixture of experts",
+        "experts": "a mixture of experts", OTHER: "another chip than A100 and H100",
     }  # fmt: skip
     found = runs()
     out = ["## The range of hours", ""]
@@ -231,8 +242,11 @@ def table() -> dict[str, object]:
     found, before = runs(), speeds()["middle"]
     low, high = narrowest([one for one in found if one.kind == "base"])
     middle = round(before * (low + high) / 2, 2)
-    moved = [Run(one.source, one.kind, one.time * before / middle) for one in found]
-    return {**utilisation.table(), "middle": middle, "ranges": ranges(moved)}
+    moved = [Run(one.source, one.kind, one.time * before / middle) for one in found if one.kind != OTHER]
+    known: dict[str, Any] = {**utilisation.table(), "middle": middle}
+    share, least = utilisation.fit_other_chips(known, utilisation.other_chips())
+    known["other_chips"] |= {"share": share, "least": least}
+    return {**known, "ranges": ranges([*moved, *on_other_chips(known)])}
 
 
 if __name__ == "__main__":

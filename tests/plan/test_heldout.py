@@ -9,9 +9,10 @@ from pathlib import Path
 import heldout
 import pytest
 import ranges
+import utilisation
 
 from xpc.compiler.plan import command
-from xpc.compiler.plan.time import sent
+from xpc.compiler.plan.time import sent, table
 
 
 def test_exact_peaks_of_others_are_within_the_bounds() -> None:
@@ -50,11 +51,11 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
     """Of each source by the range of the others. What is outside is a trainer of its own that uses a sixth of an
-    H100."""
+    H100, and the fastest and the slowest for their peak of five cards of other chips."""
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
     outside = {name for name, (rows, alone) in found.items() if alone < 0.5 * rows}
-    assert outside == {"gpu_test"}
+    assert outside == {"gpu_test", "fsdp_qlora on rtx-3090", "fsdp_qlora on rtx-a5000"}
     assert sum(alone for _, alone in found.values()) >= 0.9 * sum(rows for rows, _ in found.values())
 
 
@@ -123,6 +124,59 @@ def test_published_wall_times_are_in_the_stated_range(gpu: str, epochs: int, min
     hours = json.loads(text)["hours"]
     assert status == 0
     assert hours["low"] <= minutes / 60 <= hours["high"], hours
+
+
+L4 = """xpc 1
+train llama-3.1-8b on org/rows for {steps} steps
+hardware {gpus} x l4
+{more}
+data(format = text)
+model(attn = flash2)
+batch(gbs = {gbs}, micro = {micro}, seq = 1024, packing)
+memory(liger, checkpointing)
+qlora(rank = 16, alpha = 16, targets = all-linear, modules_to_save = ["lm_head", "embed_tokens"])
+optimizer(lr = 2e-4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "steps", "gbs", "micro", "minutes"),
+    [(1, "ddp", 338, 16, 4, 135), (4, "zero3", 84, 64, 8, 33), (8, "zero3", 42, 128, 8, 18)],
+)
+def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
+    gpus: int, more: str, steps: int, gbs: int, micro: int, minutes: float, tmp_path: Path
+) -> None:
+    """Llama 3.1 8B with QLoRA over packed rows of 1,024 tokens on L4 (source: other_chips.jsonl)."""
+    (tmp_path / "a.xp").write_text(L4.format(gpus=gpus, more=more, steps=steps, gbs=gbs, micro=micro))
+    text, status = command.run(
+        command.parse([str(tmp_path / "a.xp"), "--tokens", "1024", "--format", "json", "--rows", str(steps * gbs)])
+    )
+    hours = json.loads(text)["hours"]
+    assert status == 0
+    assert hours["low"] <= minutes / 60 <= hours["high"], hours
+    assert hours["high"] < 2.6 * hours["low"]
+
+
+def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
+    """By the peak alone two of five are more than twice too fast."""
+    known = table()
+    alone = [time for _, time in utilisation.other_chips_left_out(known)]
+    assert 0.65 <= min(alone) <= max(alone) <= 1.3
+    by_peak = [utilisation.time_over_predicted(row, known, 0.0, 0.0) for row in utilisation.other_chips()]
+    assert max(by_peak) > 2.9
+
+
+@pytest.mark.parametrize(("card", "like", "least", "most"), [
+    ("h200", "h100-80gb", 1.0, 1.05), ("a800-80gb", "a100-80gb", 1.0, 1.0), ("l4", "a100-80gb", 0.1, 0.2),
+    ("rtx-4090", "a100-80gb", 0.4, 0.6), ("h20", "h100-80gb", 0.1, 0.3),
+])  # fmt: skip
+def test_a_card_with_the_peak_of_a_measured_chip_is_as_fast(card: str, like: str, least: float, most: float) -> None:
+    row = next(row for row in heldout.speed_rows() if row["gpu"] == "a100-80gb" and row["gpus"] == 1)
+    mine, other = (heldout.tokens({**row, "gpu": name}) for name in (card, like))
+    assert mine is not None
+    assert other is not None
+    assert least <= mine.tokens / other.tokens <= most
+    assert ("cards of other chips" in mine.source) == (most < 1)
 
 
 def test_what_a_strategy_sends() -> None:

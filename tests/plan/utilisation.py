@@ -6,19 +6,23 @@ matrices, which are slower in narrow models; attention; the bytes that a process
 and those over the network between machines, where the weight says how much of it no computation hides. Trainers of
 the Hugging Face libraries get one factor over that each, from runs of fms-hf-tuning on A100 (the tokens/s in the notes
 of memory_points.jsonl, and of adapters without fused kernels those of heldout_speed.jsonl), the median of their rows.
-Nothing is fitted to a model.
+Nothing is fitted to a model. What other chips than A100 and H100 make of it has two numbers for all, fitted to
+published runs on five cards (other_chips.jsonl).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import points
 
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.from_spec import moved
-from xpc.compiler.plan.time import Work, parts, sent, touched
+from xpc.compiler.plan.time import Work, of_another_chip, parts, seconds, sent, touched
 from xpc.compiler.plan.time import table as speeds
 from xpc.compiler.registry import find_gpu
 
@@ -27,6 +31,8 @@ SHAPES = {
 }  # fmt: skip
 """Layers and width of MPT's models: llm-foundry scripts/train/yamls/pretrain."""
 GENERATIONS = {"a": "8", "h": "9"}
+CHIPS = {"8": ("A100", "a100-80gb"), "9": ("H100", "h100-80gb")}
+"""The chip of a generation that was measured, and the card whose peak and bandwidth are taken for it."""
 Row = points.Row
 
 
@@ -152,6 +158,53 @@ def held_work(row: Row) -> Work:
     )  # fmt: skip
 
 
+def other_chips() -> list[Row]:
+    """Published runs on cards of other chips than A100 and H100, in the fields of heldout_speed.jsonl.
+
+    Left out of their sources: two 3090 over FSDP, whose lanes are not told, and runs without flash attention.
+    """
+    return points.rows("other_chips.jsonl")
+
+
+def time_over_predicted(row: Row, known: dict[str, Any], share: float, least: float) -> float:
+    """Measured over predicted time of a run of other_chips.jsonl."""
+    gpu, work = find_gpu(row["gpu"]), held_work(row)
+    assert gpu is not None, row["gpu"]
+    generation = str(gpu.capability[0])
+    chip = of_another_chip(work, chips()[generation]["peak_and_bandwidth"], share, least)  # type: ignore[arg-type]
+    predicted = seconds(work, known["weights"][f"{generation}/half"], chip) * known["trainers"][row["trainer"]]
+    return 1 / row["tokens_s_gpu"] / (predicted * known["middle"])
+
+
+def fit_other_chips(known: dict[str, Any], rows: list[Row]) -> tuple[float, float]:
+    """`share` and `least` with the least squared logarithm of measured over predicted time, a card counting once, by
+    trying all of two digits."""
+    many = Counter(row["gpu"] for row in rows)
+
+    def error(both: tuple[float, float]) -> float:
+        return sum(math.log(time_over_predicted(row, known, *both)) ** 2 / many[row["gpu"]] for row in rows)
+
+    return min(((share / 100, least / 100) for share in range(0, 151, 1) for least in range(50, 101, 1)), key=error)
+
+
+def other_chips_left_out(known: dict[str, Any]) -> list[tuple[Row, float]]:
+    """Each run on another chip, and its time over that predicted from the other cards' runs."""
+    rows, found = other_chips(), []
+    for gpu in dict.fromkeys(row["gpu"] for row in rows):
+        both = fit_other_chips(known, [row for row in rows if row["gpu"] != gpu])
+        found += [(row, time_over_predicted(row, known, *both)) for row in rows if row["gpu"] == gpu]
+    return found
+
+
+def chips() -> dict[str, dict[str, object]]:
+    """The measured chips by generation."""
+    found = {}
+    for generation, (name, of) in CHIPS.items():
+        known = card(of)
+        found[generation] = {"name": name, "peak_and_bandwidth": [known["peak"], known["bandwidth"]]}
+    return found
+
+
 def table() -> dict[str, object]:
     """The weights and factors."""
     rows = foundry()
@@ -167,7 +220,11 @@ def table() -> dict[str, object]:
         "weights": weights,
         "trainers": {name: round(statistics.median(values), 3) for name, values in sorted(ratios.items())},
         "rows": {name: len([row for row in rows if key(row) == name]) for name in weights},
-    }
+        "chips": chips(),
+        "other_chips": {
+            "share": 0.0, "least": 0.0, "rows": len(other_chips()), "cards": len({row["gpu"] for row in other_chips()}),
+        },
+    }  # fmt: skip
 
 
 def seed(known: list[float]) -> list[float]:
