@@ -1,8 +1,9 @@
-"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277, XP690, XP694)."""
+"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277, XP278, XP690, XP694)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.schema import MATH
@@ -29,6 +30,24 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
             spec.extra_place("trl", "jit_mode_eval", "a traced model has no `logits`"),
             "sft cannot evaluate a traced model",
             write("jit_mode_eval = false"),
+            (spec.label("eval.every", "the evaluation"),),
+        )
+
+
+@rule("XP278", "older-evaluation-of-completions")
+def older_evaluation(spec: Spec) -> Iterator[Finding]:
+    """The older loop of transformers counts a row once; grpo and rloo evaluate it as often as it has completions.
+
+    Today: ValueError "could not broadcast input array" at the first evaluation, after the steps before it. transformers
+    5 has dropped the loop. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`,
+    `trainer_pt_utils.py` `DistributedTensorGatherer`; executed on both.
+    """
+    name: Final = "use_legacy_prediction_loop"
+    if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
+        yield Finding(
+            spec.extra_place("trl", name, "counts a row once"),
+            f"{spec.text('method')} cannot be evaluated by the older loop",
+            write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
         )
 

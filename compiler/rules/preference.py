@@ -203,10 +203,22 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     """trl-0.18 cannot compute the reference beforehand where ZeRO-3 has spread the model.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can. Source: trl 0.18
-    `dpo_trainer.py`, `kto_trainer.py`; executed.
+    Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can, but not over 4 bits on a
+    CPU: bitsandbytes packs them anew for AVX512-BF16 once the model does not train, and ZeRO-3 has changed their type.
+    Layers with a bias end at once (RuntimeError, "a view of a leaf Variable"), others when they are saved
+    (AssertionError). Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py`
+    `Linear4bit`; executed.
     """
-    if spec.flag("method.precompute") and spec.zero_stage == 3 and not spec.stack.facts.precompute_under_zero3:
+    if not (spec.flag("method.precompute") and spec.zero_stage == 3):
+        return
+    if spec.bits == 4 and spec.on_cpu:
+        yield Finding(
+            spec.place("method.precompute", "packs the base for the CPU"),
+            "4 bits under zero3 cannot compute the reference beforehand on a CPU",
+            "write `strategy zero2`, or leave `precompute` out",
+            (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
+        )
+    elif not spec.stack.facts.precompute_under_zero3:
         other = able(lambda one: one.facts.precompute_under_zero3)
         yield Finding(
             spec.place("method.precompute"),
@@ -339,11 +351,15 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     """The reward trainer of trl 0.18 runs the model twice before it goes back: once for each answer.
 
     Reentrant checkpointing then hands every gradient over twice, which DDP and ZeRO-2 refuse. Today: RuntimeError or
-    AssertionError in the first step. ZeRO-1 and 3 add the two. Source: trl 0.18 `reward_trainer.py` (`compute_loss`);
-    executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
+    AssertionError in the first step. ZeRO-1 and 3 add the two, but for one bucket of ZeRO-3 that holds the whole model.
+    Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
+    (`__reduce_and_partition_ipg_grads`); executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
     """
     twice = _method(spec, "reward") and spec.stack.facts.reward_runs_twice
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
+    bucket, facts = spec.get("strategy.reduce_bucket"), spec.model.facts
+    if spec.zero_stage == 3 and bucket is not None and facts is not None and not spec.lora:
+        counted = spec.integer("strategy.reduce_bucket") >= facts.params
     path: Final = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(

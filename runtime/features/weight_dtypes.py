@@ -38,14 +38,19 @@ def unrounded(bundle: Bundle, module: Any) -> Iterator[dict[str, Any]]:
     if plan is None or plan["adapter_dtype"] != "float32" or not hasattr(module, "get_peft_model"):
         yield kept
         return
-    make = module.get_peft_model
+    make: Any = module.get_peft_model
+    prepare: Any = getattr(module, "prepare_deepspeed", None)
 
     def remembered(*given: Any, **named: Any) -> Any:
         model = make(*given, **named)
         kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
         return model
 
-    with replaced(module, {"get_peft_model": remembered}):
+    def prepared(model: Any, accelerator: Any) -> Any:
+        restore(model, kept)  # reference log-probabilities are computed first, and shard the model: then it is too late
+        return prepare(model, accelerator)
+
+    with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
         yield kept
 
 

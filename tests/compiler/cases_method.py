@@ -30,8 +30,8 @@ TURNS = "gemma-3-1b-it on infinity-instruct"
 GEMMA = "gemma-3-1b-it on ultrafeedback-binarized for 1 epochs"
 
 
-def pairs(*more: str, batch: str = "gbs=128 micro=16", strategy: str = "zero2", on: str = PAIRS) -> str:
-    return spec(*more, train=trained(on), batch=batch, strategy=strategy)
+def pairs(*more: str, batch: str = "gbs=128 micro=16", strategy: str = "zero2", on: str = PAIRS, **changed: str) -> str:
+    return spec(*more, train=trained(on), batch=batch, strategy=strategy, **changed)
 
 
 PREFERENCE = (
@@ -62,6 +62,9 @@ PREFERENCE = (
     Case("XP636", pairs("method dpo(precompute, sync_reference)"), pairs("method dpo(sync_reference)")),
     Case("XP637", pairs("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
          pairs("method dpo(precompute)", "target trl-0.18")),
+    Case("XP637", pairs("method dpo(precompute)", "qlora", hardware="2 x cpu", strategy="zero3", precision="fp32"),
+         pairs("method dpo(precompute)", "qlora", hardware="2 x cpu", strategy="zero2", precision="fp32"),
+         variant="cpu"),
     Case("XP127", pairs("method reward", MID, strategy="zero3"), pairs("method reward", MID, strategy="zero1"),
          variant="scores"),
     Case("XP486", pairs("method dpo(loss=[sigmoid, ipo])", MID), pairs("method dpo(loss=[sigmoid, hinge])", MID)),
@@ -104,6 +107,10 @@ PREFERENCE = (
          pairs("method kto(loss=apo_zero_unpaired)", extra("train_sampling_strategy = random")), variant="kto"),
     Case("XP643", pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=true))"),
          pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=false))")),
+    Case("XP643", pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=true))",
+                        strategy="zero3(reduce_bucket=4000000000)"),
+         pairs("method reward", "target trl-0.18", "memory(checkpointing(reentrant=true))",
+               strategy="zero3(reduce_bucket=500000000)"), variant="bucket"),
     Case("XP644", spec("method reward", "target trl-0.18", train=GEMMA), spec("method reward", train=GEMMA)),
     Case("XP641", pairs("method orpo", extra("generate_during_eval = true")),
          pairs("method orpo", "track wandb", extra("generate_during_eval = true")), variant="orpo"),

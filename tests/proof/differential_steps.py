@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from attrs import frozen
 from lowered import lowered_files, resolved, write
 from ports import free_port
 from stacks import has
+from tiny_models import SIZES
 
 from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
@@ -86,7 +88,10 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     """
     spec = resolved(text, place)
     folder = os.path.join(place, "step", name)
-    write(lowered_files(spec), folder)
+    files = lowered_files(spec)
+    if "deepspeed.json" in files and spec.get("strategy.reduce_bucket") is None:
+        files["deepspeed.json"] = of_the_stand_in(files["deepspeed.json"])
+    write(files, folder)
     own = spec.on_cpu
     sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == DEFAULT and number % 2 == 0)
     # Context parallelism needs a GPU's attention, and offloading pins memory for one.
@@ -111,6 +116,14 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "reentrant": spec.flag("method.vllm") and spec.stack.facts.generation_ends_reentrant,
         "bits": packs(spec), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
+
+
+def of_the_stand_in(deepspeed: bytes) -> bytes:
+    """DeepSpeed's file with the bucket of the tiny model's width: the width that is stated is the real model's, and a
+    bucket of its size would hold all of the tiny one."""
+    stated = json.loads(deepspeed)
+    stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
+    return json.dumps(stated).encode()
 
 
 def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:

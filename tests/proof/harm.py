@@ -217,8 +217,8 @@ class Watch:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
         after = self._whole()
         # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
-        same = {name for name in names if name in after and bool((after[name] == self.before[name]).all())}
-        changed = {name for name in names if name in after and name not in self.packed} - same
+        compared = [name for name in names if name in after and name not in self.packed]
+        changed = {name for name in compared if bool((after[name] != self.before[name]).any())}
         frozen = changed - self.trained
         if frozen:
             out.append(f"weights changed that are not trained: {sorted(frozen)[:3]}")

@@ -41,6 +41,8 @@ class Scene:
         self.family: str = job["family"]
         self.own_cpu = self.plan["run"]["gpu"] is None
         self.stated = {name: self.plan["arguments"].get(name) for name in ("bf16", "fp16")}
+        if (self.plan.get("lora") or {}).get("bits") and not self.own_cpu:
+            _unpacked_for_the_cpu()
         if job["on_cpu"]:
             variant.on_cpu(self.plan, job, keep=(*job["keep"], *job["changed"]))
 
@@ -313,6 +315,16 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
             raised = {"type": names[0], "types": names, "message": str(error), "at": at}
     return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent,
             "harms": harms}  # fmt: skip
+
+
+def _unpacked_for_the_cpu() -> None:
+    """Bases of 4 bits stay as a GPU has them: bitsandbytes packs them anew for a CPU that does not train them."""
+    try:
+        from bitsandbytes.nn import modules
+    except ImportError:
+        return
+    if hasattr(modules, "has_avx512bf16"):
+        modules.has_avx512bf16 = lambda: False
 
 
 def look_plain(value: Any) -> Any:

@@ -68,6 +68,29 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     assert all(torch.equal(weights[name], first[name]) for name in first) is (kept_in == "float32")
 
 
+def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) -> None:
+    """trl's DPO and KTO prepare the model while they are built, where reference rows are computed first."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    bundle, seen = made(tmp_path), []
+    assert bundle.lora is not None
+    bundle.lora["adapter_dtype"] = "float32"
+
+    def prepare(model: Any, accelerator: Any) -> Any:
+        seen.extend(weight.dtype for weight in model.parameters() if weight.requires_grad)
+        return accelerator
+
+    module = SimpleNamespace(get_peft_model=get_peft_model, prepare_deepspeed=prepare)
+    with weight_dtypes.unrounded(bundle, module):
+        model = module.get_peft_model(small(), LoraConfig(target_modules=["q_proj"]))
+        rounded(model)
+        assert module.prepare_deepspeed(model, "an accelerator") == "an accelerator"
+    assert seen
+    assert set(seen) == {torch.float32}
+    assert module.prepare_deepspeed is prepare
+
+
 @pytest.mark.parametrize(("fp16", "computed"), [(False, "float32"), (True, "float16")])
 def test_a_base_that_was_quantized_before_computes_in_the_precision(tmp_path: Path, fp16: bool, computed: str) -> None:
     import torch

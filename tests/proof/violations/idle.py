@@ -39,6 +39,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R23", "XP643", at="train", raises="RuntimeError", match="finished reduction in the prior iteration",
           text=rewards("true", "lora", model="falcon-7b", strategy="ddp"),
           legal=rewards("false", "lora", model="falcon-7b", strategy="ddp"), variant="unused"),
+    Proof("R23", "XP643", at="train", raises="RuntimeError", match="mark a variable ready only once",
+          text=rewards("true", strategy="ddp"), legal=rewards("false", strategy="ddp"), variant="ddp"),
     Proof("S20", "XP644", at="load", raises="ValueError", match="Unrecognized configuration class",
           legal=spec("method reward", OLD, train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
     Proof("T21", "XP508", at="load", measure="idle.mixture", raises="AttributeError", match="'NoneType' object has no attribute 'endswith'"),
