@@ -45,8 +45,8 @@ RANGES: tuple[Case, ...] = (
 MEETING: tuple[Case, ...] = (
     Case("XP278", grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = true")),
          grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = false"))),
-    Case("XP278", grpo("", OLD, *EVALUATED, extra("use_legacy_prediction_loop = true"), method="rloo"),
-         spec(OLD, *EVALUATED, extra("use_legacy_prediction_loop = true")), variant="rloo"),
+    Case("XP278", grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = true"), method="rloo"),
+         spec("target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = true")), variant="rloo"),
     Case("XP274", spec(OLD, *EVALUATED, extra("jit_mode_eval = true")),
          spec(OLD, *EVALUATED, extra("jit_mode_eval = false"))),
     Case("XP274", spec(OLD, *EVALUATED, extra("jit_mode_eval = true")),
