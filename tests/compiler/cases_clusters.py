@@ -45,6 +45,7 @@ CASES: tuple[Case, ...] = (
     Case("XP874", spec(sky('volume="s3://My_Bucket/x"')), spec(sky('volume="s3://my-bucket/x"')), variant="bucket"),
     Case("XP894", spec(ray('volume="shared"')), spec(ray())),
     Case("XP894", spec(ray('volume="s3://mine/runs"')), spec(ray('volume="/mnt/mine/runs"')), variant="bucket"),
+    Case("XP894", spec(ray('volume="~/../runs//a"')), spec(ray('volume="/mnt/runs/a"')), variant="home"),
     Case("XP895", grpo("vllm(mode=server)", ray()), grpo("vllm(mode=colocate)", ray())),
     Case("XP862", spec(k8s(', pull_secret="a b"')), spec(k8s(', pull_secret=registry')), variant="registry"),
     Case("XP910", spec('launch local(env=["NCCL_DEBUG"])'), spec('launch local(env=["NCCL_DEBUG=INFO"])')),

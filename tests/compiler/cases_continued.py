@@ -27,6 +27,7 @@ CASES: tuple[Case, ...] = (
     Case("XP930", spec('lora(from="second")'), CONTINUED, adapter()),
     Case("XP930", spec('lora(from="first")'), spec('lora'), adapter(rank_pattern={"q_proj": 8}), variant="option"),
     Case("XP930", spec('lora(from="first")'), spec('lora'), adapter(target_modules=".*_proj"), variant="pattern"),
+    Case("XP930", spec('lora(from="first")'), spec('lora'), adapter(init_lora_weights="pissa_niter_4"), variant="base"),
     Case("XP930", spec('lora(from="whole")'), spec('lora'), WHOLE, variant="model"),
     Case("XP931", spec('lora(from="first", rank=8)'), spec('lora(from="first", rank=4)'), adapter()),
     Case("XP931", spec('lora(from="first", targets=[q_proj])'), CONTINUED, adapter(), variant="targets"),

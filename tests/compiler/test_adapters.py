@@ -58,6 +58,8 @@ def test_two_rates_are_transformers_groups_and_not_deepspeeds() -> None:
 def test_a_floor_of_the_schedule_is_a_share_where_deepspeed_wraps_the_optimizer() -> None:
     kwargs = plan("lora(lr_ratio=16)", "schedule cosine(min_lr=1e-6)", "optimizer adamw(lr=1e-5)")["arguments"]
     assert kwargs["lr_scheduler_kwargs"] == {"min_lr_rate": pytest.approx(0.1)}
+    kwargs = plan("lora(lr_ratio=16)", "schedule cosine(min_lr=20%)", "optimizer adamw(lr=1e-5)")["arguments"]
+    assert kwargs["lr_scheduler_kwargs"] == {"min_lr_rate": pytest.approx(0.2)}
 
 
 def test_frozen_layers() -> None:

@@ -30,6 +30,12 @@ def test_the_spec_of_a_bundle_keeps_extras_and_revisions():
     assert again["deepspeed.json"] == files["deepspeed.json"]
 
 
+def test_each_group_of_an_extra_has_its_own_names():
+    text = spec("extra deepspeed {\n  zero_optimization.sub_group_size = 1M\n  comms_logger.enabled = true\n}")
+    written = compiled(text)["spec.xp"].decode()
+    assert written.count("sub_group_size") == written.count("enabled") == 1
+
+
 TITLED = {case.title: case.accepted for case in CASES}
 KEPT = {
     "floats of a list": TITLED["XP104-clip-range"],

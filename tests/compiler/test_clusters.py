@@ -201,6 +201,11 @@ def test_a_nearest_name_is_a_name(name: str):
     assert containers.object_name_fault(containers.nearest_object_name(name)) is None
 
 
+@pytest.mark.parametrize(("name", "near"), [("My_Run..2", "my-run.2"), ("-a-.b", "a.b"), ("..", "my-name")])
+def test_a_nearest_name_keeps_what_is_legal(name: str, near: str):
+    assert containers.nearest_object_name(name) == near
+
+
 EVIL = (
     "$(id)",
     "`id`",

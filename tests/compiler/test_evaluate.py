@@ -214,3 +214,21 @@ def test_a_task_file_that_cannot_be_copied_is_an_error(files, code, tmp_path):
 def test_data_of_the_hub_is_not_looked_for(tmp_path):
     text = OWN.replace("dataset_path: json", "dataset_path: org/name")
     assert told(spec(asks('"tasks/mine.yaml"')), put(tmp_path, {"tasks/mine.yaml": text}))["tasks"]
+
+
+def test_words_of_a_list_stand_below_their_key_or_as_deep():
+    from xpc.compiler.resolve.tasks import _listed
+
+    assert _listed("group: g\ndata_files:\n- a\n- b\nother: c\n", "data_files") == ["a", "b"]
+    assert _listed("data_files:\n  - a\n  - b\nother: c\n", "data_files") == ["a", "b"]
+    assert _listed("data_files: [a, b]\nother:\n- c\n", "data_files") == ["a", "b"]
+
+
+def test_a_task_that_names_python_functions_is_told_so(tmp_path):
+    plain = {"mine.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files: rows.jsonl\n"}
+    named = {"mine.yaml": plain["mine.yaml"] + "process_docs: !function helpers.f\n", "helpers.py": "f = None\n"}
+    for files, said in ((plain, False), (named, True)):
+        root = put(tmp_path / str(said), {**files, "rows.jsonl": "{}\n"})
+        readme = compiled(spec('eval(tasks=["mine.yaml"])'), root)["README.md"].decode()
+        assert ("a task of `evaluate.sh`" in readme) is True
+        assert (", which names Python functions" in readme) is said

@@ -67,6 +67,8 @@ def test_the_numbers_are_those_of_the_spec():
     }  # fmt: skip
     never = json.loads(compiled(spec("launch ray", "seed 1", save='save "out" every=never'))["ray.json"])
     assert (never["folder"], never["retries"], never["again"]) == (None, 0, False)
+    given = json.loads(compiled(spec(ray('volume="/mnt/shared", host_memory=64')))["ray.json"])
+    assert given["memory"] == 64
     cpu = json.loads(compiled(spec(ray(), hardware="4 x cpu", precision="fp32"))["ray.json"])
     assert (cpu["cpus"], cpu["gpus"]) == (4, 0)
 

@@ -174,6 +174,14 @@ def test_conditions_decide_the_status(planned):
             planned("--fail-if", wrong)
 
 
+@pytest.mark.parametrize("name", ["gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step"])
+def test_every_number_of_a_plan_can_be_a_condition(planned, name):
+    assert planned("--rows", "64000", "--fail-if", f"{name} < 0")[1] == 0
+    _, status, told = planned("--rows", "64000", "--fail-if", f"{name} > 0")
+    assert status == 1
+    assert f"{name} is not known" not in told
+
+
 def test_what_is_not_known_fails_a_condition(planned):
     _, status, told = planned("--fail-if", "hours > 5", more="zero3\nbatch packing(isolate=mask)")
     assert status == 1
