@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "problems": ("hub", "continued_adapter", "packages"),
     "extensions": ("deepspeed",),
     "between_gpus": ("peer_to_peer", "all_reduce", "node_all_reduce"),
-    "before_rows": ("method_checks", "liger", "arranged_rows"),
+    "before_rows": ("method_checks", "liger_family", "arranged_rows"),
     "of_columns": ("method_checks",),
     "part_ways": ("paired_rows",),
     "end": ("node_all_reduce",),
@@ -184,6 +184,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
+    systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
     shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
@@ -200,7 +201,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
-        "chat_rows": any(one["shape"] in ("messages", "text") for one in sources(plan)),
+        "chat_rows": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
         "checkpoint_rotation": arguments.get("save_total_limit"),
         "checkpointing_warning": method["name"] != "sft",
         "compiled_layers": model.get("compile_layers"),
@@ -220,6 +221,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "hub_kernels": model.get("kernels"),
         "kto_rows": method["unpaired"],
         "liger": model["liger"],
+        "liger_family": model.get("liger_unchecked"),
         "local_data": local,
         "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
