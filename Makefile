@@ -11,6 +11,9 @@ DEMO := demo
 MYPY_ROOT := .mypy_root
 # What the plugin of the language server imports is for its slow tests alone.
 FAST := $(BIN)/python -m pytest -m "not slow" -p no:pytest-lsp -n auto --dist worksteal
+# Each policy.toml in its stack's table, where there is one by now.
+FOLD = @for table in compiler/stacks/*/stack.json; do \
+  $(BIN)/python compiler/stacks/generate.py "$$(basename "$$(dirname "$$table")")" --fold || exit 1; done
 
 unexport PYTHON
 # Tests start xpc some hundred times: without bytecode each start compiles it anew.
@@ -86,6 +89,7 @@ bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
 docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md, the type of the paths of settings and the index of the rules anew
+	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
@@ -101,6 +105,7 @@ site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fai
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
+	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.build
 	$(BIN)/python tests/golden_bundles.py

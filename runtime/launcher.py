@@ -74,6 +74,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .library_internals import torch_distributed
 
     torch_distributed.end_outlived_processes_by(signals.DISMISSED, lambda: _over.append(True))
+    read.step("messages")
     read.step("before_launch", os.environ)
     sys.argv = list(words)
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)

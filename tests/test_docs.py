@@ -15,7 +15,7 @@ from rules_page import page as rules_page
 
 from xpc.compiler import stacks
 from xpc.compiler.explain.reference import reference
-from xpc.compiler.explain.stack_pages import file_name
+from xpc.compiler.explain.stack_pages import file_name, with_menu
 from xpc.compiler.explain.stack_pages import page as stack_page
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import check_text
@@ -91,3 +91,8 @@ def test_links_of_the_pages_exist():
 def test_every_page_is_in_the_menu_of_the_site():
     menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", _read("mkdocs.yml"), re.M))
     assert menu == {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
+
+
+def test_the_menu_has_the_page_of_a_new_stack():
+    menu, newest = _read("mkdocs.yml"), f"      - {file_name(stacks.DEFAULT)}\n"
+    assert with_menu(menu) == with_menu(menu.replace(newest, "")) == menu

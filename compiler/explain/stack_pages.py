@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 from xpc.compiler import advisories, stacks
@@ -155,14 +156,29 @@ def with_links(text: str) -> str:
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
+def with_menu(text: str) -> str:
+    """mkdocs.yml with the page of every stack in its menu, the newest first."""
+    first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
+    for one in others:
+        text = text.replace(one, "")
+    indent = first[: first.index("-")]
+    return text.replace(first, "".join(f"{indent}- {file_name(name)}\n" for name in reversed(stacks.names())))
+
+
+def rewrite(path: str, change: Callable[[str], str]) -> None:
+    """Changes a file in its place."""
+    with open(path, "r+", encoding="utf-8") as handle:
+        changed = change(handle.read())
+        handle.seek(0)
+        handle.write(changed)
+        handle.truncate()
+
+
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "docs"
     for each in stacks.names():
         with open(os.path.join(folder, file_name(each)), "w", encoding="utf-8") as handle:
             handle.write(page(each))
-    with open(os.path.join(folder, "stacks.md"), "r+", encoding="utf-8") as handle:
-        linked = with_links(handle.read())
-        handle.seek(0)
-        handle.write(linked)
-        handle.truncate()
+    rewrite(os.path.join(folder, "stacks.md"), with_links)
+    rewrite(os.path.join(folder, os.pardir, "mkdocs.yml"), with_menu)
     print(f"wrote {folder}/{file_name('*')}")

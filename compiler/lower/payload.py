@@ -94,6 +94,8 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
+    if out["liger"] and spec.model.model_type is None:  # of a known one the checker has asked (XP331)
+        out["liger_unchecked"] = True
     if spec.flag("model.compile"):
         out["compile_layers"] = True
     if spec.kernels:

@@ -31,8 +31,6 @@ def build_arguments(bundle: Bundle) -> Any:
     values.setdefault("disable_tqdm", True)
     if bundle.run["world_size"] > 1:
         torch_distributed.one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
-        if not bundle.on_cpu:
-            no_peer_to_peer()
     bundle.step("before_arguments", values)
     make = named(bundle.config)
     try:
@@ -47,18 +45,6 @@ def named(dotted: str) -> Any:
         return resolve_name(dotted)
     except (ImportError, AttributeError) as error:
         raise RunError(f"this stack has no {dotted}: {first_line(error)}") from error
-
-
-def no_peer_to_peer() -> None:
-    """Switches off what several RTX 40 cards cannot do under drivers before 550.40.07.
-
-    `accelerate launch` does so by itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
-    """
-    from accelerate.utils import check_cuda_p2p_ib_support
-
-    if not check_cuda_p2p_ib_support():
-        for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"):
-            os.environ.setdefault(name, "1")
 
 
 def check_state(bundle: Bundle, args: Any) -> None:

@@ -43,11 +43,8 @@ def shadowed(bundle: Bundle) -> list[str]:
 
 def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
     """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
-    found = [
-        name
-        for name, expected in wanted.items()
-        if not name.startswith(CHECKED_LATER) and not _is(os.path.join(folder, name), expected)
-    ]
+    looked = {name: os.path.join(folder, name) for name in wanted if not name.startswith(CHECKED_LATER)}
+    found = [name for name, path in looked.items() if not os.path.isfile(path) or digest(path) != wanted[name]]
     listed = modules(os.path.join(folder, "trainer")) if wanted else []
     return sorted([*found, *(f"{name} (new)" for name in listed if name not in wanted)])
 
@@ -55,7 +52,3 @@ def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
 def modules(trainer: str) -> list[str]:
     """The Python files of a trainer folder, as bundle.toml names them."""
     return sorted(one.relative_to(Path(trainer).parent).as_posix() for one in Path(trainer).rglob("*.py"))
-
-
-def _is(path: str, expected: str) -> bool:
-    return os.path.isfile(path) and digest(path) == expected

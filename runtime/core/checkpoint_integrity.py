@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -55,12 +54,11 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    old = take_name(target) if os.path.exists(target) else None  # it could not be gone on from: its step came again
+    if os.path.exists(target):  # it could not be gone on from: its step came again
+        take_name(target)
     os.rename(folder, target)
     _flush(output_dir)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
-    tidy(output_dir)
+    clear(output_dir)
     return target
 
 
@@ -73,19 +71,12 @@ def as_other_files(folder: str, written: Iterable[str]) -> None:
             os.chmod(os.path.join(folder, name), 0o666 & ~mask)
 
 
-def tidy(output_dir: str) -> None:
-    """Deletes the folder for what is being written, where it is empty."""
-    with suppress(OSError):  # not empty: another file system's own leftovers
-        os.rmdir(staging(output_dir))
-
-
-def take_name(path: str) -> str:
-    """Takes a checkpoint's name from it; gives where its files are."""
+def take_name(path: str) -> None:
+    """Takes a checkpoint's name from it: its files are left to ``clear``."""
     aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
     os.makedirs(os.path.dirname(aside), exist_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
     os.rename(path, aside)
-    return aside
 
 
 def broken(path: str, digests: bool) -> str | None:

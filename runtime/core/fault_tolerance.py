@@ -30,6 +30,8 @@ class FaultTolerant(TrainerHooks):
     carried: Any = None
     windows: Sequence[float] = ()
     worst: Any = None
+    data_facts: dict[str, int] | None = None
+    model: Any
     args: Any
     state: Any
     control: Any
@@ -137,9 +139,7 @@ class FaultTolerant(TrainerHooks):
         from accelerate.utils import gather_object
 
         name = f"checkpoint-{self.state.global_step}"
-        window = (
-            torch.zeros(()) if self.window is None else self.window
-        )  # the sum of the losses that are not logged yet
+        window = torch.zeros(()) if self.window is None else self.window  # losses that are not logged yet
         self.windows = self.accelerator.gather(window.reshape(1).to(self.args.device)).tolist()
         with writing(name, self.args.output_dir, self.sound):
             if rank() == 0:
@@ -156,6 +156,14 @@ class FaultTolerant(TrainerHooks):
                 checkpoint_integrity.finish(self.args.output_dir, name, sealed)
         if rank() == 0:
             self.sound = sorted({*self.sound, self.state.global_step})
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves as trl does, and pushes nothing; the key-value cache, off in training, is on for those who load it."""
+        self.model.config.use_cache = True
+        try:
+            super().save_model(output_dir, True)  # type: ignore[misc]
+        finally:
+            self.model.config.use_cache = False
 
     def create_model_card(self, *given: Any, **named: Any) -> None:
         """The bundle's in the place of trl's, which knows neither the spec nor the data."""

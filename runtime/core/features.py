@@ -14,7 +14,7 @@ from ..features.packages import EIGHT_BIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .payload import Payload, Source, Trainer
+    from .payload import Gpu, Payload, Source, Trainer
 
 CHATS = ("text", "messages", "conversations")
 """Shapes of rows without a prompt of their own."""
@@ -25,7 +25,7 @@ OF_TRAINER = (
 """Features that add something to the making of trl's trainer (trainer_parts)."""
 STEPS: dict[str, tuple[str, ...]] = {
     # before anything is loaded
-    "messages": ("adapters",),
+    "messages": ("deepspeed", "adapters"),
     "environment": ("cpu_processes", "one_process", "node_network", "orpo_lengths", "packages"),
     "held": ("node_rendezvous",),
     "changed_files": ("executed_files",),
@@ -33,8 +33,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "missing": ("packages",),
     "problems": ("hub", "continued_adapter", "packages"),
     "extensions": ("deepspeed",),
-    "between_gpus": ("all_reduce", "node_all_reduce"),
-    "before_rows": ("method_checks", "liger", "arranged_rows"),
+    "between_gpus": ("peer_to_peer", "all_reduce", "node_all_reduce"),
+    "before_rows": ("method_checks", "liger_family", "arranged_rows"),
     "of_columns": ("method_checks",),
     "part_ways": ("paired_rows",),
     "end": ("node_all_reduce",),
@@ -44,13 +44,14 @@ STEPS: dict[str, tuple[str, ...]] = {
     "launch_failed": ("one_process", "node_rendezvous"),
     # arguments, the output folder
     "before_arguments": (
-        "cpu_processes", "executed_files", "compiled_layers", "sampling", "library_internals.deepspeed_engine",
-        "library_internals.deepspeed_shards",
+        "cpu_processes", "peer_to_peer", "executed_files", "compiled_layers", "sampling",
+        "library_internals.deepspeed_engine", "library_internals.deepspeed_shards",
     ),
     "folder_taken": ("hub",),
     "states": ("deepspeed", "fsdp", "plain_checkpoints"),
     "without_checkpoint": ("weights_only",),
     # tokenizer, rows, model, trainer
+    "deprecations": ("deepspeed", "checkpointing_warning"),
     "tokenizer_loaded": ("executed_files", "added_tokens", "special_tokens"),
     "reader": ("local_data",),
     "why_unreadable": ("local_data",),
@@ -92,8 +93,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
     ),
     "run": (
-        "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "nan", "nodes", "patience",
-        "processes_per_node", "world_size", "zero_stage",
+        "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu", "nan", "nodes",
+        "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
 """What `uses` reads of the two sections that hold the most else."""
@@ -183,6 +184,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
+    systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
     shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
@@ -199,8 +201,9 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "arranged_rows": shares or held_out or method["unpaired"] or filtered,
         "assistant_marks": arguments.get("assistant_only_loss"),
-        "chat_rows": any(one["shape"] in ("messages", "text") for one in sources(plan)),
+        "chat_rows": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
         "checkpoint_rotation": arguments.get("save_total_limit"),
+        "checkpointing_warning": method["name"] != "sft",
         "compiled_layers": model.get("compile_layers"),
         "continued_adapter": continued,
         "cpu_processes": on_cpu,
@@ -218,6 +221,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "hub_kernels": model.get("kernels"),
         "kto_rows": method["unpaired"],
         "liger": model["liger"],
+        "liger_family": model.get("liger_unchecked"),
         "local_data": local,
         "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "masked_rows": prompts or arguments.get("assistant_only_loss"),
@@ -234,6 +238,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "packed_rows": arguments.get("packing"),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "pair_lengths": method["name"] != "sft",
+        "peer_to_peer": run["world_size"] > 1 and run["gpu"] and _may_be(run["gpu"], "RTX 40"),
         "paired_rows": prompts,
         "plain_checkpoints": not zero,
         "projected_gradients": arguments.get("optim_target_modules"),
@@ -253,3 +258,9 @@ def uses(plan: "Payload") -> dict[str, bool]:
     }
     asked["trainer_parts"] = method["name"] in plan["stack"]["losses_not_divided"] or any(map(asked.get, OF_TRAINER))
     return {name: bool(one) for name, one in asked.items()}
+
+
+def _may_be(gpu: "Gpu", family: str) -> bool:
+    """Whether a GPU may be of a family, by the names that torch has for it; one without names may be any."""
+    names = gpu.get("device_names")
+    return not names or any(family in one for one in names)

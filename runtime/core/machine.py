@@ -13,19 +13,16 @@ FREE = 0.9
 
 def devices(bundle: Bundle) -> list[str]:
     """GPU count, name, capability and memory of this node against the plan."""
-    if bundle.on_cpu:
+    needed, gpu = bundle.run["processes_per_node"], bundle.run["gpu"]
+    if gpu is None:  # a run on the CPU
         return []
     import torch
 
-    run = bundle.run
-    needed, gpu = run["processes_per_node"], run["gpu"]
     if not torch.cuda.is_available():
         return [f"{needed} GPU(s) are needed, and torch sees none{blind()}"]
     count = torch.cuda.device_count()
     if count < needed:
         return [f"{needed} GPUs are needed on this node, and torch sees {count}"]
-    if gpu is None:
-        return []
     found = []
     for index in range(needed):
         facts = torch.cuda.get_device_properties(index)

@@ -116,13 +116,12 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
             if time.monotonic() >= until:
                 return False
             time.sleep(0.1)
         except OSError:  # no locks here (some network file systems)
-            return True
-        else:
             return True
 
 

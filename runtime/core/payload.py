@@ -67,7 +67,8 @@ class Stack(TypedDict):
 class Model(TypedDict):
     """What is trained: an id of the hub with its commit, or a local folder, and how it is loaded.
 
-    `kernels` are the commits of a lock for kernels of the hub, by repository.
+    `liger_unchecked`: Liger's kernels are put into a family that was not known when the spec was compiled. `kernels`
+    are the commits of a lock for kernels of the hub, by repository.
     """
 
     id: str | None
@@ -78,6 +79,7 @@ class Model(TypedDict):
     trust_remote_code: bool
     pickle: bool
     liger: bool
+    liger_unchecked: NotRequired[bool]
     compile_layers: NotRequired[bool]
     kernels: NotRequired[dict[str, str]]
 

@@ -63,7 +63,12 @@ def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
         found += bundle_integrity.problems(bundle)
         found += [] if wrong else bundle.found("missing")
     if rank == 0:
-        found += disk(bundle) + output_problems(bundle) + bundle.found("problems")
+        found += disk(bundle)
+        try:
+            output_folder.begin(bundle)
+        except RunError as error:
+            found.append(str(error))
+        found += bundle.found("problems")
     return found
 
 
@@ -102,12 +107,3 @@ def _written(bundle: Bundle) -> int:
     """Bytes of the checkpoints that are there: a run that goes on replaces them."""
     paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
     return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))
-
-
-def output_problems(bundle: Bundle) -> list[str]:
-    """The rules of the output folder, before anything is loaded."""
-    try:
-        output_folder.begin(bundle)
-    except RunError as error:
-        return [str(error)]
-    return []

@@ -33,20 +33,14 @@ def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 
-def to_row(
-    source: Mapping[str, Any],
-    row: Mapping[str, Any],
-    index: int,
-    system: str | None = None,
-    **_: object,
-) -> dict[str, Any]:
+def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int, **_: object) -> dict[str, Any]:
     """One stored row as trl reads it: its ``messages``.
 
-    The system prompt goes before every conversation that has none. A turn without content (null) is an empty one, which
-    a template would write as "None". Raises RunError with the row's number (from 0) for a row of another shape.
+    A turn without content (null) is an empty one, which a template would write as "None". Raises RunError with the
+    row's number (from 0) for a row of another shape.
     """
     turns = row[columns(source, list(row))["conversations"]]
-    return {"messages": with_system(from_value(turns, f"{name(source)}, row {index}"), system)}
+    return {"messages": from_value(turns, f"{name(source)}, row {index}")}
 
 
 def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -58,18 +52,6 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        out.append({"role": ROLES[speaker], "content": content(turn.get("value"))})
+        said = turn.get("value")
+        out.append({"role": ROLES[speaker], "content": "" if said is None else said})
     return out
-
-
-def content(value: Any) -> Any:
-    """What a turn says; one without it says nothing."""
-    return "" if value is None else value
-
-
-def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages behind the system prompt, where they have none."""
-    if system is None or messages[0]["role"] == "system":
-        return list(messages)
-    keys = {key: None for key in messages[0] if key not in ("role", "content")}
-    return [{"role": "system", "content": system, **keys}, *messages]

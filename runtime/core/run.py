@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import arguments, checkpoint_integrity, library_warnings, output_folder, preflight, signals
+from . import arguments, checkpoint_integrity, output_folder, preflight, signals
 from . import bundle as bundles
 from .bundle import Bundle
 from .errors import RunError, first_line, rank, say, stop
@@ -24,7 +24,6 @@ def main(folder: str, words: Sequence[str]) -> int:
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
         return 2
-    library_warnings.messages()
     try:
         bundle = bundles.read(folder)
         bundle.step("messages")
@@ -69,7 +68,7 @@ def train(bundle: Bundle) -> int:
     from .metrics_log import finish
     from .model import save_final
 
-    library_warnings.deprecations()
+    bundle.step("deprecations")  # after these imports, which set filters of their own
     transformers.utils.logging.disable_progress_bar()
     told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(told)

@@ -20,13 +20,12 @@ FREE = {
     *(f"arguments.logging_{name}" for name in ("strategy", "steps", "first_step")),
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
     *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
-    *(f"run.{name}" for name in ("deepspeed_extension", "use_cache_after")),
+    *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
     "format",
     "trainer",
     "trainer.steps",
     "lora.merge",
-    "run.division",
-    "run.gpu",
+    "model.liger_unchecked",
 }
 """Of trainer_args.json, what decides no number."""
 DIVIDED = {

@@ -75,18 +75,13 @@ def telling(part: Any) -> list[int]:
 
     found = set(range(min(FIRST, len(part))))
     for name in () if rearranged(part) else (one for one in COLUMNS if one in part.column_names):
-        column, before, known = part.data.column(name), 0, set[str]()
+        column = part.data.column(name)
         kind = column.type
         if not pyarrow.types.is_list(kind) or not pyarrow.types.is_struct(kind.value_type):
             continue
         if kind.value_type.get_field_index("role") < 0:
             continue
-        for chunk in column.chunks:
-            rows = pyarrow.compute.list_parent_indices(chunk)
-            roles = pyarrow.compute.struct_field(pyarrow.compute.list_flatten(chunk), "role")
-            for role in pyarrow.compute.unique(roles).to_pylist():
-                if role not in known:
-                    known.add(role)
-                    found.add(before + rows[pyarrow.compute.index(roles, role).as_py()].as_py())
-            before += len(chunk)
+        rows = pyarrow.compute.list_parent_indices(column)
+        roles = pyarrow.compute.struct_field(pyarrow.compute.list_flatten(column), "role")
+        found |= {rows[pyarrow.compute.index(roles, role).as_py()].as_py() for role in roles.unique().to_pylist()}
     return sorted(found)

@@ -9,21 +9,6 @@ from .bundle import Bundle
 from .fault_tolerance import FaultTolerant
 
 
-class RunTrainer(FaultTolerant):
-    """Saves configurations with the key-value cache on, for those who load them; it is off in training."""
-
-    data_facts: dict[str, int] | None = None
-    model: Any
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves as trl does, and pushes nothing."""
-        self.model.config.use_cache = True
-        try:
-            super().save_model(output_dir, True)  # type: ignore[misc]
-        finally:
-            self.model.config.use_cache = False
-
-
 def library_class(bundle: Bundle) -> Any:
     """trl's own trainer of the bundle's class of arguments: "trl.DPOConfig" has "trl.DPOTrainer"."""
     return named(bundle.config.removesuffix("Config") + "Trainer")
@@ -32,7 +17,7 @@ def library_class(bundle: Bundle) -> Any:
 def trainer_class(bundle: Bundle) -> Any:
     """trl's trainer of the bundle's method, with what this run adds to it."""
     mixins = [part.TrainerMixin for part in reversed(bundle.parts("TrainerMixin"))]
-    return type("Trainer", (*mixins, RunTrainer, *bundle.changed("bases", [library_class(bundle)])), {})
+    return type("Trainer", (*mixins, FaultTolerant, *bundle.changed("bases", [library_class(bundle)])), {})
 
 
 def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:

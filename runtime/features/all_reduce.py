@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 
-from ..core.arguments import no_peer_to_peer
 from ..core.bundle import Bundle
 from ..core.errors import RunError, first_line, say, stop
 
@@ -39,7 +38,6 @@ def within(count: int) -> float:
     import torch
     from torch.cuda import nccl
 
-    no_peer_to_peer()
     values = [torch.ones(SIZE // 4, device=f"cuda:{index}") for index in range(count)]
 
     def rounds(number: int) -> float:

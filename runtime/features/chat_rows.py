@@ -1,12 +1,12 @@
-"""Rows without a prompt of their own in every shape: messages with roles, conversations, and texts."""
+"""Rows without a prompt of their own in every shape: messages with roles, conversations, and texts; a system prompt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import rows
 from ..core.data_sources import name
 from ..core.errors import RunError
-from ..core.rows import columns, content, with_system
+from ..core.rows import columns
 from ..core.rows import conversations as conversations
 from ..core.rows import dropped as dropped
 
@@ -21,15 +21,24 @@ def to_row(
 ) -> dict[str, Any]:
     """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
 
-    Raises RunError with the row's number (from 0) for a row of another shape.
+    The system prompt goes before every conversation that has none. Raises RunError with the row's number (from 0) for a
+    row of another shape.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape == "conversations":
-        return rows.to_row(source, row, index, system)
+        return {"messages": with_system(rows.to_row(source, row, index)["messages"], system)}
     value = row[columns(source, list(row))[shape]]
     if shape == "text":
         return {text: string(value, where, "text")}
     return {"messages": with_system(messages(value, where), system)}
+
+
+def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """The messages behind the system prompt, where they have none."""
+    if system is None or messages[0]["role"] == "system":
+        return list(messages)
+    keys = {key: None for key in messages[0] if key not in ("role", "content")}
+    return [{"role": "system", "content": system, **keys}, *messages]
 
 
 def messages(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -42,7 +51,8 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
         if not isinstance(turn["content"], str | list | None):
             raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
     # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
-    return [{"role": turn["role"], **turn, "content": content(turn["content"])} for turn in turns]
+    said = ["" if turn["content"] is None else turn["content"] for turn in turns]
+    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, said, strict=True)]
 
 
 def string(value: Any, where: str, what: str) -> str:

@@ -1,11 +1,10 @@
 """Only so many checkpoints are kept."""
 
 import os
-import shutil
 from collections.abc import Callable
 
 from ..core import checkpoints
-from ..core.checkpoint_integrity import take_name, tidy
+from ..core.checkpoint_integrity import clear, take_name
 from ..core.errors import rank
 from ..core.fault_tolerance import FaultTolerant
 
@@ -31,5 +30,5 @@ class TrainerMixin(FaultTolerant):
 
 def remove(path: str) -> None:
     """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
-    shutil.rmtree(take_name(path), ignore_errors=True)
-    tidy(os.path.dirname(path))
+    take_name(path)
+    clear(os.path.dirname(path))

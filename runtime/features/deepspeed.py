@@ -1,8 +1,10 @@
 """ZeRO: DeepSpeed's shards in a checkpoint, the engine around the model, and the optimizer that it compiles."""
 
+import logging
 import os
 import shutil
 import sys
+import warnings
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
@@ -12,6 +14,24 @@ from ..core.bundle import Bundle
 from ..core.checkpoint_integrity import RECORD
 from ..core.checkpoints import schedule, whole
 from ..core.errors import RunError, first_line
+
+ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
+"""accelerate.accelerator, once a run. The Trainer leaves accumulation to DeepSpeed and tells accelerate 1, on purpose;
+transformers holds the number of deepspeed.json against the arguments (HfTrainerDeepSpeedConfig)."""
+
+
+def messages(bundle: Bundle) -> None:
+    """Leaves out what tells of nothing wrong."""
+    logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
+    # DeepSpeed 0.16 tells of each step of its start at the level "info", on stdout; its warnings stay.
+    logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
+
+
+def deprecations(bundle: Bundle) -> None:
+    """Leaves out torch's warnings of DeepSpeed's own calls, which are named by the module of the caller; the last are
+    two collectives that DeepSpeed 0.16 to 0.19 calls by their old names."""
+    for module in (r"deepspeed\.", r"torch\.distributed\.c10d_logger"):
+        warnings.filterwarnings("ignore", category=FutureWarning, module=module)
 
 
 def states(path: str, world: int) -> str | None:

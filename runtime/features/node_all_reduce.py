@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from ..core.arguments import no_peer_to_peer
 from ..core.bundle import Bundle
 from ..core.errors import RunError, first_line, say
 from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, speed, within
@@ -92,7 +91,6 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
 
     backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
     if not bundle.on_cpu:
-        no_peer_to_peer()
         torch.cuda.set_device(0)
         # A timeout is raised in the waiting thread; torch's watchdog would end the process without a word of ours.
         os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")

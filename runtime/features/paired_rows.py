@@ -7,9 +7,9 @@ from ..core import rows
 from ..core.bundle import Bundle
 from ..core.data_sources import KEPT, name
 from ..core.errors import RunError
-from ..core.rows import from_value, with_system
+from ..core.rows import from_value
 from . import chat_rows
-from .chat_rows import messages, string
+from .chat_rows import messages, string, with_system
 
 SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),

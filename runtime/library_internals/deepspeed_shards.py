@@ -55,9 +55,8 @@ def load(engine: Any, model: Any, *files: Any) -> None:
             for source, its, begin, low, count in there[name] if owner == rank else ():
                 at, end = max(first, low), min(first + size, low + count)
                 if at < end:
-                    new[group][start + at - first :][: end - at] = old[source][its].flatten()[begin + at - low :][
-                        : end - at
-                    ]
+                    taken = old[source][its].flatten()[begin + at - low :]
+                    new[group][start + at - first :][: end - at] = taken[: end - at]
         return new
 
     made: list[dict[str, Any]] = [{} for _ in empty]

@@ -14,13 +14,10 @@ class TrainerHooks:
     """Where checkpoints are written while one is; None for transformers' own folder."""
     args: Any
 
-    def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """After each step and each epoch; ``follow`` logs, saves and evaluates as transformers does."""
-        follow()
-
-    def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Around each checkpoint; ``write`` writes it as transformers does."""
-        write()
+    log_save_evaluate: Callable[..., None]
+    """After each step and each epoch; its argument logs, saves and evaluates as transformers does."""
+    save_checkpoint: Callable[..., None]
+    """Around each checkpoint; its argument writes it as transformers does."""
 
     def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]

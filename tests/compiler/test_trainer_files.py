@@ -141,7 +141,8 @@ def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
 
 def test_the_sentence_has_a_short_trainer() -> None:
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
-    assert sum(data.count(b"\n") for data in files.values()) <= 3150
+    assert sum(data.count(b"\n") for one, data in files.items() if one.endswith(".py")) <= 3000
+    assert sum(data.count(b"\n") for data in files.values()) <= 3050
     names = {Path(one).stem for one in files}
     assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "evaluation", "local_data", "row_filters"}
 

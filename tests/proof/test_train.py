@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from method_runs import Warm
 from stacks import REPOSITORY, Run, payload
-from tiny_runs import LAYOUT, STRATEGIES, SYSTEM, spec
+from tiny_runs import COLD, LAYOUT, STRATEGIES, SYSTEM, spec
 
 from xpc.compiler.stacks import DEFAULT, load
 
@@ -52,6 +52,11 @@ def test_nothing_warns(strategies: Callable[[str], Run], name: str) -> None:
     for word in ("futurewarning", "deprecat", "userwarning", "traceback", "find_unused", "[warning]"):
         lines = [line for line in text.splitlines() if word in line and "real_accelerator" not in line]
         assert not lines, lines
+    assert strategies(name).done.stdout.startswith("[run] "), "a library speaks first"
+
+
+def test_a_strategy_of_each_stack_starts_cold() -> None:
+    assert {STRATEGIES[name][2] for name in COLD} == {stack for *_, stack in STRATEGIES.values()}
 
 
 @pytest.mark.nightly

@@ -60,5 +60,5 @@ STRATEGIES = {
     },
 }
 """The strategies that run on a CPU: name to hardware, strategy and target."""
-COLD = ("ddp", *(f"{other}-sharded" for other in OTHERS))
+COLD = ("ddp", *(f"{other}-{sharded(other, 'zero2')}" for other in OTHERS))
 """Those whose launch.sh starts interpreters that have imported nothing; for the others they are warm."""

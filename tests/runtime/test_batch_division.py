@@ -100,3 +100,8 @@ def test_the_gpu_decides_no_number() -> None:
     was = {**BEGAN, "run.gpu.name": "h100-80gb", "run.gpu.capability": [9, 0]}
     assert differences(was, BEGAN) == ""
     assert "arguments.bf16" in differences({**was, "arguments.bf16": True}, BEGAN)
+
+
+def test_a_question_to_liger_decides_no_number() -> None:
+    assert differences(BEGAN, {**BEGAN, "model.liger_unchecked": True}) == ""
+    assert "model.liger was null" in differences(BEGAN, {**BEGAN, "model.liger": True})

@@ -140,7 +140,7 @@ def test_the_code_under_it_is_what_it_was(target: str) -> None:
 def test_no_other_private_method_is_overridden() -> None:
     """A name of ours that a library's trainer gets one day would change what the library does."""
     trl = pytest.importorskip("trl")
-    from xpc.runtime.core.trainer import RunTrainer
+    from xpc.runtime.core.fault_tolerance import FaultTolerant
     from xpc.runtime.features import adapters, evaluation, hub
     from xpc.runtime.library_internals import random_states
 
@@ -150,7 +150,7 @@ def test_no_other_private_method_is_overridden() -> None:
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {
         name
-        for kind in (RunTrainer, *(one.TrainerMixin for one in (random_states, evaluation, adapters, hub)))
+        for kind in (FaultTolerant, *(one.TrainerMixin for one in (random_states, evaluation, adapters, hub)))
         for base in kind.__mro__[:-1]
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__")

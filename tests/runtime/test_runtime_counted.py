@@ -121,6 +121,8 @@ def test_a_role_is_found_in_whatever_row_it_stands() -> None:
     assert said() is None
     rows[1234] = {"messages": turns("critic", "assistant")}
     assert (said() or "").startswith("a.jsonl, row 1234: ")
+    parts = datasets.concatenate_datasets([datasets.Dataset.from_list(rows[start:][:700]) for start in (0, 700, 1400)])
+    assert template_check.telling(parts) == [0, 1, 2, 3, 1234]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from runtime_bundles import plan, source, write
+from runtime_bundles import bundle_of, plan, source, write
 
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data, data_sources
@@ -101,6 +101,16 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
             {"role": "assistant", "content": "ho"},
         ]
     }
+
+
+@pytest.mark.parametrize("words", [{"system": "Be kind."}, {"system_column": "rule"}])
+def test_a_run_over_conversations_has_the_module_of_its_system_prompt(words: dict[str, str]) -> None:
+    facts = plan("tiny", [CHAT])
+    facts["data"].update(words)
+    row = {"conversations": [{"from": "human", "value": "hi"}], "rule": "Be kind."}
+    made = data.row_maker(bundle_of("/b", facts), CHAT, True)(row, 0)
+    assert made["messages"] == [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
+    assert not bundle_of("/b", plan("tiny", [CHAT])).uses("chat_rows")
 
 
 def test_a_system_turn_of_the_row_is_kept() -> None:

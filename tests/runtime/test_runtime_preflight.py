@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_bundles import plan, source, write
+from runtime_bundles import bundle_of, of_method, plan, source, write
 
-from xpc.runtime.core import arguments, library_warnings, machine, preflight
+from xpc.runtime.core import arguments, machine, preflight
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 
@@ -97,12 +97,13 @@ def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pyte
     assert os.environ["WANDB_PROJECT"] == "mine"
 
 
-def test_only_the_named_messages_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_named_messages_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = bundle_of(str(tmp_path), of_method(plan("tiny", [source("d.jsonl")], zero=2), "trl.DPOConfig"))
     mismatch = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has %d, DeepSpeed config has 2."
     accelerate, deepspeed = logging.getLogger("accelerate.accelerator"), logging.getLogger("DeepSpeed")
     before = (list(accelerate.filters), list(deepspeed.filters), deepspeed.level, deepspeed.propagate)
     try:
-        library_warnings.messages()
+        run.step("messages")
         deepspeed.setLevel(logging.INFO)
         deepspeed.propagate = caplog.handler not in deepspeed.handlers
         accelerate.warning(mismatch, 1)
@@ -114,8 +115,9 @@ def test_only_the_named_messages_are_left_out(caplog: pytest.LogCaptureFixture) 
         accelerate.filters, deepspeed.filters, deepspeed.level, deepspeed.propagate = before
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        library_warnings.deprecations()
+        run.step("deprecations")
         for module in ("deepspeed.runtime.engine", "trl.trainer", "torch.distributed.c10d_logger", "torch.optim"):
             warnings.warn_explicit(module, FutureWarning, "f.py", 1, module=module)
+        warnings.warn_explicit("`is_gradient_checkpointing` is deprecated", FutureWarning, "f.py", 1, module="m")
         warnings.warn_explicit("a user warning", UserWarning, "f.py", 1, module="deepspeed.runtime.engine")
     assert [str(one.message) for one in seen] == ["trl.trainer", "torch.optim", "a user warning"]

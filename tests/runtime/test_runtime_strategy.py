@@ -26,9 +26,9 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def on_gpus(folder: Path, world: int) -> bundles.Bundle:
+def on_gpus(folder: Path, world: int, name: str = "H100") -> bundles.Bundle:
     facts = plan("tiny", [source("rows.jsonl")], world=world)
-    facts["run"].update(device="cuda", gpu={"name": "h100-80gb"})
+    facts["run"].update(device="cuda", gpu={"name": name, "device_names": [name]})
     return bundles.read(write(str(folder / "made.bundle"), facts))
 
 
@@ -52,9 +52,17 @@ def test_one_process_sees_one_gpu(
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == after
 
 
-@pytest.mark.parametrize(("able", "world", "off"), [(False, 2, True), (True, 2, False), (False, 1, False)])
+@pytest.mark.parametrize(
+    ("able", "world", "name", "off"),
+    [
+        (False, 2, "RTX 4090", True),
+        (True, 2, "RTX 4090", False),
+        (False, 1, "RTX 4090", False),
+        (False, 2, "H100", False),  # the preflight refuses another GPU, and nobody asks
+    ],
+)
 def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, off: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Asked(Exception):
         """The arguments are asked for: everything before them is done."""
@@ -67,7 +75,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     monkeypatch.setitem(sys.modules, "accelerate.utils", utils)
     monkeypatch.setattr(arguments, "named", lambda _: refused)
     with pytest.raises(Asked):
-        arguments.build_arguments(on_gpus(tmp_path, world))
+        arguments.build_arguments(on_gpus(tmp_path, world, name))
     assert [os.environ.get(name) for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")] == ["1" if off else None] * 2
 
 

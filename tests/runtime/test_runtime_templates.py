@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from runtime_bundles import bundle_of, plan, source
 
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import assistant_marks, local_data, paired_rows
@@ -71,3 +72,15 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
     assert local_data.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
     with pytest.raises(RunError, match="no file of the split 'test'"):
         local_data.files(Bundle(), source, "test")
+
+
+@pytest.mark.slow  # imports Liger's kernels
+def test_a_family_that_liger_has_no_kernels_for_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("liger_kernel")
+    facts = plan(str(tmp_path), [source("d.jsonl")])
+    facts["model"].update(liger=True)
+    assert bundle_of("/b", facts).found("before_rows", None) == []  # the compiler knew the family
+    facts["model"].update(liger_unchecked=True)
+    for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; leave liger out"])):
+        (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
+        assert bundle_of("/b", facts).found("before_rows", None) == words

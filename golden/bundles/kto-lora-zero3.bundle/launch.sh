@@ -3,7 +3,7 @@
 #
 #   global batch   64 = 4 sequences x 4 accumulation x 4 processes
 #   processes      4 = 1 node x 4
-#   strategy       zero3, bf16, on 4 x a100-80gb
+#   strategy       zero3, bf16, on 4 x rtx-4090
 #   target         trl-0.18
 #
 #   ./launch.sh                          train, or go on from the newest complete checkpoint

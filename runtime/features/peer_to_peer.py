@@ -1,0 +1,24 @@
+"""What several RTX 40 cards cannot do: reach each other directly, under drivers before 550.40.07.
+
+`accelerate launch` switches it off by itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
+"""
+
+import os
+from typing import Any
+
+from ..core.bundle import Bundle
+
+
+def between_gpus(bundle: Bundle) -> list[str]:
+    """Before the GPUs of a node are tried. Finds nothing wrong."""
+    before_arguments(bundle, {})
+    return []
+
+
+def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
+    """Before the process group of the run."""
+    from accelerate.utils import check_cuda_p2p_ib_support
+
+    if not check_cuda_p2p_ib_support():
+        for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"):
+            os.environ.setdefault(name, "1")

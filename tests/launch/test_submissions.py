@@ -1,0 +1,91 @@
+"""XP913: what `ray job submit` makes of further words, asked of Ray's own command; only the cluster is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import compiled, one
+from ray_cluster import missing
+
+from xpc.compiler.files import Workspace
+from xpc.compiler.pipeline import check_text
+
+pytestmark = pytest.mark.slow
+
+ASKED = """\
+import json, shlex, sys
+from ray.dashboard.modules.job import cli
+
+class Cluster:
+    def __init__(self, address, **_):
+        print("ASKED", json.dumps({"address": address}))
+    def get_version(self):
+        return "2"
+    def submit_job(self, **job):
+        print("ASKED", json.dumps({name: value for name, value in job.items() if value}))
+        raise SystemExit
+
+cli._get_sdk_client = Cluster
+cli.job_cli_group(shlex.split(sys.stdin.read())[2:], prog_name="ray job")
+"""
+PLAIN = {"address": None, "entrypoint": "python ray_job.py", "runtime_env": {"working_dir": "."}}
+
+
+def text(*words: str) -> str:
+    return one("a", f'launch ray(volume="/mnt/shared", extra_args={json.dumps(words)})').text
+
+
+def refused(word: str) -> bool:
+    """Whether the checker refuses this word of a submission."""
+    found = check_text(text(word).encode(), "spec.xp", Workspace("."))
+    return "XP913" in [problem.code for problem in found.problems]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The command of a bundle's README.md."""
+    folder = tmp_path_factory.mktemp("made")
+    bundle = compiled(text("--verbose"), str(folder), str(folder / "b.bundle"))
+    lines = Path(bundle, "README.md").read_text().splitlines()
+    (found,) = [line for line in lines if line.startswith("ray job submit")]
+    assert "--verbose" in found
+    return found
+
+
+def asked(command: str, word: str) -> tuple[int, dict[str, Any]]:
+    """The status of the command with a word in the place of `--verbose`, and what it asks of the cluster."""
+    if missing():
+        pytest.skip(missing())
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED],
+        input=command.replace("--verbose", word),
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
+    parts = [json.loads(line.partition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("ASKED ")]
+    return done.returncode, {name: value for part in parts for name, value in part.items()}
+
+
+def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
+    word = "--address=http://head:8265"
+    assert not refused(word)
+    assert asked(command, word) == (0, {**PLAIN, "address": "http://head:8265"})
+
+
+@pytest.mark.parametrize(
+    ("word", "differs"),
+    [
+        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # another program is started
+        ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),  # GPUs that no worker of the run gets any more
+        ("--working-dir=/elsewhere", {}),  # of two the last wins: this one does nothing
+    ],
+)
+def test_what_is_refused_goes_wrong_in_silence(command: str, word: str, differs: dict[str, Any]) -> None:
+    assert refused(word)
+    assert asked(command, word) == (0, {**PLAIN, **differs})

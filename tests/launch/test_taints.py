@@ -1,0 +1,55 @@
+"""XP912: taints and labels as kubectl reads them, which looks at its words before it asks any server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from xpc.compiler.rules.launch_environment import label_fault, taint_fault
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")]
+
+KEYS = ("gpu", "nvidia.com/gpu", "a_b.c-d", "a" * 63)
+WRONG_KEYS = ("-gpu", "gpu.", "NVIDIA.com/gpu", "a/b/c", "/gpu", "nvidia.com/", "a" * 64, "g u")
+VALUES = ("present", "", "v1.2_3-x", "A" * 63)
+WRONG_VALUES = ("-x", "x.", "a b", "a/b", "A" * 64)
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+WRONG_EFFECTS = ("Never", "noschedule", "")
+
+
+def takes(kind: str, text: str) -> bool:
+    """Whether `kubectl taint` or `kubectl label` goes on to ask the server, which is not there."""
+    done = subprocess.run(
+        ["kubectl", "--server=http://127.0.0.1:9", kind, "--", "nodes", "n", text],
+        text=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode, done.stdout
+    refused = "was refused" in done.stderr  # the connection
+    assert refused or "invalid" in done.stderr or "required" in done.stderr, done.stderr
+    return refused
+
+
+def pairs(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
+    """Each key with the first value, and the first key with each value."""
+    return [*(f"{key}={values[0]}" for key in keys), *(f"{keys[0]}={value}" for value in values)]
+
+
+def test_labels_are_those_of_kubectl() -> None:
+    for label in pairs(KEYS, VALUES):
+        assert (label_fault(label), takes("label", label)) == ("", True), label
+    for label in ("a100", *pairs(KEYS[:1], WRONG_VALUES)[1:]):  # it leaves the keys of labels to the server
+        assert label_fault(label), label
+        assert not takes("label", label), label
+
+
+def test_taints_are_those_of_kubectl() -> None:
+    """Whose keys are written as those of labels are."""
+    for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in pairs(KEYS, VALUES))):
+        assert (taint_fault(taint), takes("taint", taint)) == ("", True), taint
+    wrong = [f"gpu:{one}" for one in WRONG_EFFECTS]
+    wrong += [f"{one}:NoSchedule" for one in (*pairs(WRONG_KEYS, VALUES[:1])[:-1], *pairs(KEYS[:1], WRONG_VALUES)[1:])]
+    for taint in wrong:
+        assert taint_fault(taint), taint
+        assert not takes("taint", taint), taint
