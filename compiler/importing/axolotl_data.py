@@ -10,12 +10,13 @@ from xpc.compiler.importing import (
     axolotl_chat,
     axolotl_evaluation,
     axolotl_keys,
+    axolotl_rows,
     axolotl_templates,
     axolotl_words,
     corpus,
 )
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.entries import Entry, boolean, text, words
 from xpc.compiler.importing.overrides import Asked
 from xpc.compiler.methods import METHODS
 
@@ -25,7 +26,7 @@ READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "curriculum_sampling", "excess_length_strategy", "test_datasets",
+    "curriculum_sampling", "excess_length_strategy", "skip_prepare_dataset", "test_datasets",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (
@@ -72,12 +73,12 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
         for entry in (listed, raw):
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
-                _source(draft, one, entry is raw, shapes)
+                _source(draft, one, entry is raw, shapes, named)
                 _system_column(draft, one.mapping.get("path"), asked)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     axolotl_evaluation.held(draft, named)
-    _long(draft, named)
+    axolotl_rows.long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
@@ -108,12 +109,13 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
     draft.default("seed", 42, "not set: axolotl's own")
 
 
-def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> None:
+def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry], named: Entries) -> None:
     """One data set; `shapes` are those of the sets before it, of which a spec has one."""
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
-        draft.error(entry, "a dataset needs a `path`")
+        draft.error(entry, f"axolotl {axolotl_keys.VERSION} fails at a dataset without a `path`",
+                    "write the file as `path`, or `path: json` beside `data_files`")  # fmt: skip
         return
     kind = table.get("type")
     word = (
@@ -150,7 +152,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> 
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     if found is not None:
-        draft.sources.append(Source(found.ref, columns, found.take))
+        draft.sources.append(Source(found.ref, columns, axolotl_rows.part(draft, table, named) or found.take))
     _rest(draft, table)
 
 
@@ -348,35 +350,6 @@ def _rest(draft: Draft, table: Entries) -> None:
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads role and content of a message")
         elif key != "path" and not one.mapping:
             draft.error(one, "the language has no such thing for a source")
-
-
-def _long(draft: Draft, named: Entries) -> None:
-    """Rows longer than `sequence_len` are left out, unless `excess_length_strategy` cuts them; plain text goes on in
-    further rows."""
-    way, length = named.get("excess_length_strategy"), named.get("max_length")
-    word = "drop" if way is None or way.empty else str(way.value).lower()
-    most = (integer(length) if length is not None else None) or 512
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    if shape == "text":
-        if draft.settings.get("batch.packing") is None or draft.settings["batch.packing"].text != "true":
-            draft.differs(
-                "sequence_len",
-                "axolotl goes on in a further row with what is left of a longer text, the spec keeps its beginning",
-            )
-        if way is not None:
-            draft.note(way, "plain text goes on in further rows")
-    elif METHODS[draft.method].generates:
-        if way is not None:
-            draft.note(way, f"{draft.method} reads prompts alone")
-    elif word == "truncate":
-        if way is not None:
-            draft.mark(way, "mapped", "batch.seq")
-    elif word in ("drop", "raise"):
-        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl leaves out longer rows")
-        if way is not None and word == "raise":
-            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec leaves it out", way)
-    elif way is not None:
-        draft.error(way, "it takes drop, truncate or raise")
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
