@@ -192,6 +192,11 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.fates.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, asked, launch, zero, found)
+    if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
+        old = draft.settings.pop("strategy")
+        draft.put("strategy", "fsdp", old.entry)
+        draft.differs("context_parallel_size", "axolotl divides a sequence under FSDP1 by kernels of its own, the spec "
+                      "under FSDP2, which computes the same", context)  # fmt: skip
 
 
 def _implied(config: Entry) -> Fate:

@@ -111,3 +111,21 @@ def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
 def test_a_data_set_without_a_path_is_one_that_axolotl_fails_at() -> None:
     found = imported(CHAT.replace("path: org/chat", "data_files: [a.jsonl]\n    ds_type: json"), *HARDWARE)
     assert any("fails at a dataset without a `path`" in one for one in found.messages)
+
+
+def test_a_slice_from_the_first_row_is_one_from_the_beginning() -> None:
+    for said, cut in (("train[0:100]", "100"), ("train[0%:5%]", "5%"), ("train[:100]", "100")):
+        found = imported(CHAT + f"    split: {said}\n", *HARDWARE)
+        assert found.payload["data"]["sources"][0]["slice"] == cut
+    assert imported(CHAT + "    split: train[10:100]\n", *HARDWARE).draft.wrong
+
+
+def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
+    more = "context_parallel_size: 2\nflash_attention: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    found = imported(CHAT + "fsdp_version: 1\n" + more, *HARDWARE)
+    assert not found.errors
+    assert found.draft.settings["strategy"].text == "fsdp"
+    assert "context_parallel_size" in found.draft.differences
+    again = imported(CHAT + "fsdp_version: 2\n" + more, *HARDWARE)
+    assert not again.errors
+    assert "context_parallel_size" not in again.draft.differences
