@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.importing import (
     axolotl_chat,
@@ -18,6 +19,7 @@ from xpc.compiler.importing import (
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, text, words
 from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.language.setting import ROLES
 from xpc.compiler.methods import METHODS
 
 Entries = Mapping[str, Entry]
@@ -231,8 +233,6 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 """The two keys of a message, to the shape of the rows."""
-SPEAKERS = {"user": {"human", "user"}, "assistant": {"gpt", "assistant"}, "system": {"system"}, "tool": {"tool"}}
-"""Who speaks, and the names that axolotl and the runtime know them by."""
 
 
 def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
@@ -251,13 +251,21 @@ def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
                 f"axolotl hands `{key}` of a message to the template, and the runtime role and content",
                 one,
             )
-    speakers = table.get("roles")
-    for key, one in ({} if speakers is None else speakers.mapping).items():
-        names = set(words(one) or [])
-        if not names <= SPEAKERS.get(key, set()):
-            draft.error(one, f"the runtime knows no speaker {', '.join(sorted(names - SPEAKERS.get(key, set())))}",
-                        "it reads human and user, gpt and assistant, system and tool")  # fmt: skip
+    speakers(draft, table.get("roles"), shape or "messages")
     return shape or "messages"
+
+
+def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
+    """`roles`: the names that a role has in the rows, where the runtime does not read them so by itself."""
+    for role, one in ({} if entry is None else entry.mapping).items():
+        names = words(one)
+        if role not in ROLES or names is None:
+            draft.error(one, f"the spec names the speakers {', '.join(ROLES)}, each by a list of names")
+            continue
+        usual = {} if shape == "messages" else KNOWN
+        own = [name for name in dict.fromkeys(names) if usual.get(name, name) != role]
+        if own:
+            draft.put(f"data.{role}_roles", tuple(own), one)
 
 
 def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
