@@ -154,7 +154,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry], nam
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     if found is not None:
-        draft.sources.append(Source(found.ref, columns, axolotl_rows.part(draft, table, named) or found.take))
+        ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
+        draft.sources.append(Source(ref, columns, axolotl_rows.part(draft, table, named) or found.take))
     _rest(draft, table)
 
 

@@ -129,3 +129,19 @@ def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
     again = imported(CHAT + "fsdp_version: 2\n" + more, *HARDWARE)
     assert not again.errors
     assert "context_parallel_size" not in again.draft.differences
+
+
+def test_a_set_to_evaluate_on_is_the_split_test_where_none_is_said() -> None:
+    """axolotl 0.18.0, utils/data/sft.py: `_load_tokenized_prepared_datasets(..., split="test")`."""
+    more = "eval_steps: 50\neval_strategy: steps\ntest_datasets:\n  - path: {}\n    type: chat_template\n"
+    for name, split in (("org/held", "test"), ("org/held\n    split: train", "train"), ("held.jsonl", "train")):
+        found = imported(CHAT + more.format(name), *HARDWARE)
+        ((one,),) = [held["sources"] for held in found.payload["data"]["evaluation"]["sets"]]
+        assert one["split"] == split, name
+
+
+def test_a_data_set_is_read_at_its_revision() -> None:
+    found = imported(CHAT + "    split: train[:5%]\n    revision: refs/pr/3\n", *HARDWARE)
+    (one,) = found.payload["data"]["sources"]
+    assert (one["revision"], one["slice"]) == ("refs/pr/3", "5%")
+    assert imported(CHAT + "    revision: 'a b'\n", *HARDWARE).draft.wrong
