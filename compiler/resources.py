@@ -21,8 +21,9 @@ class DataSource:
     `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
     are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
     bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both; with
-    `chat` texts become turns of a conversation; `limit` is how many rows are read at most. `survey` is what is
-    remembered of a file whose content was not read again. `parts` are the files of a folder, of all its splits.
+    `chat` texts become turns of a conversation; `limit` is how many rows are read at most; `roles` are names of
+    speakers and the roles that they become. `survey` is what is remembered of a file whose content was not read again.
+    `parts` are the files of a folder, of all its splits.
     """
 
     id: str | None
@@ -45,6 +46,7 @@ class DataSource:
     wording: str | None = None
     chat: bool = False
     limit: int | None = None
+    roles: tuple[tuple[str, str], ...] = ()
     survey: Survey | None = field(default=None, repr=False)
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 

@@ -31,7 +31,7 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
     memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
-    key = (*columns(source), source.context or "")
+    key = (*columns(source), source.context or "", *(f"{name}\0{role}" for name, role in source.roles))
     known = None if memory is None else memory.recall(place, source.shape, key)
     if known is not None and not workspace.copies:
         workspace.weigh(path)

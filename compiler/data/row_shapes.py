@@ -14,6 +14,21 @@ ROLES = {
 """The speakers of from/value conversations that the runtime knows, and the roles that they become."""
 
 
+def renamed(row: Row, roles: Mapping[str, str]) -> Row:
+    """The row with the speakers of its turns as the roles that their names stand for."""
+    return {key: _renamed(value, roles) for key, value in row.items()}
+
+
+def _renamed(value: object, roles: Mapping[str, str]) -> object:
+    if isinstance(value, list):
+        return [_renamed(turn, roles) if isinstance(turn, dict) else turn for turn in value]
+    if not isinstance(value, dict):
+        return value
+    said = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
+    named = {key: roles[who] for key, who in said.items() if who in roles}
+    return {**value, **named} if named else value
+
+
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
     """What says of a row why it is not of the shape, or None. `names` are its columns in the order of the shape, and
     `context` is that of a text that follows the prompt."""

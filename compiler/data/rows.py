@@ -21,7 +21,7 @@ def survey(source: DataSource) -> Survey | None:
     if source.survey is not None or not readable(source):
         return source.survey
     assert source.content is not None
-    return _survey(source.content, source.path or "", source.shape, columns(source), source.context or "")
+    return _survey(source.content, source.path or "", source.shape, columns(source), source.context or "", source.roles)
 
 
 def readable(source: DataSource) -> bool:
@@ -32,10 +32,12 @@ def readable(source: DataSource) -> bool:
 
 
 @lru_cache(maxsize=32)  # the members of a sweep share their data
-def _survey(content: bytes, path: str, shape: str, names: tuple[str, ...], context: str) -> Survey:
+def _survey(
+    content: bytes, path: str, shape: str, names: tuple[str, ...], context: str, roles: tuple[tuple[str, str], ...]
+) -> Survey:
     from xpc.compiler.data.survey import survey as look  # most specs have no local file
 
-    return look(content, path, shape, names, context)
+    return look(content, path, shape, names, context, dict(roles))
 
 
 def count(source: DataSource) -> int | None:

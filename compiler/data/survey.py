@@ -73,10 +73,20 @@ class _Counts:
         return {name: Tally(*one) for name, one in self.found.items()}
 
 
-def survey(data: bytes, path: str, shape: str, columns: Sequence[str], context: str = "") -> Survey:
+def survey(
+    data: bytes,
+    path: str,
+    shape: str,
+    columns: Sequence[str],
+    context: str = "",
+    roles: Mapping[str, str] | None = None,
+) -> Survey:
     """Reads all rows of a file. `columns` are the dataset's own, in the order of the shape; `context` follows the
-    prompt."""
-    return _survey(read(data, path), shape, tuple(columns), context, path.lower().endswith(".csv"))
+    prompt; `roles` are names of speakers and the roles that they become."""
+    rows: Iterable[Row | Broken] = read(data, path)
+    if roles:
+        rows = (row if isinstance(row, Broken) else shaped.renamed(row, roles) for row in rows)
+    return _survey(rows, shape, tuple(columns), context, path.lower().endswith(".csv"))
 
 
 def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], context: str, cells: bool) -> Survey:

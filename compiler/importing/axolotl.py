@@ -11,6 +11,7 @@ from xpc.compiler.importing import (
     axolotl_data,
     axolotl_intervals,
     axolotl_keys,
+    axolotl_model,
     axolotl_precision,
     families,
     schedule,
@@ -42,9 +43,10 @@ OWN = (
     "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
     "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
     "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
-    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "ray_num_workers",
-    "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather", "model_quantization_config",
-    "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta", "orpo_alpha", "max_prompt_len",
+    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "overrides_of_model_config",
+    "ray_num_workers", "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather",
+    "model_quantization_config", "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta",
+    "orpo_alpha", "max_prompt_len",
     "tokens", "lora_model_dir", "lr_quadratic_warmup", "base_model_config", "optim_args",
     "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
     "loraplus_lr_embedding",
@@ -104,6 +106,8 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
     axolotl_keys.rest(draft, named)
+    axolotl_model.configured(draft, named)
+    axolotl_model.mxfp4(draft, named)
     draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
     for table in (launch, zero, *draft.read):
         draft.settle(table or {}, (), {})
@@ -188,6 +192,11 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.fates.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, asked, launch, zero, found)
+    if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
+        old = draft.settings.pop("strategy")
+        draft.put("strategy", "fsdp", old.entry)
+        draft.differs("context_parallel_size", "axolotl divides a sequence under FSDP1 by kernels of its own, the spec "
+                      "under FSDP2, which computes the same", context)  # fmt: skip
 
 
 def _implied(config: Entry) -> Fate:
@@ -256,10 +265,27 @@ def _method(draft: Draft, named: Entries) -> None:
         draft.note(longest, f"{draft.method} does not read it")
     block = named.get("trl")
     if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
-        trainer.arguments(draft, block.mapping)
+        trainer.arguments(draft, _generation(draft, block.mapping))
     elif block is not None:
         for one in block.mapping.values():
             draft.note(one, f"{draft.method} does not read it")
+
+
+def _generation(draft: Draft, block: Entries) -> Entries:
+    """The keys of `trl`, with the host and the port of its `vllm` where it names none itself; axolotl reads no more
+    of that block."""
+    inside = block.get("vllm")
+    if inside is None:
+        return block
+    read = {f"vllm_server_{key}": one for key, one in inside.mapping.items() if key in ("host", "port")}
+    for key, one in inside.mapping.items():
+        if key not in ("host", "port"):
+            draft.note(one, "axolotl reads the host and the port of this block alone")
+        elif f"vllm_server_{key}" in block:
+            draft.note(one, f"`vllm_server_{key}` decides")
+    if not inside.mapping:
+        draft.note(inside, "it names no server")
+    return {**read, **{key: one for key, one in block.items() if key != "vllm"}}
 
 
 def _packing(draft: Draft, named: Entries) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.importing import (
     axolotl_chat,
     axolotl_evaluation,
     axolotl_keys,
+    axolotl_rows,
     axolotl_templates,
     axolotl_words,
     corpus,
 )
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.entries import Entry, boolean, text, words
 from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.language.setting import ROLES
 from xpc.compiler.methods import METHODS
 
 Entries = Mapping[str, Entry]
@@ -25,7 +28,7 @@ READ = (
     "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "curriculum_sampling", "excess_length_strategy", "test_datasets",
+    "curriculum_sampling", "excess_length_strategy", "skip_prepare_dataset", "test_datasets",
 )  # fmt: skip
 """The keys that this module reads."""
 INSTRUCTION = (
@@ -72,12 +75,12 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
         for entry in (listed, raw):
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
-                _source(draft, one, entry is raw, shapes)
+                _source(draft, one, entry is raw, shapes, named)
                 _system_column(draft, one.mapping.get("path"), asked)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     axolotl_evaluation.held(draft, named)
-    _long(draft, named)
+    axolotl_rows.long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
@@ -108,12 +111,13 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
     draft.default("seed", 42, "not set: axolotl's own")
 
 
-def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> None:
+def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry], named: Entries) -> None:
     """One data set; `shapes` are those of the sets before it, of which a spec has one."""
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
-        draft.error(entry, "a dataset needs a `path`")
+        draft.error(entry, f"axolotl {axolotl_keys.VERSION} fails at a dataset without a `path`",
+                    "write the file as `path`, or `path: json` beside `data_files`")  # fmt: skip
         return
     kind = table.get("type")
     word = (
@@ -150,7 +154,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry]) -> 
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     if found is not None:
-        draft.sources.append(Source(found.ref, columns, found.take))
+        ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
+        draft.sources.append(Source(ref, columns, axolotl_rows.part(draft, table, named) or found.take))
     _rest(draft, table)
 
 
@@ -229,8 +234,6 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 """The two keys of a message, to the shape of the rows."""
-SPEAKERS = {"user": {"human", "user"}, "assistant": {"gpt", "assistant"}, "system": {"system"}, "tool": {"tool"}}
-"""Who speaks, and the names that axolotl and the runtime know them by."""
 
 
 def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
@@ -249,13 +252,21 @@ def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
                 f"axolotl hands `{key}` of a message to the template, and the runtime role and content",
                 one,
             )
-    speakers = table.get("roles")
-    for key, one in ({} if speakers is None else speakers.mapping).items():
-        names = set(words(one) or [])
-        if not names <= SPEAKERS.get(key, set()):
-            draft.error(one, f"the runtime knows no speaker {', '.join(sorted(names - SPEAKERS.get(key, set())))}",
-                        "it reads human and user, gpt and assistant, system and tool")  # fmt: skip
+    speakers(draft, table.get("roles"), shape or "messages")
     return shape or "messages"
+
+
+def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
+    """`roles`: the names that a role has in the rows, where the runtime does not read them so by itself."""
+    for role, one in ({} if entry is None else entry.mapping).items():
+        names = words(one)
+        if role not in ROLES or names is None:
+            draft.error(one, f"the spec names the speakers {', '.join(ROLES)}, each by a list of names")
+            continue
+        usual = {} if shape == "messages" else KNOWN
+        own = [name for name in dict.fromkeys(names) if usual.get(name, name) != role]
+        if own:
+            draft.put(f"data.{role}_roles", tuple(own), one)
 
 
 def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
@@ -348,35 +359,6 @@ def _rest(draft: Draft, table: Entries) -> None:
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads role and content of a message")
         elif key != "path" and not one.mapping:
             draft.error(one, "the language has no such thing for a source")
-
-
-def _long(draft: Draft, named: Entries) -> None:
-    """Rows longer than `sequence_len` are left out, unless `excess_length_strategy` cuts them; plain text goes on in
-    further rows."""
-    way, length = named.get("excess_length_strategy"), named.get("max_length")
-    word = "drop" if way is None or way.empty else str(way.value).lower()
-    most = (integer(length) if length is not None else None) or 512
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    if shape == "text":
-        if draft.settings.get("batch.packing") is None or draft.settings["batch.packing"].text != "true":
-            draft.differs(
-                "sequence_len",
-                "axolotl goes on in a further row with what is left of a longer text, the spec keeps its beginning",
-            )
-        if way is not None:
-            draft.note(way, "plain text goes on in further rows")
-    elif METHODS[draft.method].generates:
-        if way is not None:
-            draft.note(way, f"{draft.method} reads prompts alone")
-    elif word == "truncate":
-        if way is not None:
-            draft.mark(way, "mapped", "batch.seq")
-    elif word in ("drop", "raise"):
-        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl leaves out longer rows")
-        if way is not None and word == "raise":
-            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec leaves it out", way)
-    elif way is not None:
-        draft.error(way, "it takes drop, truncate or raise")
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing import corpus
-from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry, plain
+from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.entries import Entry, plain, text
 
 Entries = Mapping[str, Entry]
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
 """What says where the rows of a data set lie, and not how they are read."""
+REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
@@ -29,7 +31,12 @@ def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
             draft.error(table.get(odd[0], one), "a spec reads the rows that it evaluates on as those that it trains on",
                         "give both the same keys")  # fmt: skip
             continue
-        found = corpus.source(draft, table.get("path", one), table.get("name"), table.get("split"))
+        split = table.get("split")
+        found = corpus.source(draft, table.get("path", one), table.get("name"), split)
+        if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # what axolotl evaluates on where none is said
+        if found is not None and "revision" in table:
+            found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
             if (one.file, table[key].key) not in draft.fates:
                 corpus.everything(draft, table[key], "as of the rows that are trained on")
@@ -38,6 +45,21 @@ def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1:
         draft.differs("test_datasets", "axolotl evaluates on all of them together, the spec on each apart", entry)
+
+
+def revised(draft: Draft, ref: str, entry: Entry) -> str:
+    """The reference at a commit, a branch or a tag of the hub."""
+    name = text(entry) or ""
+    if entry.empty:
+        draft.note(entry, "null: the newest")
+    elif ref.startswith('"'):
+        draft.note(entry, "a file has none")
+    elif REVISION.fullmatch(name):
+        draft.mark(entry, "mapped", f"data {{ {ref}@{name} }}")
+        return f"{ref}@{name}"
+    else:
+        draft.error(entry, "a spec cannot name this revision")
+    return ref
 
 
 def _shown(table: Entries, key: str) -> object:

@@ -40,7 +40,9 @@ def intervals(draft: Draft, named: Entries) -> None:
             draft.note(one, "it is off" if not times else f"once a run or less: axolotl reads `{kind}` alone")
         if not draft.has(path) and _filled(named, steps):
             switches.every(None, counted, Amount("count", 500), draft, path)
-        if not draft.has(path) and word is not None and not word.empty:
+        if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
+            _best(draft, word)
+        elif not draft.has(path) and word is not None and not word.empty:
             switches.every(word, None, Amount("count", 500), draft, path)
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
@@ -53,6 +55,17 @@ def intervals(draft: Draft, named: Entries) -> None:
             "rows are held out and never evaluated on: axolotl asks for `eval_steps`, or `evals_per_epoch` and more "
             "than one evaluation in the run",
         )
+
+
+def _best(draft: Draft, entry: Entry) -> None:
+    """Only what evaluates better than all before is saved: the spec saves what is evaluated, each time."""
+    evaluated = draft.settings.get("eval.every")
+    if evaluated is None or evaluated.text == "never":
+        draft.error(entry, "nothing is evaluated, so that no checkpoint is the best", "write `steps` or `epoch`")
+        return
+    draft.raw("save.every", evaluated.text, entry)
+    draft.differs("save_strategy", "axolotl saves only what evaluates better than everything before, the spec at each "
+                  "evaluation", entry)  # fmt: skip
 
 
 def _filled(named: Entries, key: str) -> bool:

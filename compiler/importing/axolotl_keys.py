@@ -154,7 +154,6 @@ QUIET = {
 TEXT = "the language trains on text"
 IMPOSSIBLE = {
     **dict.fromkeys(("processor_type", "processor_kwargs", "image_size", "image_resize_algorithm"), TEXT),
-    "skip_prepare_dataset": f"axolotl hands rows with images to the trainer as they are, and {TEXT}",
     **dict.fromkeys(
         ("max_packed_sequence_len", "flash_attn_rms_norm", "s2_attention"), f"axolotl {VERSION} refuses it, too"
     ),
@@ -193,7 +192,7 @@ IMPOSSIBLE = {
     "llama4_linearized_experts": "the stack has no such model",
     "rope_scaling": "reserved by the language",
     **dict.fromkeys(
-        ("overrides_of_model_config", "overrides_of_model_kwargs", "model_kwargs"),
+        ("overrides_of_model_kwargs", "model_kwargs"),
         "a bundle reads the model as its config.json has it",
     ),
     **dict.fromkeys(
@@ -347,14 +346,6 @@ def rest(draft: Draft, named: Entries) -> None:
             draft.note(said, "fp8 is off")
         elif said is not None:
             draft.reserve(said, f"{key}: {text(said)}", "this version has no fp8: bf16 is computed in")
-    for key, one in named.get("model_config", Entry("", {}, "", 0)).mapping.items():
-        if one.off:
-            draft.note(one, "it is off")
-        elif key == "output_router_logits" and "router_aux_loss_coef" in draft.stack.fields():
-            draft.note(one, "the target adds the router's loss by the model's own coefficient")
-        else:
-            draft.error(one, f"a key of the model's configuration: set `{key}` in the model's own config.json")
-    _mxfp4(draft, named)
     _unfrozen(draft, named.get("unfrozen_parameters"))
 
 
@@ -372,13 +363,3 @@ def _unfrozen(draft: Draft, entry: Entry | None) -> None:
     else:
         draft.put("freeze", True, entry)
         draft.put("freeze.except_parameters", tuple(str(text(one)) for one in entry.items), entry)
-
-
-def _mxfp4(draft: Draft, named: Entries) -> None:
-    config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
-    opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
-    if config is not None and config.value == "Mxfp4Config" and opened and more is not None:
-        for one in (config, *more.mapping.values()):
-            draft.reserve(one, f"{one.key}: {text(one)}", "weights of 4 bits are opened by transformers as it sees fit")
-    elif config is not None and not config.empty:
-        draft.error(config, "a bundle reads weights as they are stored")

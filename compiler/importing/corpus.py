@@ -17,7 +17,7 @@ from xpc.compiler.methods import METHODS
 Entries = Mapping[str, Entry]
 
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
-SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[:([A-Za-z0-9_.%\-]+)\])?")
+SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
 READ = ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name", "dataset_config", "dataset_train_split",
         "dataset_test_split", "dataset_splits", "dataset_configs", "data_path", "eval_data_path", "lazy_preprocess",
         "preprocessed_path", "dataset_prompt_column", "system_prompt", "dataset_text_field", "dataset_kwargs",

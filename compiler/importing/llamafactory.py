@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler import registry
-from xpc.compiler.importing import families, llamafactory_data, sharding, trainer, trlyaml
+from xpc.compiler.importing import families, llamafactory_data, local_model, sharding, trainer, trlyaml
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, text, words
@@ -67,7 +66,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     found = Machines()
     named = {SAME.get(key, key): one for key, one in entries.items() if key not in (*QUIET, *KEPT)}
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    for key in MEDIA if registry.find_model(draft.model) is not None else ():
+    for key in MEDIA if local_model.registered(draft.model, asked) is not None else ():
         if key in named:
             draft.note(named[key], "the model reads text alone")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry
 from xpc.grammar.record import record
 
 About = Mapping[str, object]
 
-SPEAKERS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system",)}
-"""The names of those who speak that the runtime knows, by LLaMA-Factory's key of each."""
+SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
+"""The roles of those who speak, by LLaMA-Factory's key of each."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """Its own names of the parts of a message."""
 MEDIA = ("images", "videos", "audios")
@@ -79,11 +80,12 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     draft.differs(
         "formatting", "LLaMA-Factory leaves out a row whose speakers do not take turns, and the spec trains on it"
     )
+    shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
+    _speakers(draft, entry, tags or {}, shape)
     if ranking:
         return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
     if "kto_tag" in named:
         return Rows("unpaired", False, (turns, named["kto_tag"]))
-    shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     return Rows(shape, False, (turns,) if turns != shape else ())
 
 
@@ -105,6 +107,14 @@ def _table(about: About, key: str) -> dict[str, str]:
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 
 
+def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
+    """The names of those who speak, where the runtime does not read them so by itself."""
+    for key, role in SPEAKERS.items():
+        said = tags.get(key, TAGS[key])
+        if (said if shape == "messages" else KNOWN.get(said, said)) != role:
+            draft.put(f"data.{role}_roles", (said,), entry)
+
+
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
     """An error for each thing in the rows that the runtime does not read."""
@@ -121,9 +131,6 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or from and "
             "value"
         )
-    for key, known in SPEAKERS.items():
-        if tags and tags.get(key, TAGS[key]) not in known:
-            whys.append(f"`{name}` calls a speaker `{tags[key]}`, whom the runtime does not know")
     if form == "openai":
         whys.append(
             f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"

@@ -9,6 +9,7 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.registry.types import ModelFacts
 
 NEAREST = 3
 """Names of a path that are looked at, its end first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, a run
@@ -17,10 +18,10 @@ leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
 
 def architecture(draft: Draft, asked: Asked) -> None:
     """Write the config.json of the registered model that a folder is named after beside the spec, with a warning."""
-    folder = draft.model[1:-1].replace("\\\\", "\\").rstrip("/\\") if draft.model.startswith('"') else ""
+    folder = _folder(draft.model)
     if not folder or draft.has("model.config") or asked.read(f"{folder}/config.json") is not None:
         return
-    alias = next(filter(None, map(model_called, re.split(r"[/\\]", folder)[: -NEAREST - 1 : -1])), None)
+    alias = _alias(folder)
     if alias is None:
         draft.warn(
             None,
@@ -39,6 +40,24 @@ def architecture(draft: Draft, asked: Asked) -> None:
         "after which the folder or one above it is named",
         "`model(config=file(...))` names the folder's own config.json, and `--model` another model",
     )
+
+
+def registered(model: str, asked: Asked) -> ModelFacts | None:
+    """The registered model, all of which read text alone, that a spec's model is, or that its folder is named after;
+    None of a folder whose own config.json is here."""
+    folder = _folder(model)
+    if folder and asked.read(f"{folder}/config.json") is not None:
+        return None
+    return registry.find_model((_alias(folder) or "") if folder else model)
+
+
+def _folder(model: str) -> str:
+    """The folder of a model as a spec has it; empty for a name of the hub or of the registry."""
+    return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
+
+
+def _alias(folder: str) -> str | None:
+    return next(filter(None, map(model_called, re.split(r"[/\\]", folder)[: -NEAREST - 1 : -1])), None)
 
 
 def model_called(name: str) -> str | None:

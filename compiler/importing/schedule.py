@@ -37,7 +37,8 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
         draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
     elif kwargs is not None:
         for name, one in kwargs.mapping.items():
-            _argument(draft, name, one)
+            if name != "num_stable_steps":
+                _argument(draft, name, one)
     steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
     if flat(entry):
         for said in (steps, ratio):
@@ -45,6 +46,23 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
                 draft.note(said, "transformers has no warm-up for this schedule")
     else:
         warmup(draft, steps, ratio)
+    stable = None if kwargs is None else kwargs.mapping.get("num_stable_steps")
+    if stable is not None:
+        _stable(draft, stable, named.get("max_steps"))
+
+
+def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
+    """The steps between warm-up and decay, where they are those that the spec leaves to them, too."""
+    parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
+    counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
+    whole, value = None if most is None else number(most), number(entry)
+    if entry.empty:
+        draft.note(entry, NULL)
+    elif value is not None and whole is not None and len(counts) == 2 and sum(counts) + value == whole:
+        draft.note(entry, "the steps that warm-up and decay leave")
+    else:
+        draft.error(entry, "the spec's rate stays at its peak for the steps that warm-up and decay leave of the run",
+                    "leave it out, or set `max_steps` to the sum of the three")  # fmt: skip
 
 
 def flat(entry: Entry | None) -> bool:
@@ -54,13 +72,15 @@ def flat(entry: Entry | None) -> bool:
 
 def _argument(draft: Draft, name: str, entry: Entry) -> None:
     path = ARGUMENTS.get(name)
-    value = number(entry)
+    value, shape = number(entry), draft.settings.get("schedule")
     if path is None:
         draft.error(entry, "no schedule of the language has it")
     elif path == "schedule.decay_type":
         draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
     elif value is None:
         draft.error(entry, "it takes a number")
+    elif name == "num_cycles" and value == 0.5 and shape is not None and shape.text in ("cosine", "wsd"):
+        draft.note(entry, "half a cosine is the default")
     elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
         draft.put(path, Amount("share" if name in SHARES else "absolute", value), entry)
     elif path == "schedule.decay":

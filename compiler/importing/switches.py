@@ -207,6 +207,13 @@ def switches(draft: Draft, named: Entries) -> None:
         elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
             draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
             draft.mark(grouped, "extra", 'extra trl { train_sampling_strategy = "group_by_length" }')
+    older, attention = named.get("use_flash_attention_2"), named.get("attn_implementation")
+    if older is not None and older.off:
+        draft.note(older, "it is off")
+    elif older is not None and attention is not None and not attention.empty:
+        draft.note(older, "`attn_implementation` decides")
+    elif older is not None:  # the alignment handbook's, before transformers had a word for it
+        draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
         if entry is not None:

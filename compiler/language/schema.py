@@ -14,7 +14,7 @@ from functools import cache
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import LAUNCH
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
-from xpc.compiler.language.setting import Path
+from xpc.compiler.language.setting import ROLE_SETTINGS, Path
 from xpc.compiler.language.setting import Setting as Setting
 from xpc.compiler.methods import DEFAULT, METHODS, readers
 
@@ -130,10 +130,10 @@ TABLE: tuple[Setting, ...] = (
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
                      "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt put before conversations that have none", inner=True),
-    Setting("data.system_column", k.NAME, "column that holds each row's system prompt; rows without one get `system`",
-            inner=True),
+    Setting("data.system_column", k.NAME, "column of each row's system prompt, instead of `system`", inner=True),
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that makes a row's prompt of its columns, each in "
             "two braces", inner=True),
+    *ROLE_SETTINGS,
     Setting("data.columns", k.NAMES, "the rows' columns in the shape's order, in every source that has none of its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column that holds the prompt, in every source that has no `columns`", inner=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language.kinds import Kind
+from xpc.compiler.language.kinds import NAMES, Kind
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
 else:  # thousands of names that only a type checker reads
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
+
+ROLES = ("user", "assistant", "system", "tool")
+"""The roles of chat templates that rows may have other names for."""
 
 
 @record
@@ -53,3 +56,12 @@ class Setting:
     def clause(self) -> str:
         """The clause that the setting stands in; a head belongs to its own."""
         return self.path if self.head else self.path.rpartition(".")[0]
+
+
+ROLE_SETTINGS = (
+    Setting("data.user_roles", NAMES, "names that the user has in the rows", inner=True),
+    Setting("data.assistant_roles", NAMES, "names that the assistant has in the rows", inner=True),
+    Setting("data.system_roles", NAMES, "names that the system prompt has in the rows", inner=True),
+    Setting("data.tool_roles", NAMES, "names that the results of tools have in the rows", inner=True),
+)
+"""The settings of `data` for `ROLES`."""

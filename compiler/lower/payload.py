@@ -159,6 +159,9 @@ def _words(spec: Spec) -> Words:
         out["prompt_template"] = template
     if column is not None:
         out["system_column"] = column
+    named = {name: role for source in spec.data for name, role in source.roles}
+    if named:
+        out["roles"] = named
     return out
 
 

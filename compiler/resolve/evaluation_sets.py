@@ -12,7 +12,7 @@ from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.resolve.sources import find_source
+from xpc.compiler.resolve.sources import find_source, roles_of
 from xpc.compiler.resources import DataSource, EvalSet
 from xpc.compiler.spec import Value, text_of
 from xpc.grammar.diagnostic import Label
@@ -110,11 +110,12 @@ class Sets:
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if prompt is None and not known and not row.items:
             prompt, context = text_of(self.values, "data.prompt"), context or text_of(self.values, "data.context")
-        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns)
+        roles = roles_of(self.values)
+        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns, roles)
         first = self.trained[0]
         if shape is None and not known and source.found is None:
             again, other = find_source(
-                row, first.wording or first.shape, self.workspace, method, prompt, context, columns
+                row, first.wording or first.shape, self.workspace, method, prompt, context, columns, roles
             )
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())

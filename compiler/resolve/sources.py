@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
@@ -12,11 +12,13 @@ from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Row
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.schema import SOURCE_SETTINGS
+from xpc.compiler.language.schema import SOURCE_SETTINGS, path_of
+from xpc.compiler.language.setting import ROLES, Path
 from xpc.compiler.language.values import Wrong, plain_text
 from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.resources import DataSource
+from xpc.compiler.spec import Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
@@ -30,11 +32,12 @@ def find_source(
     prompt: str | None = None,
     context: str | None = None,
     columns: tuple[str, ...] | None = None,
+    roles: tuple[tuple[str, str], ...] = (),
 ) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
     `shape` is `data { format = ... }`, `prompt`, `context` and `columns` its settings of that name, when written; a
-    source's own go before them. Reinforcement
+    source's own go before them. `roles` are the names of speakers that the spec has. Reinforcement
     reads nothing but the prompt, so there a prompt column is the shape.
     """
     if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
@@ -74,11 +77,24 @@ def find_source(
     most = settings.get("limit")
     if isinstance(most, int):
         source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
+    if roles:
+        source = evolve(source, roles=roles)
     if source.parts:
-        read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording")}
+        read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording", "roles")}
         source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
+
+
+def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
+    """The names of speakers that the spec has, each with the role that it stands for."""
+    found = [(role, values.get(path_of(f"data.{role}_roles"))) for role in ROLES]
+    return tuple((name, role) for role, one in found if one is not None for name in names_of(one.value))
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """The names of a list of names; none of what is none."""
+    return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
 def _remote(

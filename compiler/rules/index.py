@@ -49,6 +49,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.continued", given("lora.from")),
     ("rules.data", always),
     ("rules.data_folders", data_folders),
+    ("rules.data_roles", written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")),
     ("rules.data_rows", either(counted_rows, written("data.holdout"))),
     ("rules.data_survey", surveyed),
     ("rules.data_tokens", either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))),

@@ -144,10 +144,12 @@ class Evaluation(TypedDict):
 
 
 class Words(TypedDict):
-    """A template that makes a row's prompt of its columns, and the column of its own system prompt."""
+    """A template that makes a row's prompt of its columns, the column of its own system prompt, and the roles that
+    names of speakers stand for."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
+    roles: NotRequired[dict[str, str]]
 
 
 class Data(Words):

@@ -7,6 +7,7 @@ import json
 from case_support import MARKED, PLAIN, ROW, Case, data, spec, trained
 from compile_support import CONFIG
 
+NAMED = json.dumps({"messages": [{"role": "guest", "content": "2 + 2?"}, {"role": "host", "content": "4"}]}) + "\n"
 ASKED = json.dumps({"prompt": "2 + 2?", "completion": "4"}) + "\n"
 PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"
 HELD = {
@@ -298,6 +299,18 @@ DATA = (
         on('"rows.jsonl"', "data(system_column=persona)"),
         on('"with.jsonl"', "data(system_column=persona)"),
         {"rows.jsonl": ROW, "with.jsonl": json.dumps({**json.loads(ROW), "persona": "Be brief."}) + "\n"},
+    ),
+    Case(
+        "XP775",
+        on('"named.jsonl"', "data(user_roles=[guest], assistant_roles=[host, guest])"),
+        on('"named.jsonl"', "data(user_roles=[guest], assistant_roles=[host])"),
+        {"named.jsonl": NAMED},
+    ),
+    Case(
+        "XP776",
+        on('"asked.jsonl"', "data(format=prompt_completion, user_roles=[guest])"),
+        on('"named.jsonl"', "data(user_roles=[guest], assistant_roles=[host])"),
+        {"asked.jsonl": ASKED, "named.jsonl": NAMED},
     ),
     Case(
         "XP774",

@@ -74,6 +74,8 @@ def axolotl(name: str) -> Record | None:
     plain = {str(one.get("type")) for one in config.get("datasets", ())} <= {"completion", "pretrain"}
     drops = config.get("excess_length_strategy", "drop") == "drop" and not plain
     out["max_tokens"] = config["sequence_len"] if drops else None
+    if record["class"] == "AxolotlGRPOConfig":  # reads prompts of any length
+        out.update(max_length=None, max_tokens=None)
     return out
 
 

@@ -114,11 +114,23 @@ def test_an_early_end_is_the_tools_own_number_of_evaluations():
 @pytest.mark.parametrize(
     "inside",
     ["roles_to_train: [user]", "train_on_eos: last", "message_property_mappings: {role: who, content: what}",
-     "roles: {assistant: [bot]}"],
+     "roles: {narrator: [bot]}"],
 )  # fmt: skip
 def test_masks_and_messages_that_the_runtime_does_not_have(inside):
     assert ax(rows=f"    type: chat_template\n    {inside}\n").draft.wrong
     assert not ax(rows="    type: chat_template\n    roles_to_train: [assistant]\n    train_on_eos: turn\n").draft.wrong
+
+
+def test_the_names_of_speakers_are_those_that_the_runtime_does_not_know_anyway():
+    found = ax(
+        rows="    type: chat_template\n    roles: {user: [user, guest], assistant: [assistant, gpt], tool: [tool]}\n"
+    )
+    assert found.payload["data"]["roles"] == {"guest": "user", "gpt": "assistant"}
+    mapped = "    message_property_mappings: {role: from, content: value}\n"
+    usual = "    roles: {user: [human], assistant: [gpt, model], system: [system]}\n"
+    assert "roles" not in ax(rows="    type: chat_template\n" + mapped + usual).payload["data"]
+    other = ax(rows="    type: chat_template\n" + mapped + "    roles: {assistant: [system, gpt]}\n")
+    assert other.payload["data"]["roles"] == {"system": "assistant"}
 
 
 def test_evaluations_of_axolotl_are_its_own_arithmetic():
@@ -207,8 +219,6 @@ INFO = {
               "columns": {"prompt": "question", "chosen": "good", "rejected": "bad"}},
     "asked": {"file_name": "asked.json", "columns": {"prompt": "question", "response": "answer"}},
     "told": {"file_name": "told.json", "columns": {"prompt": "q", "response": "a", "system": "s"}},
-    "bots": {"file_name": "b.json", "formatting": "sharegpt", "tags": {"role_tag": "from", "content_tag": "value",
-                                                                     "user_tag": "human", "assistant_tag": "bot"}},
 }  # fmt: skip
 
 
@@ -232,7 +242,24 @@ def test_dataset_info_says_the_shape_and_the_columns(tmp_path, name, stage, shap
     assert (source["shape"], source["columns"], source["wording"]) == (shape, columns, wording)
 
 
-@pytest.mark.parametrize(("name", "stage"), [("bots", "sft"), ("pairs", "sft"), ("mine", "dpo")])
+@pytest.mark.parametrize(
+    ("tags", "roles"),
+    [
+        ({"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "bot"}, None),
+        ({"role_tag": "from", "content_tag": "value", "user_tag": "asker"}, {"asker": "user"}),
+        ({"role_tag": "role", "content_tag": "content", "user_tag": "human", "assistant_tag": "assistant"},
+         {"human": "user"}),
+    ],
+)  # fmt: skip
+def test_tags_of_speakers_are_roles(tmp_path, tags, roles):
+    os.makedirs(tmp_path / "data")
+    about = {"file_name": "b.json", "formatting": "sharegpt", "tags": tags}
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps({"spoken": about}))
+    found = lf(text=LF.replace("dataset: identity", "dataset: spoken"), root=str(tmp_path))
+    assert found.payload["data"].get("roles") == roles
+
+
+@pytest.mark.parametrize(("name", "stage"), [("pairs", "sft"), ("mine", "dpo")])
 def test_rows_that_no_shape_holds_are_refused(tmp_path, name, stage):
     os.makedirs(tmp_path / "data")
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))

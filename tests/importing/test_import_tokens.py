@@ -33,7 +33,7 @@ DIFFERENT = {
 """Cases whose rows become other tokens, to the tool's name under which the import says so."""
 REFUSED = {
     "axolotl": {
-        "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message", "other speakers",
+        "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message",
         "message_field_training",
         "context_qa.load_v2",
         "input_output", "dpo with columns of its own",

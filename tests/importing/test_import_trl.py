@@ -259,3 +259,10 @@ def test_the_length_of_a_completion_is_a_setting_of_every_method_that_generates(
     found = trl("max_completion_length: 1024\nreward_funcs: [accuracy]\n", name="grpo/config_demo.yaml")
     assert "max_completion = 1024" in found.text
     assert not found.draft.wrong, found.messages
+
+
+def test_the_handbooks_older_word_for_flash_attention_is_read():
+    assert trl("use_flash_attention_2: true\n").payload["model"]["attn_implementation"] == "flash_attention_2"
+    both = trl("use_flash_attention_2: true\nattn_implementation: sdpa\n")
+    assert both.payload["model"]["attn_implementation"] == "sdpa"
+    assert both.fates["use_flash_attention_2"] == trl("use_flash_attention_2: false\n").fates["use_flash_attention_2"]

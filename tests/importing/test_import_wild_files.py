@@ -346,3 +346,11 @@ def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
     assert "see each other" in mixed.draft.differences["pretrain_multipack_attn"]
     pairs = AXOLOTL.replace("tatsu-lab/alpaca", "org/pairs").replace("type: alpaca", "type: chatml.intel")
     assert "max_prompt = 512" in imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE).text
+
+
+def test_how_pictures_are_read_is_nothing_to_a_folder_of_a_model_of_text() -> None:
+    more = "image_max_pixels: 262144\nvideo_max_pixels: 16384\nfreeze_vision_tower: true\n"
+    text = FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/models/Qwen2.5-7B-Instruct")
+    assert not imported(text + more, *HARDWARE).errors
+    other = FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/models/Qwen2.5-VL-7B-Instruct")
+    assert imported(other + more, *HARDWARE).draft.wrong

@@ -73,6 +73,7 @@ OFTEN: Mapping[str, float] = {
     "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.2,
     "data.prompt_template": 0.04, "data.system_column": 0.03, "save.merge": 0.01, "eval.patience": 0.01,
     "lora.within": 0.02, "memory.checkpointing.selective": 0.02, "model.compile": 0.03, "batch.packing.eval": 0.03,
+    "data.user_roles": 0.01, "data.assistant_roles": 0.01, "data.system_roles": 0.01, "data.tool_roles": 0.01,
     "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
 """How often a setting that may stand is written; SELDOM for the others."""

@@ -66,6 +66,22 @@ CASES: dict[str, dict[str, Keys]] = {
             "rl": "kto", "datasets": [{"path": "org/judged", "type": "chatml.intel"}], "chat_template": "chatml",
             "micro_batch_size": 1, "remove_unused_columns": False,
         },
+        "only the best checkpoint saved": {
+            "save_strategy": "best", "val_set_size": 0.1, "eval_strategy": "steps", "eval_steps": 50,
+            "metric_for_best_model": "loss",
+        },
+        "a stable phase of the steps that are left": {
+            "lr_scheduler": "warmup_stable_decay", "warmup_steps": 50, "max_steps": 250,
+            "lr_scheduler_kwargs": {"num_stable_steps": 150, "num_decay_steps": 50, "min_lr_ratio": 0.1,
+                                    "num_cycles": 0.5},
+        },
+        "prompts that are handed on as they are": {
+            "rl": "grpo", "datasets": [{"path": "org/asked"}], "skip_prepare_dataset": True,
+            "trl": {"num_generations": 4, "use_vllm": True, "vllm": {"port": 8001, "gpu_memory_utilization": 0.9},
+                    "reward_funcs": ["accuracy"]},
+        },
+        "a model whose cache is off": {"overrides_of_model_config": {"use_cache": False}},
+        "a part of the rows": {"datasets": [{"path": "org/chat", "type": "chat_template", "shards": 10}]},
     },
     "llamafactory": {
         "pairs of an unknown data set": {"stage": "dpo", "dataset": "pairs", "pref_beta": 0.2},

@@ -1,0 +1,60 @@
+"""Names that the speakers of the rows have instead of roles (XP775, XP776)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from xpc.compiler.data import rows
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import ROLES
+from xpc.compiler.rules.conditions import written
+from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
+PATHS = tuple(path_of(f"data.{role}_roles") for role in ROLES)
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+"""A name that is written without quotes."""
+
+
+@rule("XP775", "speaker-of-two-roles", reads=PATHS)
+def of_two_roles(spec: Spec) -> Iterator[Finding]:
+    """A name of a speaker stands for one role.
+
+    Today, silently: axolotl's `roles` turn a list of names around, and the last role that names a speaker has it.
+    Source: axolotl 0.18.0, prompt_strategies/chat_template.py.
+    """
+    seen: dict[str, str] = {}
+    for role, path in zip(ROLES, PATHS, strict=True):
+        given = spec.get(path)
+        names = given if isinstance(given, tuple) else ()
+        twice = [name for name in names if seen.setdefault(str(name), role) != role]
+        if twice:
+            rest = [str(name) for name in names if name not in twice]
+            yield Finding(
+                spec.place(path, f"`{str(twice[0])[:40]}` is the {seen[str(twice[0])]}, too"),
+                "a speaker of two roles",
+                f"write `{role}_roles = [{_listed(rest)}]`" if rest else f"leave `{role}_roles` out",
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name if NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
+
+
+@rule("XP776", "roles-without-turns", reads=PATHS)
+def without_turns(spec: Spec) -> Iterator[Finding]:
+    """Names of speakers are read in the turns of conversations, and rows of plain text have none.
+
+    The runtime leaves texts as they are, so that the names would be in no row. Source: the runtime's `named_roles.py`.
+    """
+    path = next((one for one in PATHS if spec.get(one) is not None), None)
+    if path is not None and spec.data and all(rows.conversational(source) is False for source in spec.data):
+        yield Finding(
+            spec.place(path, "never used"),
+            "names of speakers, and no conversation that they could stand in",
+            f"leave `{path.rpartition('.')[2]}` out",
+        )

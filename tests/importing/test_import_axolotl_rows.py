@@ -1,0 +1,147 @@
+"""Which rows axolotl reads of a data set, and the checkpoints, schedules and configurations that it has beside them."""
+
+from __future__ import annotations
+
+import pytest
+from import_support import HARDWARE, imported
+
+CHAT = """\
+base_model: Qwen/Qwen2.5-3B
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+learning_rate: 2e-4
+num_epochs: 2
+output_dir: ./out
+bf16: true
+datasets:
+  - path: org/chat
+    type: chat_template
+"""
+PAIRS = CHAT.replace("type: chat_template", "type: chatml.intel") + "rl: dpo\n"
+REWARDED = CHAT.replace("    type: chat_template\n", "") + (
+    "rl: grpo\ntrl:\n  num_generations: 4\n  use_vllm: true\n  reward_funcs: [rewards.short]\n"
+)
+
+
+def test_a_part_of_a_data_set_is_a_share_of_its_shuffled_rows() -> None:
+    found = imported(CHAT + "    shards: 10\n    shards_idx: 0\n", *HARDWARE)
+    assert found.payload["data"]["sources"][0]["take"] == {"fraction": 0.1}
+    assert "shards_idx" not in found.draft.differences
+    other = imported(CHAT + "    shards: 4\n    shards_idx: 2\n", *HARDWARE)
+    assert other.payload["data"]["sources"][0]["take"] == {"fraction": 0.25}
+    assert "another part" in other.draft.differences["shards_idx"]
+    whole = imported(CHAT + "    shards: 1\n", *HARDWARE)
+    assert whole.payload["data"]["sources"][0]["take"] is None
+
+
+def test_a_part_of_rows_in_their_order_is_refused() -> None:
+    for more in ("shuffle_merged_datasets: false\n", "curriculum_sampling: true\n"):
+        found = imported(CHAT + "    shards: 10\n" + more, *HARDWARE)
+        assert found.draft.wrong
+        assert any("shuffles the rows before" in one for one in found.messages)
+
+
+def test_axolotl_reads_every_row_of_pairs() -> None:
+    found = imported(PAIRS.replace("rl: dpo\n", "    shards: 10\nrl: dpo\n"), *HARDWARE)
+    assert found.payload["data"]["sources"][0]["take"] is None
+    assert found.fates["datasets[0].shards"] == "irrelevant"
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_part_are_axolotls() -> None:
+    """axolotl 0.18.0, utils/data/sft.py: `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`."""
+    from datasets import Dataset
+
+    from xpc.runtime.features.mixture import _take
+
+    found = imported(CHAT + "    shards: 7\n", *HARDWARE)
+    data = found.payload["data"]
+    rows = Dataset.from_dict({"n": list(range(70))})
+    theirs = rows.shuffle(seed=42).shard(num_shards=7, index=0)["n"]
+    assert list(_take(rows, data["sources"][0]["take"], data["seed"], data["shuffle"])["n"]) == list(theirs)
+
+
+def test_rows_that_are_not_prepared_stay_as_long_as_they_are() -> None:
+    assert imported(PAIRS, *HARDWARE).payload["data"]["max_tokens"] == 512
+    kept = imported(PAIRS + "skip_prepare_dataset: true\nremove_unused_columns: false\n", *HARDWARE)
+    assert kept.payload["data"]["max_tokens"] is None
+    trained = imported(CHAT + "skip_prepare_dataset: true\nremove_unused_columns: false\n", *HARDWARE)
+    assert trained.draft.wrong
+    assert any("images or tokens" in one for one in trained.messages)
+    assert not imported(CHAT + "skip_prepare_dataset: false\n", *HARDWARE).errors
+
+
+def test_the_server_of_vllm_may_stand_in_a_block_of_its_own() -> None:
+    block = "  vllm: {port: 8001, host: elsewhere, vllm_gpu_memory_utilization: 0.9}\n"
+    found = imported(REWARDED + block + "skip_prepare_dataset: true\n", *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert found.draft.settings["method.vllm.port"].text == "8001"
+    assert found.fates["trl.vllm.vllm_gpu_memory_utilization"] == "irrelevant"
+    assert any("XPC_VLLM_HOST" in one for one in found.messages)
+    both = imported(REWARDED + "  vllm_server_port: 8002\n" + block, *HARDWARE)
+    assert both.draft.settings["method.vllm.port"].text == "8002"
+
+
+def test_the_best_checkpoints_are_among_those_of_every_evaluation() -> None:
+    more = "save_strategy: best\nmetric_for_best_model: loss\n"
+    found = imported(CHAT + more + "val_set_size: 0.1\neval_steps: 50\n", *HARDWARE)
+    assert (found.arguments["save_strategy"], found.arguments["save_steps"]) == ("steps", 50)
+    assert "evaluates better" in found.draft.differences["save_strategy"]
+    assert imported(CHAT + more, *HARDWARE).draft.wrong
+
+
+def test_a_stable_phase_is_what_warm_up_and_decay_leave() -> None:
+    kwargs = "lr_scheduler: warmup_stable_decay\nwarmup_steps: 50\nmax_steps: 250\nlr_scheduler_kwargs: {{num_stable_steps: {}, num_decay_steps: 50, num_cycles: 0.5}}\n"  # noqa: E501
+    found = imported(CHAT + kwargs.format(150), *HARDWARE)
+    assert not found.errors
+    assert found.draft.settings["schedule.decay"].text == "50"
+    assert imported(CHAT + kwargs.format(100), *HARDWARE).draft.wrong
+
+
+@pytest.mark.parametrize("name", ["model_config", "overrides_of_model_config"])
+def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
+    """A value that is off is not the model's own value: untied embeddings are weights of their own."""
+    for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
+        assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet
+    for loud in ("tie_word_embeddings: false", "attention_dropout: 0.0", "output_router_logits: false",
+                 "rope_scaling: null", "rope_scaling: {type: linear, factor: 4.0}"):  # fmt: skip
+        assert imported(CHAT + f"{name}: {{{loud}}}\n", *HARDWARE).draft.wrong, loud
+
+
+def test_a_data_set_without_a_path_is_one_that_axolotl_fails_at() -> None:
+    found = imported(CHAT.replace("path: org/chat", "data_files: [a.jsonl]\n    ds_type: json"), *HARDWARE)
+    assert any("fails at a dataset without a `path`" in one for one in found.messages)
+
+
+def test_a_slice_from_the_first_row_is_one_from_the_beginning() -> None:
+    for said, cut in (("train[0:100]", "100"), ("train[0%:5%]", "5%"), ("train[:100]", "100")):
+        found = imported(CHAT + f"    split: {said}\n", *HARDWARE)
+        assert found.payload["data"]["sources"][0]["slice"] == cut
+    assert imported(CHAT + "    split: train[10:100]\n", *HARDWARE).draft.wrong
+
+
+def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
+    more = "context_parallel_size: 2\nflash_attention: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    found = imported(CHAT + "fsdp_version: 1\n" + more, *HARDWARE)
+    assert not found.errors
+    assert found.draft.settings["strategy"].text == "fsdp"
+    assert "context_parallel_size" in found.draft.differences
+    again = imported(CHAT + "fsdp_version: 2\n" + more, *HARDWARE)
+    assert not again.errors
+    assert "context_parallel_size" not in again.draft.differences
+
+
+def test_a_set_to_evaluate_on_is_the_split_test_where_none_is_said() -> None:
+    """axolotl 0.18.0, utils/data/sft.py: `_load_tokenized_prepared_datasets(..., split="test")`."""
+    more = "eval_steps: 50\neval_strategy: steps\ntest_datasets:\n  - path: {}\n    type: chat_template\n"
+    for name, split in (("org/held", "test"), ("org/held\n    split: train", "train"), ("held.jsonl", "train")):
+        found = imported(CHAT + more.format(name), *HARDWARE)
+        ((one,),) = [held["sources"] for held in found.payload["data"]["evaluation"]["sets"]]
+        assert one["split"] == split, name
+
+
+def test_a_data_set_is_read_at_its_revision() -> None:
+    found = imported(CHAT + "    split: train[:5%]\n    revision: refs/pr/3\n", *HARDWARE)
+    (one,) = found.payload["data"]["sources"]
+    assert (one["revision"], one["slice"]) == ("refs/pr/3", "5%")
+    assert imported(CHAT + "    revision: 'a b'\n", *HARDWARE).draft.wrong

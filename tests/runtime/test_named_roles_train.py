@@ -1,0 +1,44 @@
+"""A run whose speakers have names of their own learns what one with the usual roles does, on each stack."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime_bundles import source, write
+from test_runtime_trains import Stacks, bundle, metrics, stacks
+
+from xpc.compiler.stacks import STACKS
+
+__all__ = ["stacks"]
+
+pytestmark = pytest.mark.slow
+NAMES = {"user": "guest", "assistant": "host"}
+
+
+def losses(tmp_path: Path, stacks: Stacks, target: str, rows: str | None, **data: Any) -> list[float]:
+    tmp_path.mkdir()
+    folder, cwd, _, facts = bundle(tmp_path, stacks, target)
+    facts["arguments"].update(max_steps=3, save_strategy="no")
+    if rows is not None:
+        facts["data"]["sources"] = [source(rows)]
+    facts["data"].update(data)
+    stacks.fork(target, write(folder, facts), cwd)
+    return [event["loss"] for event in metrics(cwd)]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_names_that_stand_for_roles_train_as_the_roles(tmp_path: Path, stacks: Stacks, target: str) -> None:
+    with open(os.path.join(stacks.tiny(target), "messages.jsonl"), encoding="utf-8") as handle:
+        every = [json.loads(line)["messages"] for line in handle]
+    named = [[{**turn, "role": NAMES[turn["role"]]} for turn in turns] for turns in every]
+    rows = tmp_path / "named.jsonl"
+    rows.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in named))
+    usual = losses(tmp_path / "usual", stacks, target, None)
+    roles = {name: role for role, name in NAMES.items()}
+    assert losses(tmp_path / "named", stacks, target, str(rows), roles=roles) == usual
+    with pytest.raises(AssertionError, match="no assistant turn to learn from"):  # of the fork: it ended in an error
+        losses(tmp_path / "unnamed", stacks, target, str(rows))

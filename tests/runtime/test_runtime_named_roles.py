@@ -1,0 +1,58 @@
+"""Speakers that have other names in the rows than the roles of chat templates."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xpc.compiler.data import row_shapes
+from xpc.runtime.core import rows
+from xpc.runtime.features import chat_rows, named_roles, paired_rows
+
+ROLES = {"guest": "user", "host": "assistant", "system": "assistant", "rules": "system"}
+WHERE = {"columns": None, "path": "rows.jsonl", "id": None}
+
+
+def read(shape: str, row: dict[str, Any], roles: dict[str, str] | None = None) -> dict[str, Any]:
+    known = {"messages": chat_rows, "conversations": rows, "preference": paired_rows}[shape]
+    given = ROLES if roles is None else roles
+    to_row = named_roles.row_maker(SimpleNamespace(data={"roles": given}), known.to_row)
+    return dict(to_row({**WHERE, "shape": shape}, row, 0))
+
+
+def said(turns: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(turn["role"], turn["content"]) for turn in turns]
+
+
+def test_messages_say_the_roles_that_names_stand_for() -> None:
+    turns = [{"role": "rules", "content": "a"}, {"role": "guest", "content": "b"}, {"role": "host", "content": "c"},
+             {"role": "tool", "content": "d"}]  # fmt: skip
+    found = read("messages", {"messages": turns, "tools": [{"role": "guest"}]})
+    assert said(found["messages"]) == [("system", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d")]
+    assert turns[0]["role"] == "rules"
+
+
+def test_a_name_of_the_spec_goes_before_what_it_usually_means() -> None:
+    turns = [{"from": "human", "value": "a"}, {"from": "system", "value": "b"}, {"from": "guest", "value": "c"}]
+    found = read("conversations", {"conversations": turns})["messages"]
+    assert said(found) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+
+
+def test_answers_of_pairs_are_named_too() -> None:
+    row = {"prompt": [{"role": "guest", "content": "a"}], "chosen": {"role": "host", "content": "b"},
+           "rejected": [{"from": "host", "value": "c"}]}  # fmt: skip
+    found = read("preference", row)
+    assert said(found["prompt"]) == [("user", "a")]
+    assert [said(found[key]) for key in ("chosen", "rejected")] == [[("assistant", "b")], [("assistant", "c")]]
+
+
+@pytest.mark.parametrize("value", ["a text", 7, None, ["guest"], {"role": 4}, [{"role": None}], [{"from": ["guest"]}]])
+def test_what_is_no_turn_stays_as_it_is(value: object) -> None:
+    assert named_roles._named(value, ROLES) == value
+
+
+def test_the_check_reads_the_names_as_the_runtime_does() -> None:
+    row = {"messages": [{"role": "guest", "content": "a"}], "chosen": {"from": "host", "value": "b"}, "n": 4}
+    assert row_shapes.renamed(row, ROLES) == {key: named_roles._named(value, ROLES) for key, value in row.items()}
