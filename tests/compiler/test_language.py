@@ -25,7 +25,6 @@ from compile_support import (
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render import render
-from xpc.grammar.diagnostic import Diagnostic
 
 
 def values(text, root=None):
@@ -426,20 +425,3 @@ def test_a_length_that_is_not_written_is_told(method, batch, words):
     ), shown(checked(text))
     stated = checked(text.replace("gbs=128", "seq=1024 gbs=128"))
     assert not [one for one in of(stated, "XP190") if "longest sequence" in one.message]
-
-
-def test_a_global_batch_without_a_micro_batch_is_divided_by_the_gpus():
-    found = checked(spec(batch="gbs=100"))
-    one = only(found, "XP201")
-    assert one.help == "the nearest global batches are gbs=96 (accumulation 12) and gbs=104 (accumulation 13)"
-
-
-def test_a_teacher_of_which_something_else_is_wrong_keeps_its_help():
-    from xpc.compiler.resolve.teacher import _help
-
-    def told(code: str, help: str | None) -> str | None:
-        return _help(Diagnostic(code, "slug", "error", "message", help=help))
-
-    assert told("XP106", "write `a`, or `b`") == "write `a`, or `b`"
-    assert told("XP118", "write `a`, or `b`") == "write `a`"
-    assert told("XP118", None) is None

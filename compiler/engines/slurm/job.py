@@ -1,8 +1,7 @@
 """Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
 `#SBATCH` lines are read before any shell, so that what stands in them is checked by rules (XP850, XP920); the script
-below them holds no text of the spec but an image and its mounts (XP912, XP921). What Slurm knows (nodes, restarts) is
-asked of it when the job runs.
+below them holds no text of the spec but an image and its mounts (XP912, XP921). Slurm is asked for the rest at the job.
 """
 
 from __future__ import annotations

@@ -1,0 +1,15 @@
+"""What is said of a teacher of which too little is known."""
+
+from __future__ import annotations
+
+from xpc.compiler.resolve.teacher import _help
+from xpc.grammar.diagnostic import Diagnostic
+
+
+def test_a_teacher_of_which_something_else_is_wrong_keeps_its_help() -> None:
+    def told(code: str, help: str | None) -> str | None:
+        return _help(Diagnostic(code, "slug", "error", "message", help=help))
+
+    assert told("XP106", "write `a`, or `b`") == "write `a`, or `b`"
+    assert told("XP118", "write `a`, or `b`") == "write `a`"
+    assert told("XP118", None) is None
