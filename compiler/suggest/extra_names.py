@@ -68,8 +68,9 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thoug
         setting = schema.BY_PATH[path]
         form = path if setting.pending else written(setting, _said(item, name))
         return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
-    help = f"write `{near}`" if near else NONE
-    return _finding(stack, escape, name, item, help, near, _edit(item, name, near))
+    edit = _edit(item, name, near)
+    help = f"write `{near if edit is None else edit.text}`" if near else NONE
+    return _finding(stack, escape, name, item, help, near, edit)
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:

@@ -12,7 +12,7 @@ from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.no_equivalent import nothing_like
+from xpc.compiler.suggest.no_equivalent import advice, nothing_like
 from xpc.compiler.suggest.numbers import PRODUCT, worked_out
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
@@ -152,9 +152,16 @@ def _elsewhere(row: Setting, name: str) -> str:
     choice (`method lora`, `launch torchrun`). An empty text where neither is."""
     if row.path == "precision" and name in ("mixed", "amp"):
         return "write `bf16`, or `fp16` where the GPU is older than Ampere"
+    told = advice(f"{row.name} {name}", "")
+    if told is not None:
+        return told
     why = nothing_like(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"
+    from xpc.compiler.suggest.meaning import spelt
+
+    if spelt(row, name) is not None:
+        return ""
     inside = next((one for one in children(row.path) if name in one.choices and not one.bare), None)
     if inside is not None:
         return f"write `{row.name} {row.choices[0]}({inside.name}={name})`"

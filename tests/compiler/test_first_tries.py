@@ -1,0 +1,106 @@
+"""What people typed who knew the language's contract alone: what they were told, and what that was when typed in."""
+
+from __future__ import annotations
+
+import pytest
+from case_support import spec
+from compile_support import checked, codes, edited, put, shown, xpc
+
+from xpc.grammar.diagnostic import Diagnostic
+
+HEAD = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb gbs=64 micro=2"
+
+
+def first(text: str, code: str, folder: str | None = None) -> Diagnostic:
+    found = checked(text) if folder is None else checked(text, folder)
+    ones = [one for one in found.problems if one.code == code]
+    assert ones, shown(found)
+    return ones[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "strategy", "inside", "typed"),
+    [
+        ("XP448", "zero2", "compute_grad_norm = false", "compute_grad_norm = true"),
+        ("XP448", "zero2", "compute_grad_norm=false", "compute_grad_norm = true"),
+        ("XP121", "zero3", "sub_group_sise = 1B", "sub_group_size"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{{\n    {}\n  }}", "{{ {} }}", "({})"])
+def test_a_key_of_a_nested_block_is_told_as_it_is_typed_there(code, strategy, inside, typed, form):
+    text = f"{HEAD} {strategy}\nextra deepspeed {{\n  zero_optimization{form.format(inside)}\n}}\n"
+    found = first(text, code)
+    assert (found.help or "").startswith(f"write `{typed}`")
+    after = checked(edited(text, found))
+    assert not {code, "XP101", "XP121"} & set(codes(after)), shown(after)
+
+
+def test_a_bundle_is_never_written_into_a_bundle_nor_into_no_name(tmp_path):
+    root = put(tmp_path, {"a.xp": spec()})
+    assert xpc("compile", "a.xp", cwd=root).returncode == 0
+    for out, words in (("a.bundle/b", b"lies within"), ("a.bundle/trainer/b/c", b"lies within"), ("", b"is empty")):
+        done = xpc("compile", "a.xp", "-o", out, cwd=root)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert words in done.stderr
+    assert xpc("verify", "a.bundle", cwd=root).returncode == 0
+    assert xpc("compile", "a.xp", cwd=root).returncode == 0
+
+
+def test_explaining_a_wrong_spec_is_status_1_and_a_slug_is_a_code(tmp_path):
+    root = put(tmp_path, {"wrong.xp": spec(batch="gbs=512 micro=11")})
+    for what in ("wrong.xp", "wrong.xp:gbs"):
+        done = xpc("explain", what, cwd=root)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"wrong.xp has errors" in done.stderr
+    for slug, code in (
+        ("batch-does-not-divide", "XP201"),
+        ("incomplete-sentence", "XP020"),
+        ("unknown-setting", "XP101"),
+    ):
+        done = xpc("explain", slug, cwd=root)
+        assert done.returncode == 0
+        assert done.stdout == xpc("explain", code, cwd=root).stdout
+
+
+PAIRS = "train qwen2.5-0.5b-instruct on dpo-mix-7k with 8 x h100-80gb gbs=64 micro=2"
+PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=64 micro=8"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{PAIRS} method dpo(loss=dpo)", "write `sigmoid`"),
+        (f"{PAIRS} method dpo(loss=kto_pair)", "write `method kto`"),
+        (f"{PAIRS} method dpo(loss=orpo)", "write `method orpo`"),
+        (f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=gspo)", "write `grpo`, with `extra trl"),
+        (f"{PROMPTS} method gspo(generations=8, rewards=[length])", "write `grpo`, with `extra trl"),
+        (f"{HEAD} model(dtype=float8)", "no equivalent"),
+        (f"{HEAD} model(dtype=fp64)", "no equivalent"),
+        (f"{HEAD} precision fp64", "no equivalent"),
+        (f"{HEAD} precision int8", "no equivalent"),
+        (f"{HEAD} strategy zero4", "no equivalent"),
+        (f"{HEAD} strategy tensor_parallel", "no equivalent"),
+        (f"{HEAD} strategy none", "write `ddp`"),
+        (f"{HEAD} strategy single", "write `ddp`"),
+        (f"{HEAD} attn=flash_attention_4", "no equivalent"),
+        (f"{HEAD} optimizer adamw16bit", "write one of"),
+        (f"{HEAD} chat_template=llama4", ""),
+    ],
+)
+def test_a_choice_that_is_spelt_like_another_thing_is_not_told_it(text, says):
+    """An edit that compiles states what was asked, and another number or another method's name is no typo."""
+    (found,) = [one for one in checked(text).problems if one.severity == "error"]
+    assert says in (found.help or "")
+    assert not found.edits or found.edits[0].text == "ddp"
+    assert "did you mean" not in found.primary.text or says == "write `ddp`"
+
+
+def test_another_tool_s_name_with_a_choice_that_is_none_is_told_the_setting_alone():
+    found = first(f"{HEAD} attn_implementation=flash_attention_4", "XP101")
+    assert not found.edits
+    assert found.help == "`model.attn` decides it: one of flash2, flash3, sdpa, eager, flex"
+
+
+def test_what_is_told_of_sequences_in_grpo_compiles():
+    text = f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=grpo)"
+    assert checked(f"{text}\nextra trl {{ importance_sampling_level = sequence }}").spec is not None
