@@ -75,6 +75,12 @@ def answer(wrong: Wrong) -> Diagnostic:
         form = within(row, node, typed)
     if form is not None:
         return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
+    if row.path == "save":
+        from xpc.compiler.suggest.without_equals import one_word
+
+        form = one_word("save", typed)
+        if form:
+            return report(wrong.code, wrong.message, at, help=f"write `save({form})`, or a path in double quotes")
     inner = f"{row.path}.{typed}"
     if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")

@@ -104,3 +104,104 @@ def test_another_tool_s_name_with_a_choice_that_is_none_is_told_the_setting_alon
 def test_what_is_told_of_sequences_in_grpo_compiles():
     text = f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=grpo)"
     assert checked(f"{text}\nextra trl {{ importance_sampling_level = sequence }}").spec is not None
+
+
+def fixed(text: str) -> str:
+    """A text with every edit of its errors."""
+    edits = [edit for one in checked(text).problems if one.severity == "error" for edit in one.edits]
+    for edit in sorted(set(edits), key=lambda edit: edit.span, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("track wandb(name=“first try”)", 'track wandb(name="first try")'),
+        ("track wandb(name=«first try»)", 'track wandb(name="first try")'),
+        ("g\u200bbs = 64", "gbs = 64"),
+        ("gbs = \ufeff64", "gbs = 64"),
+        ("batch = { gbs = 64, micro = 2 }", "batch { gbs = 64, micro = 2 }"),
+        ("optimizer = {\n  lr = 1e-5\n}", "optimizer {\n  lr = 1e-5\n}"),
+    ],
+)
+def test_what_an_editor_or_another_notation_left_is_one_edit(line, after):
+    head = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb\n"
+    assert fixed(head + line) == head + after
+    assert checked(head + after).spec is not None
+
+
+@pytest.mark.parametrize("mark", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_of_utf_16_is_told_once(mark, tmp_path):
+    data = spec().encode("utf-16") if mark == "utf-16" else "\ufeff".encode(mark) + spec().encode(mark)
+    root = put(tmp_path, {"a.xp": data})
+    done = xpc("check", "a.xp", "--format", "concise", cwd=root)
+    assert done.returncode == 1
+    assert b"XP001" in done.stdout
+    assert b"the file is UTF-16" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["1e-400", "0.5e-330", "-1e-999", "1_0e-400"])
+def test_a_number_that_would_be_rounded_to_0_is_refused(number):
+    """`clip = 0` is another wish than a very small bound: it clips nothing."""
+    assert codes(checked(f"{HEAD} zero2\nclip = {number}"))[:1] == ["XP041"]
+    for legal in ("0", "0.0", "0e-5", "1e-300"):
+        assert "XP041" not in codes(checked(f"{HEAD} zero2\nclip = {legal}"))
+
+
+@pytest.mark.parametrize(
+    ("line", "help"),
+    [
+        ('import "base.xp"', 'write `extends "base.xp"`'),
+        ('include "../base.xp"', 'write `extends "../base.xp"`'),
+        ('base = "base.xp"', 'write `extends "base.xp"`'),
+        ("let rate = 3", "no variables"),
+        ("if big", "no variables"),
+        ("eval epoch", "write `eval { every = epoch }`"),
+        ("eval true", "write `eval { every = epoch }`"),
+        ("eval 100", "write `every = 100`"),
+        ("eval 5%", "write `every = 5%`"),
+        ("lora 16", "write `rank = 16`"),
+        ("save epoch", "write `save(every = epoch)`"),
+        ("save none", "write `save(every = never)`"),
+    ],
+)
+def test_a_word_of_other_languages_is_told_what_is_written_here(line, help):
+    found = [one for one in checked(f"xpc 1\n{HEAD} zero2\n{line}\n").problems if one.severity == "error"]
+    assert help in (found[0].help or "")
+    for one in found:
+        for edit in one.edits:
+            text = f"xpc 1\n{HEAD} zero2\n{line}\n"
+            assert not {"XP101", "XP104", "XP106"} & set(
+                codes(checked(text[: edit.span.start] + edit.text + text[edit.span.end :]))
+            )
+
+
+ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 64
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "help"),
+    [
+        ("nope.jsonl", "is not here", "the path is relative to the spec"),
+        ("m.jsonl", "is not here", "the path is relative to the spec"),
+        ("mesages.jsonl", "is not here", 'name `"messages.jsonl"`'),
+        ("messages.json", "is not here", 'name `"messages.jsonl"`'),
+        ("https://example.org/rows.jsonl", "is an address", "write the path of a file"),
+        ("https://huggingface.co/datasets/trl-lib/Capybara", "is an address", "write `trl-lib/Capybara` without"),
+        ("~/rows.jsonl", "begins with `~`", "write the path of a file"),
+    ],
+)
+@pytest.mark.parametrize("form", ["", "format = messages\n"])
+def test_a_file_that_is_not_here_is_told_one_that_is_like_it_or_none(tmp_path, path, message, help, form):
+    """Two files of rows are not alike for ending in `.jsonl`."""
+    root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
+    text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
+    found = first(text, "XP123", root)
+    assert message in found.message
+    if form and message == "is not here":
+        assert found.severity == "warning"
+    else:
+        assert found.severity == "error"
+        assert help in (found.help or "")
