@@ -58,8 +58,12 @@ class Rule:
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
         for found in self.check(spec):
-            help = _inside_its_block(found.help, found.primary)
-            text = help.typed if isinstance(help, write) else found.replace
+            help, text = found.help, found.replace
+            if isinstance(help, write):
+                text = _inside_its_block(help.typed, found.primary)
+                help = write(text, help.more)
+            elif text is not None:
+                text = _inside_its_block(text, found.primary)
             edits = () if text is None else (Edit(found.primary.span, text),)
             related = tuple(label for label in found.related if label is not None)
             yield Diagnostic(
@@ -94,16 +98,14 @@ def typed(label: Label) -> str:
     return label.source.text[label.span.start : label.span.end]
 
 
-def _inside_its_block(help: str, label: Label) -> str:
-    """A help for a key with dots, as it is typed where the key stands in blocks that say its first parts."""
-    if not isinstance(help, write):
-        return help
-    name, equals, value = help.typed.partition(" = ")
+def _inside_its_block(text: str, label: Label) -> str:
+    """`a.b = 1` as it is typed where the key stands in blocks that say its first parts: `b = 1`."""
+    name, equals, value = text.partition(" = ")
     blocks, dot, last = name.rpartition(".")
     there = typed(label)
     if not (equals and dot) or there.startswith(blocks) or there.partition("=")[0].strip() != last:
-        return help
-    return write(f"{last} = {value}", help.more)
+        return text
+    return f"{last} = {value}"
 
 
 def with_number(word: str, value: int) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import pytest
 from case_support import spec
-from compile_support import checked, codes, edited, put, shown, xpc
+from compile_support import REPOSITORY, checked, codes, edited, put, shown, xpc
 
+from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.grammar.diagnostic import Diagnostic
 
 HEAD = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb gbs=64 micro=2"
+
+
+BLOCKS = ("{{\n    {}\n  }}", "{{ {} }}", "({})")
+"""A setting in a block over several lines, on one line, and in a call."""
 
 
 def first(text: str, code: str, folder: str | None = None) -> Diagnostic:
@@ -26,13 +34,31 @@ def first(text: str, code: str, folder: str | None = None) -> Diagnostic:
         ("XP121", "zero3", "sub_group_sise = 1B", "sub_group_size"),
     ],
 )
-@pytest.mark.parametrize("form", ["{{\n    {}\n  }}", "{{ {} }}", "({})"])
+@pytest.mark.parametrize("form", BLOCKS)
 def test_a_key_of_a_nested_block_is_told_as_it_is_typed_there(code, strategy, inside, typed, form):
     text = f"{HEAD} {strategy}\nextra deepspeed {{\n  zero_optimization{form.format(inside)}\n}}\n"
     found = first(text, code)
     assert (found.help or "").startswith(f"write `{typed}`")
     after = checked(edited(text, found))
     assert not {code, "XP101", "XP121"} & set(codes(after)), shown(after)
+
+
+@pytest.mark.parametrize("form", BLOCKS)
+@pytest.mark.parametrize(
+    ("escape", "strategy", "code", "inside"),
+    [
+        ("trl", "zero2", "XP561", "dataloader_prefetch_factor = 2"),
+        ("trl", "zero2", "XP561", "dataloader_persistent_workers = true"),
+        ("deepspeed", "zero3", "XP442", "zero_optimization.stage3_gather_16bit_weights_on_model_save = false"),
+    ],
+)
+def test_an_edit_fits_the_form_of_the_block_that_it_stands_in(escape, strategy, code, inside, form):
+    block, _, last = inside.rpartition(".")
+    text = f"{HEAD} {strategy}\nextra {escape} {{\n  {block}{form.format(last)}\n}}\n"
+    if escape == "trl":
+        text = f"{HEAD} {strategy}\nextra {escape}{form.format(inside)}\n"
+    after = checked(edited(text, first(text, code)))
+    assert after.spec is not None, shown(after)
 
 
 def test_a_bundle_is_never_written_into_a_bundle_nor_into_no_name(tmp_path):
@@ -205,3 +231,16 @@ def test_a_file_that_is_not_here_is_told_one_that_is_like_it_or_none(tmp_path, p
     else:
         assert found.severity == "error"
         assert help in (found.help or "")
+
+
+def test_the_names_that_the_reference_calls_short_stand_alone_and_no_others():
+    with open(os.path.join(REPOSITORY, "docs", "reference.md"), encoding="utf-8") as handle:
+        short = set(re.findall("`([a-z0-9_]+)`", handle.read().partition("These are\n")[2].partition("\n")[0]))
+    for row in TABLE:
+        if row.name not in (*short, *BY_PATH) and row.path.count(".") == 1 and not row.path.startswith("train."):
+            found = codes(checked(f"{HEAD} zero2\n{row.name} = 1"))
+            assert {"XP101", "XP102", "XP103", "XP104"} & set(found), row.path
+    for name in ("gbs", "lr", "holdout", "generations", "reshard", "liger"):
+        assert name in short
+    for name in short:
+        assert not {"XP101", "XP102"} & set(codes(checked(f"{HEAD} zero2\n{name} = 1"))), name
