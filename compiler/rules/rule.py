@@ -101,11 +101,8 @@ def typed(label: Label) -> str:
 def _inside_its_block(text: str, label: Label) -> str:
     """`a.b = 1` as it is typed where the key stands in blocks that say its first parts: `b = 1`."""
     name, equals, value = text.partition(" = ")
-    blocks, dot, last = name.rpartition(".")
-    there = typed(label)
-    if not (equals and dot) or there.startswith(blocks) or there.partition("=")[0].strip() != last:
-        return text
-    return f"{last} = {value}"
+    there = typed(label).partition("=")[0].strip()
+    return f"{there} = {value}" if equals and there and name.endswith(f".{there}") else text
 
 
 def with_number(word: str, value: int) -> str:

@@ -161,14 +161,12 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that writes the nearest name where the last part of a name stands, if they are in one block."""
-    head, _, last = name.rpartition(".")
+    """The edit that writes the nearest name where the last parts of a name stand, if they are in one block."""
     text, start = item.label.source.text, item.label.span.start
-    if near is not None and text.startswith(name, start):
-        return Edit(Span(start, start + len(name)), near)
-    if near is None or near.rpartition(".")[0] != head or not text.startswith(last, start):
-        return None
-    return Edit(Span(start, start + len(last)), near.rpartition(".")[2])
+    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the blocks that it stands in say what is before
+        if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
+            return Edit(Span(start, start + len(name) - at), near[at:])
+    return None
 
 
 def _said(item: Item, name: str) -> Said:
