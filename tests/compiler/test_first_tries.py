@@ -244,3 +244,25 @@ def test_the_names_that_the_reference_calls_short_stand_alone_and_no_others():
         assert name in short
     for name in short:
         assert not {"XP101", "XP102"} & set(codes(checked(f"{HEAD} zero2\n{name} = 1"))), name
+
+
+@pytest.mark.parametrize(
+    ("call", "block"),
+    [
+        ('data talk("a.jsonl", holdout=5%, seed=3)', 'data talk {\n  "a.jsonl"\n  holdout = 5%\n  seed = 3\n}'),
+        ('data talk(capybara(take=10%), "a.jsonl")', 'data talk { capybara { take = 10% }, "a.jsonl" }'),
+        ("data talk(capybara)", "data talk { capybara }"),
+        ("data talk(capybara[train:5%])", "data talk {\n  capybara[train:5%]\n}"),
+    ],
+)
+def test_a_named_data_block_is_its_call(call, block, tmp_path):
+    """`name(k=v)` is `name { k = v }`, and has been for every other clause."""
+    root = put(tmp_path, {"a.jsonl": ROW})
+    head = "xpc 1\ntrain qwen2.5-0.5b-instruct on talk for 10 steps with 8 x h100-80gb gbs=64 micro=2\n"
+    one, other = (checked(f"{head}{form}\n", root) for form in (call, block))
+    assert one.spec is not None, shown(one)
+    assert other.spec is not None, shown(other)
+    assert [source.id for source in one.spec.data] == [source.id for source in other.spec.data]
+    assert {path: value.value for path, value in one.spec.values.items()} == {
+        path: value.value for path, value in other.spec.values.items()
+    }
