@@ -207,13 +207,13 @@ def _shaped(
         elif found is None:
             from xpc.compiler.suggest.likely_columns import wanted  # only a wrong spec pays for it
 
-            listed = ", ".join(columns[:8]) or "none"
+            listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
                 "XP124",
                 f"the columns of `{source.name[:80]}` are of no known shape",
                 source.label,
                 related=(),
-                help=f"its columns are {listed}; {wanted(method, columns)}",
+                help=f"{listed}; {wanted(method, columns)}",
             )
             columns = None
         else:

@@ -58,7 +58,9 @@ def answer(wrong: Wrong) -> Diagnostic:
 
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        at = Label(at.source, at.span, f"a number{bounds(row) or ' that is finite and below 2^63'}")
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # whatever the setting's own bounds are
+        said = "" if large else bounds(row)
+        at = Label(at.source, at.span, f"a number{said or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.text[node.span.start : node.span.end].strip('"').lower()
     unset = left_out(row, typed)
     if unset:

@@ -266,3 +266,16 @@ def test_a_named_data_block_is_its_call(call, block, tmp_path):
     assert {path: value.value for path, value in one.spec.values.items()} == {
         path: value.value for path, value in other.spec.values.items()
     }
+
+
+def test_what_is_said_of_a_number_and_of_a_file_is_true_of_them(tmp_path):
+    """1e300 is a number above 0, and a file without rows has no columns called none."""
+    found = first(f"{HEAD} zero2 lora(alpha=1e300)", "XP107")
+    assert found.primary is not None
+    assert found.primary.text == "a number that is finite and below 2^63"
+    root = put(tmp_path, {"a.jsonl": "", "b.jsonl": ROW.partition("\n")[0]})
+    head = "train qwen2.5-0.5b-instruct on"
+    assert (first(f'{head} "a.jsonl"', "XP124", root).help or "").startswith("no column can be read from it; ")
+    label = first(f'{head} "b.jsonl" with 1 x h100-80gb gbs=8 micro=2', "XP208", root).primary
+    assert label is not None
+    assert label.text == "1 row for each step"
