@@ -32,6 +32,9 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
     try:
         target = os.path.realpath(out)
         recover(target, _kept)
+        around = _bundle_around(target)
+        if around:
+            raise BundleError(f"{out} lies within {around}, a bundle, which would not be as it was compiled any more")
         foreign = why_foreign(target)
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")
@@ -75,6 +78,15 @@ def _linked(first: str, path: str) -> bool:
     except OSError:  # a file system without them, or with too many of one file
         return False
     return True
+
+
+def _bundle_around(target: str) -> str:
+    """The bundle that a path lies within, or nothing."""
+    while (parent := os.path.dirname(target)) != target:
+        target = parent
+        if any(os.path.isfile(os.path.join(target, name)) for name in MANIFESTS) and _digests(target) is not None:
+            return target
+    return ""
 
 
 def _kept(target: str) -> bool:

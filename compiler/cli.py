@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from xpc.compiler.commands import APART, COMMANDS, FORMATS, LATER
-from xpc.compiler.inputs import UsageError, located, located_silences, read_spec
+from xpc.compiler.inputs import SpecError, UsageError, located, located_silences, read_spec
 from xpc.compiler.streams import Guarded, Unwritable
 
 TYPE_CHECKING = False
@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             gc.freeze()  # nor is anything collected when the process ends
             return status
+        except SpecError as error:
+            _tell(f"xpc: {error}", sys.stderr)
+            return 1
         except UsageError as error:
             _tell(f"xpc: {error}", sys.stderr)
         except Unwritable as error:
@@ -111,6 +114,8 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(output)
         return status
     if options.command == "compile":
+        if options.output == "":
+            raise UsageError("-o takes the folder of the bundle, and this one is empty")
         return _compile(options)
     from xpc.compiler.explain.explain import explain
 

@@ -201,8 +201,9 @@ class Workspace:
             names = [one for one in os.listdir(place) if not one.startswith(".")]
         except OSError:
             return None
-        near = nearest(name, sorted(names)[:MOST])
-        return None if near is None else folder + slash + near
+        stems = {os.path.splitext(one)[0]: one for one in sorted(names)[:MOST]}  # most rows end in `.jsonl`
+        near = nearest(os.path.splitext(name)[0], stems)
+        return None if near is None else folder + slash + stems[near]
 
     def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
         """What to say of a file that is not read."""

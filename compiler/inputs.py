@@ -21,6 +21,10 @@ class UsageError(Exception):
     """The tool was used wrongly, or a file could not be read; one sentence for the user."""
 
 
+class SpecError(Exception):
+    """The spec has errors, and what was asked cannot be said; one sentence for the user."""
+
+
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
     """The bytes of a spec, the name that diagnostics and bundles know it by, and the workspace around it.
 

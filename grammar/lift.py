@@ -180,6 +180,8 @@ class Lifter:
         if math.isinf(value):
             self._error(codes.INFINITE_NUMBER, span, f"`{text}` is too large for a number", "write a finite number")
             value = 0
+        elif not value and any(c in "123456789" for c in bare.lower().partition("e")[0]):
+            self._error(codes.INFINITE_NUMBER, span, f"`{text}` is too small for a number", "write `0`, or more")
         return Number(span, text, value, unit)
 
     def _count_spacing(self, span: Span, text: str, count: re.Match[str]) -> None:

@@ -27,6 +27,9 @@ _AFTER = {
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
 """A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
+_QUOTES = "“”„«»‘’"
+_UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
+"""Characters that no editor shows, as they come with text from web pages."""
 _UNQUOTED = re.compile(r"[\w./-]+")
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
@@ -126,6 +129,15 @@ def _before(text: str, offset: int) -> Span | None:
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
+def _straight(place: Place, text: str) -> tuple[Edit, ...]:
+    """The straight quotes of a text between others, of which an editor made two of a pair."""
+    at = place.span.start
+    end = (text + "\n").index("\n", at)
+    other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
+    closes = other is not None and text[other] != '"'
+    return (Edit(place.span, '"'), *((Edit(Span(other, other + 1), '"'),) if closes and other is not None else ()))
+
+
 def _character(place: Place, text: str) -> Diagnostic:
     character, at = place.shown, place.span.start
     code = codes.UNEXPECTED_CHARACTER
@@ -148,11 +160,14 @@ def _character(place: Place, text: str) -> Diagnostic:
         return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
     if text.startswith("//", at):
         return place.error(code, "unexpected `//`", "comments begin with `#`")
-    if character in "“”„«»‘’":
-        return place.error(code, f"`{character}` is no quote here", 'write `"`', edits=(Edit(place.span, '"'),))
+    if character in _QUOTES:
+        return place.error(code, f"`{character}` is no quote here", 'write `"`', edits=_straight(place, text))
     if character.isspace():
         edits = (Edit(place.span, " "),)
         return place.error(code, f"U+{ord(character):04X} is no space here", "use a plain space", edits=edits)
+    if character in _UNSEEN:
+        remedy = "delete it: it cannot be seen in an editor"
+        return place.error(code, f"unexpected U+{ord(character):04X}", remedy, edits=(Edit(place.span, ""),))
     if not character.isascii():
         remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
         return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
@@ -176,6 +191,8 @@ def _token(place: Place, text: str) -> Diagnostic:
         remedy = "one `=` stands between a name and its value" if edits else remedies.get(place.met)
         if text.startswith("{{", place.span.start):
             remedy = "a spec has no variables: write the value itself"
+        elif place.met == "LBRACE" and place.before is not None:
+            edits = (Edit(Span(place.before.start, place.span.start), ""),)
         remedy = remedy or "write a value behind it, or leave the setting out"
         return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):

@@ -29,6 +29,9 @@ _NAMES = {
 
 
 MAX_ERRORS = 20
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What begins a file that an older PowerShell's `>` wrote, or a Windows editor's "Unicode"."""
+_AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
@@ -69,6 +72,12 @@ def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
     A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported, and
     stand as U+FFFD in the source's text, which remembers them (`Source.damage`): `parse` does not report them again.
     """
+    if data.startswith(UTF_16):
+        source = Source(
+            name, _HIDDEN.sub(REPLACEMENT, data.decode("utf-16", "replace")).replace(f"{REPLACEMENT}\n", "\n")
+        )
+        code, message = codes.INVALID_UTF8, f"bytes {data[0]:02X} {data[1]:02X}: the file is UTF-16, and not UTF-8"
+        return source, (Diagnostic(code.code, code.slug, ERROR, message, Label(source, Span(0, 0)), help=_AS_UTF_8),)
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     spans = hidden_characters(text)

@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": "say whether this machine is ready for runs",
 }
 """Every command with its line in `xpc --help`."""
-LATER = ("sweep", "report")
+LATER = ("sweep", "report", "preview", "rehearse")
+"""Names that the language's contract reserves for commands to come."""
 FORMATS = ("full", "concise", "json", "github", "sarif")
 """Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

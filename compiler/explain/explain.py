@@ -29,10 +29,21 @@ def explain(what: str) -> str | None:
     if not rows:
         from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
 
-        return explain_name(what)
+        return explain_name(what) or _slug(what)
     from xpc.compiler.explain.names import also
 
     return "\n".join([*filter(None, [also(what)]), *(_setting(row) for row in rows)])
+
+
+def _slug(name: str) -> str | None:
+    """The text for a code by its slug, which stands beside it wherever it is found."""
+    from xpc.compiler.language.codes import CODES
+    from xpc.compiler.rules import every
+    from xpc.grammar.codes import CODES as SYNTAX
+
+    slugs = {one.slug: code for code, one in SYNTAX.items()} | {one[0]: code for code, one in CODES.items()}
+    slugs |= {one.slug: one.code for one in every()}
+    return _code(slugs[name]) if name in slugs else None
 
 
 def _code(code: str) -> str | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler.explain.lookup import setting_rows
-from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler.inputs import SpecError, UsageError, read_spec
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.pipeline import Checked, check_text
@@ -23,14 +23,14 @@ WRITTEN = ("model", "data", "extra")
 def spec_values(path: str, name: str = "") -> str:
     """All values of a spec, or those that a setting, a choice (`zero2`) or a clause (`memory`) names.
 
-    Raises UsageError for a name that is none, with the nearest one.
+    Raises UsageError for a name that is none, with the nearest one, and SpecError where the spec is wrong.
     """
     data, file, workspace = read_spec(path)
     workspace.allow_oom = True  # what it says can be told where it does not fit, too
     rows = _rows(name) if name else list(TABLE)
     checked = check_text(data, file, workspace)
     if checked.spec is None:
-        return f"{path} has errors; `xpc check {path}` shows them\n"
+        raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
     out = [text for each, text in _written(trace) if each == name or not name]
     for row in rows:

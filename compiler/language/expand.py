@@ -123,14 +123,19 @@ class _Expander(DataBlocks):
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
         elif clause == "eval" and isinstance(node, Ref | String | List):
-            form = f"data = {self.typed(node.span)}"
+            form = self.one_word(clause, node) or f"data = {self.typed(node.span)}"
             edit = form if len(form) < 60 else None
-            message = "the rows to evaluate on are `data` of `eval`"
+            message = f"`eval` has no value of its own: {'the rows are `data`' if form[0] == 'd' else 'write when'}"
             self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
-            self.problem(
-                "XP104", f"`{self.typed(node.span)}` is a value without a setting", node.span, help="write `name=value`"
-            )
+            form = self.one_word(clause or "", node)
+            help, message = f"write `{form or 'name=value'}`", f"`{self.typed(node.span)}` is a value without a setting"
+            self.problem("XP104", message, node.span, help=help, edit=form or None)
+
+    def one_word(self, clause: str, node: Value) -> str:
+        from xpc.compiler.suggest.without_equals import one_word  # only a wrong spec pays for it
+
+        return one_word(clause, self.typed(node.span))
 
     def options(self, options: tuple[Operand, ...]) -> None:
         """The items of `with`. What stands behind a name is its value and its settings, as on a line of the body:

@@ -56,6 +56,13 @@ class DataBlocks(Collector):
 
     def data(self, name: Name, body: list[Operand | Clause]) -> None:
         """A `data` block: what is trained on, or a set that `eval` names."""
+        call = body[0] if body and not self.file.source.text.startswith("(", name.span.end) else None
+        if isinstance(call, Call) and f"data.{call.name.text}" not in schema.BY_PATH:
+            body = [
+                Ref(call.name.span, call.name.text),
+                *call.args,
+                *body[1:],
+            ]  # `data chat(k=v)` is `data chat { k = v }`
         title = body[0] if body and isinstance(body[0], Ref | String) else None
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
@@ -107,7 +114,7 @@ class DataBlocks(Collector):
                 self.setting(node, "data")
             elif isinstance(node, Clause):
                 self.row(node.head, [*node.operands, *(node.block.statements if node.block else ())], node)
-            elif isinstance(node, Ref | Call):
+            elif isinstance(node, Ref | Call | String):
                 self.row(node, [], Clause(node.span, node))
             else:
                 self.operand(node, "data")

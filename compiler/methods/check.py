@@ -101,17 +101,18 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        from xpc.compiler.suggest.no_equivalent import nothing_like  # only a wrong spec pays for it
+        from xpc.compiler.suggest.no_equivalent import advice, nothing_like  # only a wrong spec pays for it
 
         why = nothing_like(BY_PATH[path].name, name)
-        near = None if why else nearest(name, known)
+        told = advice(f"{BY_PATH[path].name} {name}", "")
+        near = None if why or told else nearest(name, known)
         typed = at.source.text[at.span.start : at.span.end]
         edits = (Edit(at.span, near),) if near and typed == name else ()
         self.problems.report(
             "XP106",
             f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
             evolve(at, text=f"did you mean `{near}`?" if near else ""),
-            help=why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
+            help=told or why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
             edits=edits,
         )
 

@@ -223,13 +223,13 @@ def _shaped(
         elif found is None:
             from xpc.compiler.suggest.likely_columns import wanted  # only a wrong spec pays for it
 
-            listed = ", ".join(columns[:8]) or "none"
+            listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
                 "XP124",
                 f"the columns of `{source.name[:80]}` are of no known shape",
                 source.label,
                 related=(),
-                help=f"its columns are {listed}; {wanted(method, columns)}",
+                help=f"{listed}; {wanted(method, columns)}",
             )
             columns = None
         else:
@@ -273,6 +273,11 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     if other:
         help = "name a file of rows, or a folder of such files"
         return report("XP123", f"`{path[:80]}` {other}", label, help=help)
+    if "://" in path or path[:2] == "~/":
+        hub = path.partition("://huggingface.co/datasets/")[2].rstrip("/")
+        help = f"write `{hub}` without quotes" if is_hub_id(hub) else "write the path of a file, relative to the spec"
+        why = "begins with `~`, which no shell replaces" if path[0] == "~" else "is an address, and no run fetches it"
+        return report("XP123", f"`{path[:80]}` {why}", label, help=help)
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
     near = None if elsewhere else workspace.resembling(path)
     if set(path) & set("*?"):

@@ -48,7 +48,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows < together and spec.extra_value("trl", "dataloader_drop_last") is True:
         return  # XP210
     text, message = (
-        f"{rows} rows for each step",
+        f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
     )
     if rows < together and spec.replicas > 1:

@@ -19,10 +19,10 @@ WITH_OUTPUT_ROUTER_LOGITS = (
 """Families that may be dense and whose configuration has `output_router_logits` all the same (transformers 5.23)."""
 
 
-def _beside(label: Label, more: str) -> str | None:
-    """What stands at a place in a block with a line more; None where it stands in parentheses."""
+def _beside(label: Label, more: str) -> str:
+    """What stands at a place in a block with a setting more: on a line of its own, or behind a comma on one line."""
     after = label.source.text[label.span.end :].lstrip(" \t")
-    return f"{typed(label)}\n  {more}" if after[:1] not in (",", ")") else None
+    return f"{typed(label)}, {more}" if after[:1] in (",", ")", "}") else f"{typed(label)}\n  {more}"
 
 
 @rule("XP561", "loader-without-workers")

@@ -101,7 +101,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 written or spec.place("method.loss", text),
                 f"`{name}` with a label smoothing of {value:g}",
-                f"write `label_smoothing = {better:g}`",
+                f"write `label_smoothing = {better:g}`" + ("" if written else " in `method`"),
                 (spec.label("method.loss", "the loss") if written else None,),
                 replace=f"label_smoothing = {better:g}" if written else None,
             )

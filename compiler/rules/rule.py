@@ -17,11 +17,12 @@ class write(str):  # noqa: N801
     """A help that says what to write, which an edit can put in the place: `write("seq = 512", ", or leave it out")`."""
 
     typed: str
+    more: str
 
     def __new__(cls, typed: str, more: str = "") -> write:
         """The text of the help."""
         self = super().__new__(cls, f"write `{typed}`{more}")
-        self.typed = typed
+        self.typed, self.more = typed, more
         return self
 
 
@@ -57,8 +58,13 @@ class Rule:
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
         for found in self.check(spec):
-            typed = found.help.typed if isinstance(found.help, write) else found.replace
-            edits = () if typed is None else (Edit(found.primary.span, typed),)
+            help, text = found.help, found.replace
+            if isinstance(help, write):
+                text = _inside_its_block(help.typed, found.primary)
+                help = write(text, help.more)
+            elif text is not None:
+                text = _inside_its_block(text, found.primary)
+            edits = () if text is None else (Edit(found.primary.span, text),)
             related = tuple(label for label in found.related if label is not None)
             yield Diagnostic(
                 self.code,
@@ -67,7 +73,7 @@ class Rule:
                 found.message,
                 found.primary,
                 related,
-                found.help,
+                help,
                 edits,
             )
 
@@ -90,6 +96,13 @@ def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Fi
 def typed(label: Label) -> str:
     """What stands at a place, as it was typed: an edit keeps the words around the one that it replaces."""
     return label.source.text[label.span.start : label.span.end]
+
+
+def _inside_its_block(text: str, label: Label) -> str:
+    """`a.b = 1` as it is typed where the key stands in blocks that say its first parts: `b = 1`."""
+    name, equals, value = text.partition(" = ")
+    there = typed(label).partition("=")[0].strip()
+    return f"{there} = {value}" if equals and there and name.endswith(f".{there}") else text
 
 
 def with_number(word: str, value: int) -> str:

@@ -68,8 +68,9 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thoug
         setting = schema.BY_PATH[path]
         form = path if setting.pending else written(setting, _said(item, name))
         return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
-    help = f"write `{near}`" if near else NONE
-    return _finding(stack, escape, name, item, help, near, _edit(item, name, near))
+    edit = _edit(item, name, near)
+    help = f"write `{near if edit is None else edit.text}`" if near else NONE
+    return _finding(stack, escape, name, item, help, near, edit)
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
@@ -160,14 +161,12 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that writes the nearest name where the last part of a name stands, if they are in one block."""
-    head, _, last = name.rpartition(".")
+    """The edit that writes the nearest name where the last parts of a name stand, if they are in one block."""
     text, start = item.label.source.text, item.label.span.start
-    if near is not None and text.startswith(name, start):
-        return Edit(Span(start, start + len(name)), near)
-    if near is None or near.rpartition(".")[0] != head or not text.startswith(last, start):
-        return None
-    return Edit(Span(start, start + len(last)), near.rpartition(".")[2])
+    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the blocks that it stands in say what is before
+        if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
+            return Edit(Span(start, start + len(name) - at), near[at:])
+    return None
 
 
 def _said(item: Item, name: str) -> Said:

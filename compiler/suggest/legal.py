@@ -12,7 +12,7 @@ from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.no_equivalent import nothing_like
+from xpc.compiler.suggest.no_equivalent import advice, nothing_like
 from xpc.compiler.suggest.numbers import PRODUCT, worked_out
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
@@ -58,7 +58,9 @@ def answer(wrong: Wrong) -> Diagnostic:
 
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        at = Label(at.source, at.span, f"a number{bounds(row) or ' that is finite and below 2^63'}")
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # whatever the setting's own bounds are
+        said = "" if large else bounds(row)
+        at = Label(at.source, at.span, f"a number{said or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.text[node.span.start : node.span.end].strip('"').lower()
     unset = left_out(row, typed)
     if unset:
@@ -75,6 +77,12 @@ def answer(wrong: Wrong) -> Diagnostic:
         form = within(row, node, typed)
     if form is not None:
         return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
+    if row.path == "save":
+        from xpc.compiler.suggest.without_equals import one_word
+
+        form = one_word("save", typed)
+        if form:
+            return report(wrong.code, wrong.message, at, help=f"write `save({form})`, or a path in double quotes")
     inner = f"{row.path}.{typed}"
     if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
@@ -152,9 +160,16 @@ def _elsewhere(row: Setting, name: str) -> str:
     choice (`method lora`, `launch torchrun`). An empty text where neither is."""
     if row.path == "precision" and name in ("mixed", "amp"):
         return "write `bf16`, or `fp16` where the GPU is older than Ampere"
+    told = advice(f"{row.name} {name}", "")
+    if told is not None:
+        return told
     why = nothing_like(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"
+    from xpc.compiler.suggest.meaning import spelt
+
+    if spelt(row, name) is not None:
+        return ""
     inside = next((one for one in children(row.path) if name in one.choices and not one.bare), None)
     if inside is not None:
         return f"write `{row.name} {row.choices[0]}({inside.name}={name})`"

@@ -13,7 +13,9 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.foreign import MEANT
+from xpc.compiler.suggest.nearest import another_number
 from xpc.compiler.suggest.nearest import letters as letters
+from xpc.compiler.suggest.no_equivalent import own_reason
 from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
 from xpc.grammar.record import record
 
@@ -357,19 +359,29 @@ def choice(row: schema.Setting, text: str) -> str | None:
     """The choice of a setting that another spelling of it means, or None where nothing is near."""
     text = text[:80]
     said, own = letters(text), words(text)
-    same = next((name for name, phrase in _choices(row) if letters(phrase) == said), None)
+    same = spelt(row, text)
     if same is not None:
         return same  # `llama-3.1` is `llama3.1`, and not the `llama3` that it begins with
+    if own_reason(f"{row.name} {text}") is not None:
+        return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in said}
     if len(inside) == 1:
         return inside.pop()  # `ds_config_zero3.json`
     best, rank = None, 0.0
     for name, phrase in _choices(row):
+        if another_number(said, letters(phrase)) or another_number(said, letters(name)):
+            continue
         like = 1.0 if said == letters(phrase) else max(of_words(own, words(phrase)), _of_letters(said, letters(phrase)))
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like > rank:
             best, rank = name, like
     return best
+
+
+def spelt(row: schema.Setting, text: str) -> str | None:
+    """The choice of a setting that is known under another spelling, or None."""
+    said = letters(text[:80])
+    return next((name for name, phrase in _choices(row) if letters(phrase) == said), None)
 
 
 @cache

@@ -200,6 +200,8 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
         return Misnamed("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
+    if clause is None and (said.typed or "").endswith('.xp"'):  # `import "base.xp"`, `include "base.xp"`
+        return Misnamed("XP101", message, help=f"write `extends {said.typed}`, above the sentence and all clauses")
     told = advice(name, said.typed or "")
     if told is not None:
         return Misnamed("XP101", message, help=told)

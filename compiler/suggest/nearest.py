@@ -45,3 +45,9 @@ def _plain(name: str) -> str:
 def letters(name: str) -> str:
     """The lower-case letters and digits of a name."""
     return "".join(c for c in name.lower() if c.isalnum())
+
+
+def another_number(one: str, other: str) -> bool:
+    """Whether two words have numbers that are not the same: `adamw16bit` is no typo of `adamw8bit`."""
+    first, second = ([c for c in word if c.isdigit()] for word in (one, other))
+    return bool(first and second) and sorted(first) != sorted(second)

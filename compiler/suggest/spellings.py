@@ -27,7 +27,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "strategy": {
         "ddp": "multi gpu; data parallel; dp; distributed data parallel; no shard; torch ddp; none; no; "
-        "multi cpu; zero stage 0; stage 0; deepspeed stage 0; zero 0; z0",
+        "multi cpu; single; single gpu; one gpu; single process; zero stage 0; stage 0; deepspeed stage 0; zero 0; z0",
         "zero1": "deepspeed stage 1; zero optimization stage 1; zero stage 1; stage1; optimizer sharding; os; "
         "deepspeed zero 1",
         "zero2": "deepspeed stage 2; zero optimization stage 2; zero stage 2; stage2; deepspeed; deepspeed zero 2; "

@@ -44,3 +44,17 @@ def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operan
             end, typed, at = unit.span.end, units.one_word(row.name, typed, unit.name) or typed, at + 1
         found.append(Paired(Span(node.span.start, end), f"{row.name}={typed}"))
     return kept, found
+
+
+WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
+WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
+NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "batch": "gbs"}
+"""What a number alone says in a clause."""
+
+
+def one_word(clause: str, typed: str) -> str:
+    """The setting that a word or a number alone says in a clause: `eval epoch`, `lora 16`; or an empty text."""
+    count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
+    if clause in NUMBERED and count.isdigit() and int(count):
+        return f"{NUMBERED[clause]} = {typed}"
+    return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""

@@ -204,7 +204,7 @@ def test_what_became_of_a_removed_argument(name):
         ("accelerate", "sync_module_states", "write `fsdp_sync_module_states`"),
         ("accelerate", "fsdp_activation_chekpointing", "fsdp_activation_checkpointing"),
         ("deepspeed", "gradient_clip", "`optimizer.clip` decides it: write `clip=1` outside"),
-        ("deepspeed", "zero_optimization.sub_group_sze", "write `zero_optimization.sub_group_size`"),
+        ("deepspeed", "zero_optimization.sub_group_sze", "write `sub_group_size`"),
         ("deepspeed", "amp", "has removed it"),
         ("trl", "batch_size", "`batch.micro` decides it: write `micro=1` outside"),
         ("trl", "neftune_alpha", "write `neftune_noise_alpha`"),

@@ -214,7 +214,7 @@ def test_a_note_of_every_member_is_said_once():
 
 
 def test_an_edit_at_a_value_writes_a_value():
-    text = spec(swept('lr = [1e-6, "2e-6"]', "strategy = [zero2, zero9]"), strategy="zero2")
+    text = spec(swept('lr = [1e-6, "2e-6"]', "strategy = [zero2, zreo2]"), strategy="zero2")
     text = text.replace("strategy zero2\n", "")
     found = checked(text)
     for code in ("XP104", "XP106"):

@@ -102,7 +102,9 @@ def test_a_swept_setting_has_its_values(tmp_path):
 
 
 def test_a_spec_with_errors_says_so(tmp_path):
-    assert "has errors" in explained(spec(batch="gbs=512 micro=11"), "", tmp_path)
+    done = xpc("explain", "t.xp", cwd=put(tmp_path, {"t.xp": spec(batch="gbs=512 micro=11")}))
+    assert done.returncode == 1
+    assert b"has errors" in done.stderr
 
 
 def test_what_changes_with_a_setting_is_what_it_became(place):
