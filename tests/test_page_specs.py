@@ -44,6 +44,19 @@ NO_SETTING = {
     "eval { early_stopping { patience = 3 } }": "told as refused, with its help",
     "hardware { type = h100 }": "told as refused, with its help",
     "hardware 4 nodes x 8 x h100-80gb": "told as refused, with its help",
+    **dict.fromkeys(
+        (
+            "loss=dpo",
+            "loss=kto_pair",
+            "dtype=float8",
+            "precision fp64",
+            "strategy none",
+            "batch = { ... }",
+            "clip = 1e-400",
+            "alpha = 1e300",
+        ),
+        "told as refused, with its help",
+    ),
 }
 """What looks like a setting with a value, and why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}

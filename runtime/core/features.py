@@ -203,7 +203,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "assistant_marks": arguments.get("assistant_only_loss"),
         "chat_rows": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
         "checkpoint_rotation": arguments.get("save_total_limit"),
-        "checkpointing_warning": method["name"] != "sft",
+        "checkpointing_warning": method["name"] != "sft" or plan["lora"],
         "compiled_layers": model.get("compile_layers"),
         "continued_adapter": continued,
         "cpu_processes": on_cpu,

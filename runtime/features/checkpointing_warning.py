@@ -1,4 +1,4 @@
-"""A warning that says nothing to the reader of a run: of how trl 1.16 asks a model whether it recomputes."""
+"""A warning that says nothing to the reader of a run: of how trl 1.16 and peft ask a model whether it recomputes."""
 
 import warnings
 
@@ -6,5 +6,5 @@ from ..core.bundle import Bundle
 
 
 def deprecations(bundle: Bundle) -> None:
-    """By the older name, around each generation and reference. transformers and trl, imported by now, set filters."""
+    """By the older name, around generations and references and at adapters. transformers and trl set filters before."""
     warnings.filterwarnings("ignore", category=FutureWarning, message="`is_gradient_checkpointing` is deprecated")

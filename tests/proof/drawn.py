@@ -82,6 +82,8 @@ COMMIT = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
 POOLS: Mapping[str, tuple[str, ...]] = {
     "batch.seq": ("512", "1024", "2048", "4096", "8Ki", "64", "128", "500"), "seed": ("0", "1", "42", "4294967295"),
     "data.columns": ("[messages]", "[prompt, completion]"),
+    "data.user_roles": ("[customer]",), "data.assistant_roles": ('[agent, "the agent"]',),
+    "data.system_roles": ("[rules]",), "data.tool_roles": ("[calculator]",),
     "data.seed": ("0", "7"), "data.workers": ("1", "4", "48"), "eval.micro": ("1", "3", "8"),
     "save.keep": ("1", "2", "3"), "strategy.allgather_bucket": ("1000", "500M"),
     "strategy.reduce_bucket": ("1000", "200M"), "strategy.shard": ("2", "4", "8", "16"),
