@@ -12,10 +12,12 @@ published runs on five cards (other_chips.jsonl).
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import points
@@ -166,28 +168,47 @@ def other_chips() -> list[Row]:
     return points.rows("other_chips.jsonl")
 
 
-def time_over_predicted(row: Row, known: dict[str, Any], share: float, least: float) -> float:
-    """Measured over predicted time of a run of other_chips.jsonl."""
+def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
+    """Measured over predicted time of a run of other_chips.jsonl, as a function of `share` and `least`."""
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
     generation = str(gpu.capability[0])
-    chip = of_another_chip(work, chips()[generation]["peak_and_bandwidth"], share, least)  # type: ignore[arg-type]
-    predicted = seconds(work, known["weights"][f"{generation}/half"], chip) * known["trainers"][row["trainer"]]
-    return 1 / row["tokens_s_gpu"] / (predicted * known["middle"])
+    weights, factor = known["weights"][f"{generation}/half"], known["trainers"][row["trainer"]] * known["middle"]
+    chip = card(CHIPS[generation][1])
+    rest = seconds(work, weights, 0.0)
+    products, measured = seconds(work, weights) - rest, 1 / row["tokens_s_gpu"]
+
+    def time(share: float, least: float) -> float:
+        longer = of_another_chip(work, (chip["peak"], chip["bandwidth"]), share, least)
+        return measured / ((longer * products + rest) * factor)
+
+    return time
 
 
-def fit_other_chips(known: dict[str, Any], rows: list[Row]) -> tuple[float, float]:
+def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least: float) -> float:
+    """The same for given numbers."""
+    return by_chip(row, known)(share, least)
+
+
+def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, float]:
     """`share` and `least` with the least squared logarithm of measured over predicted time, a card counting once, by
     trying all of two digits."""
+    return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers", "middle")}, rows]))
+
+
+@cache
+def _fitted(told: str) -> tuple[float, float]:
+    known, rows = json.loads(told)
     many = Counter(row["gpu"] for row in rows)
+    times = [(by_chip(row, known), many[row["gpu"]]) for row in rows]
 
     def error(both: tuple[float, float]) -> float:
-        return sum(math.log(time_over_predicted(row, known, *both)) ** 2 / many[row["gpu"]] for row in rows)
+        return sum(math.log(time(*both)) ** 2 / often for time, often in times)
 
-    return min(((share / 100, least / 100) for share in range(0, 151, 1) for least in range(50, 101, 1)), key=error)
+    return min(((share / 100, least / 100) for share in range(151) for least in range(50, 101)), key=error)
 
 
-def other_chips_left_out(known: dict[str, Any]) -> list[tuple[Row, float]]:
+def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
     """Each run on another chip, and its time over that predicted from the other cards' runs."""
     rows, found = other_chips(), []
     for gpu in dict.fromkeys(row["gpu"] for row in rows):
