@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler.data import rows
-from xpc.compiler.language.schema import path_of
-from xpc.compiler.language.setting import ROLES
+from xpc.compiler.language.setting import ROLES, NamesPath
 from xpc.compiler.rules.conditions import written
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-PATHS = tuple(path_of(f"data.{role}_roles") for role in ROLES)
+PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
+"""The settings of ROLES, in its order."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """A name that is written without quotes."""
@@ -29,13 +29,12 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
     """
     seen: dict[str, str] = {}
     for role, path in zip(ROLES, PATHS, strict=True):
-        given = spec.get(path)
-        names = given if isinstance(given, tuple) else ()
-        twice = [name for name in names if seen.setdefault(str(name), role) != role]
+        names = spec.names(path)
+        twice = [name for name in names if seen.setdefault(name, role) != role]
         if twice:
-            rest = [str(name) for name in names if name not in twice]
+            rest = [name for name in names if name not in twice]
             yield Finding(
-                spec.place(path, f"`{str(twice[0])[:40]}` is the {seen[str(twice[0])]}, too"),
+                spec.place(path, f"`{twice[0][:40]}` is the {seen[twice[0]]}, too"),
                 "a speaker of two roles",
                 f"write `{role}_roles = [{_listed(rest)}]`" if rest else f"leave `{role}_roles` out",
             )
