@@ -38,8 +38,8 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     """
     folder, run = bundle.output_dir, bundle.run
     held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    if not held or (held == [MARKER] and not os.path.getsize(os.path.join(folder, MARKER))):
-        return None, []  # the second: killed before it wrote anything
+    if not held or (held == [MARKER] and not _lines(folder)):
+        return None, []  # the second: killed before its marker was whole, which is the first thing that a run writes
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
     differs = other(bundle)
@@ -58,7 +58,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
     bundle.step("without_checkpoint", folder)
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
-    if foreign and not _was_finishing(folder):
+    if foreign and len(_lines(folder)) < 2:
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
     return None, [*notes, "no complete checkpoint to go on from: starting anew"]
 
@@ -78,8 +78,7 @@ def take(bundle: Bundle) -> None:
         unfinished(bundle)
         if other(bundle) != "":
             handle.truncate(0)
-            settings = same_run.settings(bundle)
-            _mark(handle, {"bundle": bundle.digest, "target": bundle.target, "settings": settings})
+            _mark(handle, {"bundle": bundle.digest, "target": bundle.target, "settings": same_run.settings(bundle)})
     except OSError as error:
         why = f"cannot write to {bundle.output_dir}: {error.strerror}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -94,15 +93,21 @@ def finishing(bundle: Bundle) -> None:
         _mark(_held, {"finishing": True})
 
 
-def _was_finishing(folder: str) -> bool:
-    with open(os.path.join(folder, MARKER), "rb") as handle:
-        return len(handle.readlines()) > 1
-
-
 def _mark(handle: IO[str], facts: dict[str, object]) -> None:
-    """One more line, in one write: a killed process does it whole or not at all."""
-    os.write(handle.fileno(), (json.dumps(facts) + "\n").encode())
+    """One more line, which counts when its end is there: a kill or a full disk can leave the first pages of it."""
+    left = (json.dumps(facts) + "\n").encode()
+    while left:
+        left = left[os.write(handle.fileno(), left) :]
     os.fsync(handle.fileno())
+
+
+def _lines(folder: str) -> list[bytes]:
+    """The whole lines of the marker: whose run it is, and that its final model is being written."""
+    try:
+        with open(os.path.join(folder, MARKER), "rb") as handle:
+            return [line for line in handle if line.endswith(b"\n")]
+    except OSError:
+        return []
 
 
 _held: IO[str] | None = None
@@ -147,8 +152,7 @@ def other(bundle: Bundle) -> str | None:
 
 def _marker(bundle: Bundle) -> dict[str, Any] | None:
     try:
-        with open(os.path.join(bundle.output_dir, MARKER), "rb") as handle:
-            marker = json.loads(handle.readline())
+        marker = json.loads(_lines(bundle.output_dir)[0])
         return dict(marker) if isinstance(marker["bundle"], str) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

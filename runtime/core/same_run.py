@@ -51,8 +51,7 @@ def settings(bundle: "Bundle") -> dict[str, Any]:
         if os.path.exists(path):
             with open(path, encoding="utf-8") as handle:
                 text = handle.read()
-            words = json.loads(text) if file.endswith("json") else _lines(text)
-            found.update(_flat(file + ": ", words))
+            found.update(_flat(file + ": ", json.loads(text) if file.endswith("json") else _lines(text)))
     return found
 
 

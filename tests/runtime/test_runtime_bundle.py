@@ -218,13 +218,59 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
     bundle.run["full_state"] = False
     bundle.plan["trainer"] = features.trainer(bundle.plan)
     folder = checkpoint(out, 4)
-    (out / output_folder.MARKER).write_text(json.dumps({"bundle": bundle.digest}))
+    (out / output_folder.MARKER).write_text(json.dumps({"bundle": bundle.digest}) + "\n")
     for name in ("optimizer.pt", "scheduler.pt"):
         os.remove(folder / name)
     with pytest.raises(RunError, match="checkpoints of weights only"):
         output_folder.begin(bundle)
     (folder / "model.safetensors").write_bytes(b"")  # killed in its first save: nothing is lost
     assert output_folder.begin(bundle)[0] is None
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4096, -1])
+def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """A settings line is several pages long, and a kill ends a write between two of them."""
+    monkeypatch.setattr(output_folder, "PATIENCE", 0)
+    out = tmp_path / "out"
+    bundle = made(tmp_path, output_dir=str(out), optim_args="n" * 5000)
+    output_folder.take(bundle)
+    assert output_folder._held is not None
+    output_folder._held.close()
+    marker = out / output_folder.MARKER
+    whole = marker.read_bytes()
+    assert whole.endswith(b"\n")
+    assert len(whole) > 4097
+    marker.write_bytes(whole[:kept])
+    assert output_folder.begin(bundle) == (None, [])
+    output_folder.take(bundle)
+    output_folder._held.close()
+    assert marker.read_bytes() == whole
+    marker.write_bytes(whole[:kept])
+    (out / "thesis.txt").write_text("")  # of this folder nobody can say that it is a run's
+    with pytest.raises(RunError, match="holds no run of a bundle"):
+        output_folder.begin(bundle)
+
+
+def test_a_marker_is_written_whole_where_the_system_takes_it_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    bundle = made(tmp_path, output_dir=str(out))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, bytes(data)[:100]))
+    output_folder.take(bundle)
+    assert output_folder._held is not None
+    output_folder._held.close()
+    assert output_folder.other(bundle) == ""
+
+
+def test_a_marker_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / output_folder.MARKER).mkdir(parents=True)
+    bundle = made(tmp_path, output_dir=str(out))
+    output_folder.begin(bundle)
+    with pytest.raises(RunError, match=r"cannot write to .*: Is a directory"):
+        output_folder.take(bundle)
 
 
 def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
