@@ -62,6 +62,14 @@ def test_a_floor_of_the_schedule_is_a_share_where_deepspeed_wraps_the_optimizer(
     assert kwargs["lr_scheduler_kwargs"] == {"min_lr_rate": pytest.approx(0.2)}
 
 
+@pytest.mark.parametrize("floor", ["1e-6", "10%"])
+def test_a_floor_is_a_rate_where_the_library_wants_one(floor: str) -> None:
+    evaluated = ("data(holdout=5%)", "eval(every=10)")
+    for name, argument in {"polynomial": "lr_end", "reduce_lr_on_plateau": "min_lr"}.items():
+        made = plan(f"schedule {name}(min_lr={floor})", "optimizer adamw(lr=1e-5)", *evaluated, strategy="ddp")
+        assert made["arguments"]["lr_scheduler_kwargs"][argument] == pytest.approx(1e-6)
+
+
 def test_frozen_layers() -> None:
     assert plan()["freeze"] is None
     assert plan("freeze(except_first=1, except_last=2, layer_modules=[mlp], except_modules=[norm])")["freeze"] == {

@@ -241,6 +241,11 @@ def test_all_that_is_wrong_is_said_in_one_run():
     assert sorted(errors(found)) == ["XP101", "XP101", "XP103", "XP104", "XP880", "XP880", "XP882"]
 
 
+def test_values_in_error_are_told_once_and_make_no_member():
+    found = checked(spec(swept("lr = [fast, slow]", "zip {\n    gbs = [128, half]\n    micro = [big, 8]\n  }")))
+    assert errors(found) == ["XP104"] * 4, shown(found)
+
+
 @pytest.mark.parametrize("path", sorted({row.path for row in schema.TABLE if row.path.startswith("launch")} | set(OWN)))
 def test_what_is_the_sweeps_own_is_not_swept(path):
     found = checked(spec(swept(f"{path} = [1]")))

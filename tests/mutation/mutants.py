@@ -6,7 +6,9 @@ First every test of the fast tier runs once under coverage, which says which tes
 made anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one
 mutation of each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run
 there until one fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines
-of the runtime that only training reaches are drawn with --slow, and run the slow tests that TRAINED names.
+of the runtime that only training reaches are drawn with --slow, and run the slow tests that TRAINED names. --again
+takes what survived once more, when tests were written: the whole fast tier (a test that its map does not name may
+notice it), and then the slow tests of its place, in LATER.
 
 mutmut 3 and cosmic-ray do not fit: mutmut calls the mutant through trampolines in one process, which the
 tests that start `python -m xpc.compiler` or a bundle never meet; cosmic-ray runs one command for every mutant, which
@@ -45,9 +47,17 @@ GROUPS = {
 }  # fmt: skip
 TRAINED = ("tests/runtime", "tests/faults/test_kills.py", "tests/faults/test_damage.py", "tests/proof/test_train.py")
 """Slow tests that run the emitted trainer."""
+LATER = {
+    "compiler/plan/*": ("tests/plan",),
+    "compiler/engines/*": ("tests/compiler", "tests/launch/test_submissions.py"),
+    "compiler/*": ("tests/compiler", "tests/review"),
+    "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
+    "runtime/*": ("tests/runtime", "tests/security", "tests/proof/test_train.py"),
+}
+"""The slow tests of a place; the first that fits."""
 AT_ONCE = 150
 """Tests of the first round: most mutants die of the first few."""
-SECONDS = 240
+SECONDS = 600
 """Of CPU time, for the tests of one mutant: one that runs on for ever is noticed."""
 PACKAGES = ("grammar", "compiler", "runtime")
 
@@ -194,8 +204,37 @@ def noticed(folder: str, words: list[str]) -> str | None:
     return failed[0] if failed else f"status {status}: {lines[-1] if lines else ''}"
 
 
-def rounds(one: Mutation, known: Map, slow: bool, seed: int) -> Iterator[list[str]]:
-    """The command lines for a mutant: some of its tests, then all of them."""
+def again(one: Mutation) -> Iterator[list[str]]:
+    """The command lines for a mutant that survived: every fast test, then the slow ones of its place."""
+    yield fast("-x", "-p", "no:pytest-lsp")
+    later = next(names for like, names in LATER.items() if fnmatch(one.file, like))
+    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *later]
+
+
+def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
+    """The mutations of what survived, where the line still stands; the nearest of several that read alike."""
+    out: list[Mutation] = []
+    for name, result in before.items():
+        file, text, old, new = map(str, name)
+        if result["noticed"] is not None or not os.path.exists(os.path.join(REPOSITORY, file)):
+            continue
+        with open(os.path.join(REPOSITORY, file), "rb") as handle:
+            source = handle.read()
+        lines = [line.decode().strip() for line in source.splitlines()]
+        same = [
+            one
+            for one in Finder(file, source).all()
+            if (lines[one.line - 1], source[one.start : one.end].decode(), one.new) == (text, old, new)
+        ]
+        out += sorted(same, key=lambda one: abs(one.line - int(str(result["line"]))))[:1]
+    return out
+
+
+def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[list[str]]:
+    """The command lines for a mutant: some of its tests, then all of them. Without a map it is one that survived."""
+    if known is None:
+        yield from again(one)
+        return
     if slow:
         yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *TRAINED]
         return
@@ -207,7 +246,7 @@ def rounds(one: Mutation, known: Map, slow: bool, seed: int) -> Iterator[list[st
             yield fast("-x", *part)
 
 
-def examined(one: Mutation, known: Map, copies: Copies, slow: bool, seed: int) -> dict[str, object]:
+def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed: int) -> dict[str, object]:
     """The result of a mutant, for results.jsonl."""
     folder = copies.folder()
     path = os.path.join(folder, one.file)
@@ -244,16 +283,18 @@ def main() -> int:
     parser.add_argument("--out", default="mutants")
     parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
     parser.add_argument("--slow", action="store_true", help="lines of the runtime that only training reaches")
+    parser.add_argument("--again", action="store_true", help="what survived, by all tests of its place")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
     if options.map and os.path.exists(os.path.join(options.out, "map.sqlite")):
         os.remove(os.path.join(options.out, "map.sqlite"))
-    known, results = Map(made_map(options.out)), os.path.join(options.out, "results.jsonl")
+    results = os.path.join(options.out, "results.jsonl")
     before: dict[tuple[object, ...], dict[str, object]] = {}
     if os.path.exists(results):
         with open(results, encoding="utf-8") as handle:
             before = {named(one): one for one in map(json.loads, handle)}
-    chosen = drawn(options.places, options.seed, known, options.slow)
+    known = None if options.again else Map(made_map(options.out))
+    chosen = survivors(before) if known is None else drawn(options.places, options.seed, known, options.slow)
     copies, found = Copies(), []
 
     def one(mutation: Mutation) -> dict[str, object]:
@@ -261,7 +302,7 @@ def main() -> int:
             source = handle.read()
         name = (mutation.file, source.splitlines()[mutation.line - 1].decode().strip(),
                 source[mutation.start : mutation.end].decode(), mutation.new)  # fmt: skip
-        if name in before:
+        if name in before and known is not None:
             return before[name]
         result = examined(mutation, known, copies, options.slow, options.seed)
         with open(results, "a", encoding="utf-8") as out:

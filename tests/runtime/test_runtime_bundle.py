@@ -11,7 +11,7 @@ import pytest
 from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import checkpoint_integrity, checkpoints, features, output_folder
+from xpc.runtime.core import checkpoint_integrity, checkpoints, features, output_folder, same_run
 from xpc.runtime.core.errors import RunError, findings
 from xpc.runtime.features import deepspeed, fsdp, local_data, local_files, plain_checkpoints
 
@@ -281,8 +281,8 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_folder, "PATIENCE", 0)  # a killed run may hold it a moment longer
     out = tmp_path / "out"
-    bundle = made(tmp_path, output_dir=str(out))
-    other = made(tmp_path, "other", output_dir=str(out), seed=7)
+    bundle = made(tmp_path, output_dir=str(out), per_device_eval_batch_size=4)
+    other = made(tmp_path, "other", output_dir=str(out), per_device_eval_batch_size=4, seed=7)
     assert output_folder.begin(bundle) == (None, [])
     out.mkdir()
     (out / "thesis.txt").write_text("")
@@ -300,10 +300,12 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     recorded(checkpoint(out, 4))
     assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     others = {"save_steps": 3, "save_total_limit": 1, "logging_steps": 7, "ddp_timeout": 60}
-    free = made(tmp_path, "free", output_dir=str(out), **others)
+    free = made(tmp_path, "free", output_dir=str(out), per_device_eval_batch_size=4, **others)
     assert free.digest != bundle.digest
     assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
-    more = made(tmp_path, "more", output_dir=str(out))
+    moved = made(tmp_path, "moved", output_dir=str(tmp_path / "moved-out"))  # a folder may be moved between two starts
+    assert same_run.differences(same_run.settings(bundle), same_run.settings(moved), bundle.run["division"]) == ""
+    more = made(tmp_path, "more", output_dir=str(out), per_device_eval_batch_size=2)
     more.run.update(world_size=2 * bundle.run["world_size"], micro=bundle.run["micro"] // 2)
     more.digest = "sha256:more"
     found, notes = output_folder.begin(more)

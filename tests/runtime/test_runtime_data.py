@@ -103,6 +103,16 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     }
 
 
+@pytest.mark.parametrize(("said", "role"), [
+    ("human", "user"), ("user", "user"), ("gpt", "assistant"), ("assistant", "assistant"), ("chatgpt", "assistant"),
+    ("model", "assistant"), ("bot", "assistant"), ("system", "system"), ("tool", "tool"), ("function", "tool"),
+    ("observation", "tool"),
+])  # fmt: skip
+def test_every_speaker_has_the_role_of_a_template(said: str, role: str) -> None:
+    made = paired_rows.to_row(CHAT, {"conversations": [{"from": said, "value": "hi"}]}, 0, text="text")
+    assert made == {"messages": [{"role": role, "content": "hi"}]}
+
+
 @pytest.mark.parametrize("words", [{"system": "Be kind."}, {"system_column": "rule"}])
 def test_a_run_over_conversations_has_the_module_of_its_system_prompt(words: dict[str, str]) -> None:
     facts = plan("tiny", [CHAT])

@@ -14,6 +14,7 @@ import pytest
 from runtime_bundles import LORA, plan, source, write
 
 from xpc.compiler.language.optimizers import PACKAGES
+from xpc.compiler.language.schema import REWARDS
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.methods import METHODS
 from xpc.compiler.stacks import STACKS, load
@@ -120,6 +121,10 @@ GOOD = "<think>\nFirst, add.\n</think>\n<answer>\n4\n</answer>"
 
 def said(*texts: str) -> list[list[dict[str, str]]]:
     return [[{"role": "assistant", "content": one}] for one in texts]
+
+
+def test_every_reward_of_the_language_is_there() -> None:
+    assert {*rewards.PLAIN, *rewards.MADE} == set(REWARDS)
 
 
 def test_what_the_plain_rewards_count() -> None:
@@ -263,6 +268,25 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
     assert len(packages.missing(bundle)) == 1  # a pin is told by its own check; the GPU is not
+
+
+@pytest.mark.parametrize(
+    ("attention", "package", "module"),
+    [("flash_attention_2", "flash-attn", "flash_attn"), ("flash_attention_3", "flash-attn-3", "flash_attn_3")],
+)
+def test_flash_attention_is_asked_for_where_nothing_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attention: str, package: str, module: str
+) -> None:
+    bundle = made(tmp_path)
+    bundle.model["attn_implementation"] = attention
+    for there in (module, "kernels"):
+        monkeypatch.setattr(packages, "find_spec", lambda name, there=there: name if name == there else None)
+        assert packages.missing(bundle) == []
+    monkeypatch.setattr(packages, "find_spec", lambda _: None)
+    (told,) = packages.missing(bundle)
+    assert told.startswith(f"{package} is not installed, and the attention {attention} needs it")
+    bundle.model["attn_implementation"] = "sdpa"
+    assert packages.missing(bundle) == []
 
 
 @pytest.mark.parametrize("target", STACKS)

@@ -241,9 +241,12 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_messages, "skew", lambda one: (-40.0, 0.1))
-    assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
-    assert f"warning: the clock of node 1 ({socket.gethostname()}) is 40 s behind node 0's" in capsys.readouterr().out
+    for seconds, error, said in ((-40.0, 0.1, "40 s behind"), (6.0, 0.5, "6 s ahead of"), (6.0, 2.0, "")):
+        monkeypatch.setattr(node_messages, "skew", lambda one, found=(seconds, error): found)
+        assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
+        told = f"warning: the clock of node 1 ({socket.gethostname()}) is {said} node 0's"
+        assert (told if said else "") in (out := capsys.readouterr().out)
+        assert ("the clock" in out) is bool(said)
 
 
 def test_a_folder_that_another_node_does_not_see(
@@ -285,6 +288,7 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
     [
         ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); GLOO_SOCKET_IFNAME"),
         ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); NCCL_SOCKET_IFNAME"),
+        ({"error": "no port"}, "gloo does not connect the nodes (no port); GLOO_SOCKET_IFNAME"),  # before it tried one
     ],
 )
 def test_an_all_reduce_that_fails_stops_the_run(

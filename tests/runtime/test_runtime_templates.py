@@ -27,8 +27,10 @@ class Words:
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[str]]:
         return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
 
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
-        return " ".join(message["content"] for message in messages)
+    def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
+        """Speakers and contents; with the generation prompt the next speaker, and never the beginning of a turn."""
+        said = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
+        return " ".join([*said, "assistant:"] if add_generation_prompt else said)
 
 
 def test_marks_that_are_there():
@@ -56,8 +58,10 @@ def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
     assert not paired_rows._part_ways(row, Words())
     assert paired_rows._part_ways(row, Words(merges=True))
-    turns = {"prompt": [{"content": "two and two"}], "chosen": [{"content": "four"}]}
+    answer = {"role": "assistant", "content": "four"}
+    turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
     assert not paired_rows._part_ways(turns, Words())
+    assert paired_rows._part_ways({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
     assert not paired_rows._part_ways({"messages": []}, Words())
 
 

@@ -80,3 +80,7 @@ def test_a_judged_answer_may_be_the_last_turn() -> None:
     assert found == {"prompt": TURNS[:1], "completion": TURNS[1:], "label": True}
     with pytest.raises(RunError, match="does not end with an answer"):
         paired_rows.to_row(source, {"messages": TURNS[:1], "label": True}, 0, method="kto")
+    with pytest.raises(RunError, match="does not end with an answer"):
+        paired_rows.to_row(source, {"messages": [*TURNS, TURNS[0]], "label": True}, 0, method="kto")
+    with pytest.raises(RunError, match="does not end with an answer"):
+        paired_rows.to_row(source, {"messages": TURNS[1:2], "label": True}, 0, method="kto")
